@@ -159,7 +159,7 @@ def _in_process(bench: Bench, cassettes: list[bytes], runs: list[list[_Step]]) -
     wrong = 0
     started = time.perf_counter()
     for run in runs:
-        player = template.anew()
+        player = template.fresh_player()
         wrong += _wrong_values(player, run)
         valid += not player.misses
     rate = len(runs) / (time.perf_counter() - started)

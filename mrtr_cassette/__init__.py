@@ -83,7 +83,7 @@ __all__ = [
     "replay",
     "verify",
 ]
-_MODULES = {
+_NAMES_BY_MODULE = {
     "core.compare.conversations": (
         "CassetteComparison",
         "InteractionComparison",
@@ -122,5 +122,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    module = next((each for each, names in _MODULES.items() if name in names), "api")
+    module = next(
+        (each for each, names in _NAMES_BY_MODULE.items() if name in names), "api"
+    )
     return getattr(import_module(f"{__name__}.{module}"), name)

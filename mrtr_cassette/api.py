@@ -10,7 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mrtr_cassette.core.cassette.texts import with_references
-from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.conversations import (
+    CassetteComparison,
+    cassette_comparison,
+)
 from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.report.runs import (
     CallResult,
@@ -39,7 +42,7 @@ from mrtr_cassette.shell.files.stores import (
     Location,
     is_address,
     keep_fetched,
-    location,
+    location_of,
 )
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
@@ -79,7 +82,7 @@ def record(
     from mrtr_cassette.shell.runs.recording import recording
 
     checked = options_from(RecordOptions, options, "record")
-    opened: Callable[[], Any] = partial(recording, upstream, location(path), checked)
+    opened: Callable[[], Any] = partial(recording, upstream, location_of(path), checked)
     if stdio:
         if isinstance(upstream, str):
             raise UsageError(
@@ -90,7 +93,7 @@ def record(
         _refuse_with_pipes(checked, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
 
-        opened = partial(recorded_by_client, upstream, location(path), checked)
+        opened = partial(recorded_by_client, upstream, location_of(path), checked)
 
     return Proxy(opened, Recording, partial(_check_recording, checked))
 
@@ -140,12 +143,12 @@ def replay(
 def _read_place(path: FilePath | Location) -> Location:
     """Return where a cassette is that is only read; it is fetched if an address names it."""
     if is_address(path):
-        from mrtr_cassette.shell.http.fetched import fetch
+        from mrtr_cassette.shell.http.fetched import fetch_cassette
 
-        found = result_in_thread(fetch(str(path)))
+        found = result_in_thread(fetch_cassette(str(path)))
         path = keep_fetched(found.shown, found.data)
 
-    return location(path)
+    return location_of(path)
 
 
 def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
@@ -264,9 +267,9 @@ def diff(
         CassetteError: a file is missing or damaged.
         UsageError: what is ignored is no pointer, or its file can't be read.
     """
-    from mrtr_cassette.shell.files.ignored import ignoring
+    from mrtr_cassette.shell.files.ignored import ignored_for_options
 
-    ignored_for = ignoring(ignore, ignore_from, masks)
+    ignored_for = ignored_for_options(ignore, ignore_from, masks)
     with cassettes.without_collection():
         old = cassettes.load_if_any(_read_place(recorded))
         new = cassettes.load_if_any(_read_place(received))
@@ -274,7 +277,7 @@ def diff(
         old = with_references(old, texts)
         new = with_references(new, texts)
 
-        return compared(old, new, ignored_for)
+        return cassette_comparison(old, new, ignored_for)
 
 
 def merge(
@@ -298,8 +301,8 @@ def merge(
 
     from mrtr_cassette.shell.files.journals import merge_files
 
-    files = [location(recording) for recording in recordings]
-    return merge_files(files, location(path), replaces=existing == "replace")[1]
+    files = [location_of(recording) for recording in recordings]
+    return merge_files(files, location_of(path), replaces=existing == "replace")[1]
 
 
 def call(

@@ -27,7 +27,7 @@ def counted(count: int, noun: str) -> str:
 
 def printable(text: str) -> str:
     """Escape what a terminal or a CI runner would obey, line ends too, and what UTF-8 lacks."""
-    return _escaped(text, _python_escape)
+    return _escape_unprintable(text, _python_escape)
 
 
 def printable_lines(text: str) -> str:
@@ -35,7 +35,7 @@ def printable_lines(text: str) -> str:
     if text.isprintable() and "::" not in text and "##" not in text:
         return text
 
-    lines = [_escaped(line, _python_escape) for line in text.split("\n")]
+    lines = [_escape_unprintable(line, _python_escape) for line in text.split("\n")]
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\x3a", "\n".join(lines))
 
 
@@ -46,7 +46,9 @@ def line_by_line(*lines: str) -> str:
 
 def printable_json(text: str) -> str:
     """Escape the same as JSON does, which leaves JSON what it means; tabs stay."""
-    lines = [_escaped(line, _json_escape, kept="\t") for line in text.split("\n")]
+    lines = [
+        _escape_unprintable(line, _json_escape, kept="\t") for line in text.split("\n")
+    ]
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\u003a", "\n".join(lines))
 
 
@@ -59,17 +61,17 @@ def internal_error(error: BaseException) -> str:
     return f"INTERNAL ERROR, please report it: {type(error).__name__}{where}"
 
 
-_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
+_CI_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
 """What begins a command to GitHub Actions, Azure Pipelines or TeamCity anywhere in a line."""
 
 _LINE_COMMAND = re.compile("^[ \t]*:(?=:)", re.MULTILINE)
 """What begins a command to GitHub Actions at the start of a line."""
 
 
-def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
+def _escape_unprintable(text: str, escape: Callable[[str], str], kept: str = "") -> str:
     """Escape unprintable characters, but those `kept`, and the `#` of commands to CI runners."""
     if "##" in text:
-        text = _COMMAND.sub(lambda match: escape(match[0]), text)
+        text = _CI_COMMAND.sub(lambda match: escape(match[0]), text)
 
     if text.isprintable():
         return text
@@ -102,20 +104,20 @@ class MrtrCassetteError(Exception):
         """Hold a message and a hint, which may have slots, and values for slots within these."""
         super().__init__(message)
         self._hint = hint
-        self._values = values
+        self._slot_values = values
 
     @property
     def hint(self) -> str | None:
         """What the user can do, in the terms of the library, or None."""
         if self._hint is None:
             return None
-        return in_terms(self._hint, values=self._values)
+        return in_terms(self._hint, values=self._slot_values)
 
     def in_terms(self, terms: Terms) -> str:
         """Return the message and the hint as one text, in the terms of a front."""
         message = super().__str__()
         text = f"{message}; {self._hint}" if self._hint else message
-        return printable_lines(in_terms(text, terms, self._values))
+        return printable_lines(in_terms(text, terms, self._slot_values))
 
     def __str__(self) -> str:
         """Return both in the terms of the library."""
@@ -143,7 +145,7 @@ class CassetteError(MrtrCassetteError):
         self.reason = reason
 
 
-def damaged(path: str, pointer: str, reason: str) -> CassetteError:
+def damage_error(path: str, pointer: str, reason: str) -> CassetteError:
     """Return the error for a place in a file, named by its JSON Pointer."""
     return CassetteError(
         path,

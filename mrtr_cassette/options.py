@@ -46,7 +46,7 @@ MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 """The environment variable that settles the mode of a whole suite."""
 
 MEBIBYTE = 1024 * 1024
-_TIMEOUT = "Seconds for a call, including its questions"
+_CALL_TIMEOUT_HELP = "Seconds for a call, including its questions"
 _SHORTEST_VALUE = 3
 _VALUE_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _NAME_IN_COMMAND = re.compile(f"{{({_VALUE_NAME.pattern})}}")
@@ -128,7 +128,7 @@ def default_of(options: type[Any], name: str) -> Any:
     return options.__dataclass_fields__[name].default
 
 
-_WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_TESTS_OF_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "file": (
         lambda value: value is None or isinstance(value, str | os.PathLike),
         "a path",
@@ -148,7 +148,7 @@ _WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 """What the values of a kind are, and how that is said."""
 
 
-def checked(name: str, option: Option, value: Any) -> Any:
+def checked_value(name: str, option: Option, value: Any) -> Any:
     """Return a value in its unchangeable form.
 
     Raises:
@@ -181,7 +181,7 @@ def checked(name: str, option: Option, value: Any) -> Any:
             f"<<{name}>> is a single text", hint=f"give a list: {name}=[{value!r}]"
         )
 
-    is_right, wanted = _WANTED[option.kind]
+    is_right, wanted = _TESTS_OF_KINDS[option.kind]
     if not is_right(value):
         raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
 
@@ -339,7 +339,7 @@ class Options:
         for name, option in options_of(type(self)).items():
             value = getattr(self, name)
             if value != default_of(type(self), name):
-                object.__setattr__(self, name, checked(name, option, value))
+                object.__setattr__(self, name, checked_value(name, option, value))
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -390,7 +390,7 @@ class SecretOptions(Options):
         """The texts of values by name."""
         return dict(self.values)  # type: ignore[arg-type]
 
-    def filled(self, command: Sequence[str]) -> list[str]:
+    def filled_command(self, command: Sequence[str]) -> list[str]:
         """Return a command with the texts of values in the places of their names.
 
         Raises:
@@ -864,7 +864,7 @@ class CallOptions(WritingOptions):
 
     timeout: int = option_field(
         "number",
-        _TIMEOUT,
+        _CALL_TIMEOUT_HELP,
         metavar="SECONDS",
         smallest=1,
         default=300,
@@ -912,7 +912,7 @@ class VerifyOptions(UpstreamOptions):
         metavar="VERDICT",
     )
     timeout: int = option_field(
-        "number", _TIMEOUT, metavar="SECONDS", smallest=1, default=60
+        "number", _CALL_TIMEOUT_HELP, metavar="SECONDS", smallest=1, default=60
     )
 
     def __post_init__(self) -> None:

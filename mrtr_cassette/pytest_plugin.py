@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.views import MrtrCassette
     from mrtr_cassette.testing.uses import Uses
 
-_INI = "mrtr_cassette_"
+_INI_PREFIX = "mrtr_cassette_"
 _INI_OPTIONS = (
     "ignore",
     "redact",
@@ -37,7 +37,7 @@ _INI_OPTIONS = (
 )
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 
-_OUTPUT = "mrtr_cassette"
+_WORKER_OUTPUT = "mrtr_cassette"
 """Under which a worker of pytest-xdist hands on what it counted and noted."""
 
 
@@ -83,7 +83,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options = options_of(RecordOptions)
     for name in _INI_OPTIONS:
         kind: Any = "bool" if options[name].kind == "switch" else "linelist"
-        parser.addini(_INI + name, f"{options[name].help}.", type=kind, default=None)
+        parser.addini(
+            _INI_PREFIX + name, f"{options[name].help}.", type=kind, default=None
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
     run = SuiteRun(config)
-    config.stash[_RUN] = run
+    config.stash[_RUN_KEY] = run
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
@@ -105,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(found, "mrtr-cassette-orphans")
 
 
-def _mode(config: pytest.Config) -> tuple[Mode, bool]:
+def _mode_of_run(config: pytest.Config) -> tuple[Mode, bool]:
     """Return the mode, and whether it holds whatever markers say."""
     ini = "the ini value mrtr_cassette_mode"
     sources: tuple[tuple[str, Any], ...] = (
@@ -131,26 +133,26 @@ class SuiteRun:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.mode, self.is_mode_given = _mode(config)
+        self.mode, self.is_mode_given = _mode_of_run(config)
         self.counts: Counter[str] = Counter()
-        self._notes: list[str] = []
+        self._summary_notes: list[str] = []
         self.option_matches: Counter[str] = Counter()
-        self._answers: list[Any] = []
-        self._problems: list[str] = []
-        self._uses: Uses | None = None
+        self._answers_for_coverage: list[Any] = []
+        self._sharing_problems: list[str] = []
+        self._own_uses: Uses | None = None
 
     def uses(self) -> Uses:
         """Return what opens and follows the cassettes of the run."""
-        if self._uses is None:
+        if self._own_uses is None:
             from mrtr_cassette.testing.uses import Uses
 
             ini = {}
             for name in _INI_OPTIONS:
-                value = self.config.getini(_INI + name)
+                value = self.config.getini(_INI_PREFIX + name)
                 if value is not None:
                     ini[name] = value
 
-            self._uses = Uses(
+            self._own_uses = Uses(
                 self.config,
                 self.mode,
                 self.counts,
@@ -159,7 +161,7 @@ class SuiteRun:
                 is_mode_given=self.is_mode_given,
             )
 
-        return self._uses
+        return self._own_uses
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Follow the tests from the first one on, if any of them uses a cassette."""
@@ -178,7 +180,7 @@ class SuiteRun:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add up what a worker of pytest-xdist counted and noted."""
-        output = getattr(node, "workeroutput", {}).get(_OUTPUT)
+        output = getattr(node, "workeroutput", {}).get(_WORKER_OUTPUT)
         if output is None:
             # It has crashed.
             return
@@ -186,30 +188,35 @@ class SuiteRun:
         counts, matches, notes, answers = output
         self.counts.update(counts)
         self.option_matches.update(matches)
-        self._notes += notes
-        self._answers += answers
+        self._summary_notes += notes
+        self._answers_for_coverage += answers
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
-        if self._uses is not None:
-            self._problems = self._uses.publish_shared()
-            self._notes += self._uses.notes
-            self._answers += map(list, self._uses.answers)
+        if self._own_uses is not None:
+            self._sharing_problems = self._own_uses.publish_shared()
+            self._summary_notes += self._own_uses.notes
+            self._answers_for_coverage += map(list, self._own_uses.answers)
 
-        if self._problems and session.exitstatus == pytest.ExitCode.OK:
+        if self._sharing_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
             counts = dict(self.counts)
             matches = dict(self.option_matches)
-            output[_OUTPUT] = [counts, matches, self._notes, self._answers]
+            output[_WORKER_OUTPUT] = [
+                counts,
+                matches,
+                self._summary_notes,
+                self._answers_for_coverage,
+            ]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
     ) -> None:
         """Say what became of the cassettes."""
-        for problem in self._problems:
+        for problem in self._sharing_problems:
             terminalreporter.section(
                 "mrtr-cassette: cassettes that could not be written", red=True
             )
@@ -225,11 +232,11 @@ class SuiteRun:
                 f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
             ]
             terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
-            lines = self._notes
-            if self._answers:
+            lines = self._summary_notes
+            if self._answers_for_coverage:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
 
-                given = [GivenAnswer(*answer) for answer in self._answers]
+                given = [GivenAnswer(*answer) for answer in self._answers_for_coverage]
                 untried = untried_line(given)
                 if untried is not None:
                     lines = [*lines, untried]
@@ -238,12 +245,12 @@ class SuiteRun:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")
 
 
-_RUN = pytest.StashKey[SuiteRun]()
+_RUN_KEY = pytest.StashKey[SuiteRun]()
 
 
-def _uses(request: pytest.FixtureRequest) -> Uses:
+def _uses_of_run(request: pytest.FixtureRequest) -> Uses:
     """Return the object that opens the cassettes of the run to which a request belongs."""
-    return request.config.stash[_RUN].uses()
+    return request.config.stash[_RUN_KEY].uses()
 
 
 def _cassette_fixture(
@@ -252,7 +259,7 @@ def _cassette_fixture(
     """Return a fixture of this scope, whose docstring says for which `users` the recording is."""
 
     def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-        with _uses(request).opened(request) as cassette:
+        with _uses_of_run(request).opened(request) as cassette:
             yield cassette
 
     opened.__doc__ = (
@@ -272,7 +279,7 @@ def mrtr_cassettes(
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., MrtrCassette]]:
     """Further recordings for a test: call it with a name and the marker's other arguments."""
-    with _uses(request).opening(request) as opened:
+    with _uses_of_run(request).opening(request) as opened:
         yield opened
 
 

@@ -29,21 +29,21 @@ class WayOut(NamedTuple):
 
 _IN_MARKER = "in the marker mrtr_cassette"
 _IN_PLAY = "in the options of the play"
-_APPEND = "MRTR_CASSETTE_MODE=append"
-_ALL = "MRTR_CASSETTE_MODE=all"
-_ONCE = "MRTR_CASSETTE_MODE=once"
-_GZIP = 'headers={"Accept-Encoding": "gzip"}'
-_HEADER = 'headers={"Name": "value"}'
+_MODE_APPEND = "MRTR_CASSETTE_MODE=append"
+_MODE_ALL = "MRTR_CASSETTE_MODE=all"
+_MODE_ONCE = "MRTR_CASSETTE_MODE=once"
+_ACCEPT_GZIP = 'headers={"Accept-Encoding": "gzip"}'
+_EXAMPLE_HEADER = 'headers={"Name": "value"}'
 
 WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "accept_gzip": WayOut(
         "--header 'Accept-Encoding: gzip'",
-        _GZIP,
-        _GZIP,
+        _ACCEPT_GZIP,
+        _ACCEPT_GZIP,
         f'headers: {{"Accept-Encoding": "gzip"}} {_IN_PLAY}',
     ),
     "accept_verdicts": WayOut(
-        "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all", _ALL
+        "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all", _MODE_ALL
     ),
     "answer": WayOut(
         "--answer <<given>>",
@@ -51,7 +51,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "answers=<<given>>",
         "answers=<<given>>",
     ),
-    "append": WayOut("--append", 'existing="append"', "--mrtr-mode=append", _APPEND),
+    "append": WayOut(
+        "--append", 'existing="append"', "--mrtr-mode=append", _MODE_APPEND
+    ),
     "cassette": WayOut("--output", "path", "file name", "file name"),
     "give_value": WayOut(
         "--value NAME=TEXT",
@@ -60,7 +62,10 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         f'values: {{"NAME": "TEXT"}} {_IN_PLAY}',
     ),
     "header_form": WayOut(
-        "--header 'Name: value'", _HEADER, _HEADER, 'headers: {"Name": "value"}'
+        "--header 'Name: value'",
+        _EXAMPLE_HEADER,
+        _EXAMPLE_HEADER,
+        'headers: {"Name": "value"}',
     ),
     "history_order": WayOut(
         "--history order",
@@ -90,46 +95,46 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "mrtr-cassette record --upstream URL --output <<path>>",
         "record(upstream, <<path>>)",
         "pytest --mrtr-mode=once",
-        _ONCE,
+        _MODE_ONCE,
     ),
     "record_again": WayOut(
         "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
         'record(<<upstream>>, <<path>>, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
-        _ALL,
+        _MODE_ALL,
     ),
     "record_pipe_again": WayOut(
         "mrtr-cassette record --stdio --force<<kept>> --output <<path>> -- <<command>>",
         'record(<<command>>, <<path>>, stdio=True, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
-        _ALL,
+        _MODE_ALL,
     ),
     "record_pipe_too": WayOut(
         "mrtr-cassette record --stdio --append<<kept>><<played_as>> --output <<path>> "
         "-- <<command>>",
         'record(<<command>>, <<path>>, stdio=True, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
-        _APPEND,
+        _MODE_APPEND,
     ),
     "record_started_again": WayOut(
         "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<started>><<client>>",
         'record(<<command>>, <<path>>, existing="replace"<<kept>>)',
         "pytest<<test>> --mrtr-mode=all",
-        _ALL,
+        _MODE_ALL,
     ),
     "record_started_too": WayOut(
         "mrtr-cassette record --append<<kept>><<played_as>> --output <<path>> "
         "--upstream <<started>><<client>>",
         'record(<<command>>, <<path>>, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
-        _APPEND,
+        _MODE_APPEND,
     ),
     "record_too": WayOut(
         "mrtr-cassette record --append<<kept>><<played_as>> --output <<path>> "
         "--upstream <<upstream>><<client>>",
         'record(<<upstream>>, <<path>>, existing="append"<<kept>><<played_as>>)',
         "pytest<<test>> --mrtr-mode=append",
-        _APPEND,
+        _MODE_APPEND,
     ),
     "repeat_always": WayOut(
         "--repeat always",
@@ -150,7 +155,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "the fixture mrtr_upstream; it may be a URL, a command or an application",
         f"name an upstream {_IN_PLAY}: a URL, or a command as a list",
     ),
-    "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all", _ALL),
+    "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all", _MODE_ALL),
     "history_strict": WayOut(
         "--history strict",
         'history="strict"',
@@ -205,7 +210,7 @@ RECORDING: Final = (
 def without_upstream(terms: Terms) -> dict[str, str]:
     """Return the terms for a test, or a play, that names no server: it has to."""
     changed = {**terms, "command": "[...]", "upstream": "..."}
-    is_play = terms["append"] == _APPEND
+    is_play = terms["append"] == _MODE_APPEND
     for name in RECORDING:
         slot = "<<command>>"
         if name in ("record_again", "record_too"):
@@ -241,10 +246,10 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 def shell_command(name: str, **values: str) -> str:
     """Return one of the commands with these values."""
-    return _SLOT.sub(lambda slot: shell_words(values[slot[1]]), COMMANDS[name])
+    return _SLOT_IN_TEXT.sub(lambda slot: shell_words(values[slot[1]]), COMMANDS[name])
 
 
-_SLOT = re.compile("<<([a-z_]+)>>")
+_SLOT_IN_TEXT = re.compile("<<([a-z_]+)>>")
 _OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")
 """Begin what is written in a shell; all else is Python."""
 
@@ -259,7 +264,7 @@ def in_terms(
 
     A slot within a term stands for a value, or for what the front writes where it has none.
     """
-    given = values or {}
+    values_of_slots = values or {}
 
     def term_of(slot: re.Match[str]) -> str:
         """Return the term for a slot, with the slots in it filled."""
@@ -271,17 +276,17 @@ def in_terms(
         def value_of(inner: re.Match[str]) -> str:
             """Return a value as a shell or Python spells it; if there is none, its term."""
             name = inner[1]
-            if name not in given:
+            if name not in values_of_slots:
                 return terms.get(name, name)
             if is_shell:
-                return shell_words(given[name], between)
+                return shell_words(values_of_slots[name], between)
 
-            value = given[name]
+            value = values_of_slots[name]
             return repr(value if isinstance(value, str) else [*value])
 
-        return _SLOT.sub(value_of, term)
+        return _SLOT_IN_TEXT.sub(value_of, term)
 
-    return _SLOT.sub(term_of, text)
+    return _SLOT_IN_TEXT.sub(term_of, text)
 
 
 def shell_words(value: str | Sequence[str], between: str = " ") -> str:

@@ -210,7 +210,7 @@ def respond(steps: Any, response: Json) -> Request:
     observation = steps.next()
     assert observation is not None
     show(observation, response)
-    steps.responded(observation)
+    steps.response_received(observation)
     request: Request = observation.call.request
 
     return request

@@ -18,7 +18,7 @@ import orjson
 
 from mrtr_cassette.cli.group import say
 from mrtr_cassette.core.protocol.origins import lacks_scheme
-from mrtr_cassette.core.secrets.credentials import shown_by
+from mrtr_cassette.core.secrets.credentials import text_redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
 from mrtr_cassette.errors import UsageError, printable, printable_json
 from mrtr_cassette.options import (
@@ -31,14 +31,14 @@ from mrtr_cassette.options import (
     options_of,
     shell_terms,
 )
-from mrtr_cassette.shell.files.cassettes import exists, unpublished
+from mrtr_cassette.shell.files.cassettes import cassette_exists, unpublished_warning
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import (
     Location,
     is_address,
     keep_fetched,
-    location,
+    location_of,
 )
 
 Decorator = Callable[[Any], Any]
@@ -78,7 +78,7 @@ def json_report(data: Any) -> str:
     return printable_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-_FORMS: Final = {".json": "JSON", ".xml": "JUnit XML", ".md": "Markdown"}
+_REPORT_FORMS: Final = {".json": "JSON", ".xml": "JUnit XML", ".md": "Markdown"}
 """The forms of reports, by the endings of their files' names."""
 
 
@@ -87,15 +87,15 @@ class _Report(click.Path):
 
     def __init__(self, endings: Sequence[str]) -> None:
         super().__init__(dir_okay=False, path_type=Path)
-        self._endings = endings
+        self._report_endings = endings
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return its path, to which a report in this form can be written."""
         from mrtr_cassette.shell.files.reports import check_place
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
-        if _ending_of(path) not in self._endings:
-            known = ", ".join(self._endings)
+        if _ending_of(path) not in self._report_endings:
+            known = ", ".join(self._report_endings)
             raise UsageError(
                 f"--report {path}: this command can't write a {path.suffix} report",
                 hint=f"use a name that ends in {known}",
@@ -112,7 +112,7 @@ def _ending_of(path: Path) -> str:
 
 def report_option(text: str, *endings: str) -> Decorator:
     """Return what gives a command its option for reports with these endings."""
-    forms = ", ".join([f"{_FORMS[ending]} ({ending})" for ending in endings])
+    forms = ", ".join([f"{_REPORT_FORMS[ending]} ({ending})" for ending in endings])
     return click.option(
         "--report",
         "reports",
@@ -138,7 +138,7 @@ def json_form(data: Any) -> bytes:
     return f"{json_report(data)}\n".encode()
 
 
-def annotate(lines: Iterable[str]) -> None:
+def print_annotations(lines: Iterable[str]) -> None:
     """Print annotations under GitHub Actions, whose runner reads both streams."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in lines:
@@ -150,7 +150,7 @@ class _Cassette(click.Path):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return where it stands."""
-        return location(os.fsdecode(super().convert(value, param, ctx)))
+        return location_of(os.fsdecode(super().convert(value, param, ctx)))
 
 
 CASSETTE: Final = _Cassette()
@@ -198,7 +198,7 @@ def with_fetched(words: Sequence[str]) -> list[str]:
     """Fetch the cassettes that are named by addresses; return what names all of them then."""
     named = []
     for word in words:
-        named.append(_fetched(word) if is_address(word) else word)
+        named.append(_fetched_cassette_name(word) if is_address(word) else word)
 
     return named
 
@@ -206,17 +206,17 @@ def with_fetched(words: Sequence[str]) -> list[str]:
 def read_place(word: str) -> Location:
     """Return where a cassette is that is only read; it is fetched if an address names it."""
     (name,) = with_fetched([word])
-    return location(name)
+    return location_of(name)
 
 
-def _fetched(address: str) -> str:
+def _fetched_cassette_name(address: str) -> str:
     """Fetch a cassette, say its size and digest, and return the name by which it is read."""
     # Who plays a file loads no client.
     import asyncio
 
-    from mrtr_cassette.shell.http.fetched import fetch
+    from mrtr_cassette.shell.http.fetched import fetch_cassette
 
-    found = asyncio.run(fetch(address))
+    found = asyncio.run(fetch_cassette(address))
     say(f"fetched {found.shown}: {len(found.data):,} bytes, #sha256={found.sha256}")
     return keep_fetched(found.shown, found.data)
 
@@ -389,7 +389,7 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     if not isinstance(upstream, str):
         return
 
-    patterns = patterns_of_path(shown_by(rules)(upstream))
+    patterns = patterns_of_path(text_redactor(rules)(upstream))
     if patterns:
         options = " ".join([f"--redact {shlex.quote(text)}" for text in patterns])
         say(
@@ -400,8 +400,8 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
 
 def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
-    note = unpublished(cassette)
-    if note is not None and exists(cassette):
+    note = unpublished_warning(cassette)
+    if note is not None and cassette_exists(cassette):
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
 
 

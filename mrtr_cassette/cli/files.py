@@ -25,12 +25,12 @@ from mrtr_cassette.cli.common import (
     value_of,
     with_fetched,
 )
-from mrtr_cassette.cli.group import painted, say, tell
+from mrtr_cassette.cli.group import coloured_line, say, tell
 from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import is_foreign, load
-from mrtr_cassette.core.cassette.model import schema as generated
+from mrtr_cassette.core.cassette.model import cassette_schema as generated
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     needed_by_others,
@@ -65,9 +65,9 @@ from mrtr_cassette.core.report.runs import (
     saved_report,
 )
 from mrtr_cassette.core.report.text import (
-    diagram,
     inspection_data,
     inspection_text,
+    mermaid_diagram,
     review_text,
 )
 from mrtr_cassette.errors import CassetteError, UsageError, counted
@@ -76,16 +76,18 @@ from mrtr_cassette.shell.files.cassettes import (
     cassettes_in,
     journal_path,
     load_cassette,
-    publish,
+    publish_cassette,
     read_file,
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import merge_files, recover_journal
-from mrtr_cassette.shell.files.stores import Location, location, path_of
+from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.terms import shell_command
 
-_cassettes = click.argument("cassettes", nargs=-1, required=True, type=click.Path())
+_cassettes_argument = click.argument(
+    "cassettes", nargs=-1, required=True, type=click.Path()
+)
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
@@ -106,7 +108,7 @@ def _ignore_from_option(text: str) -> Decorator:
 
 
 @click.command()
-@_cassettes
+@_cassettes_argument
 @_as_json
 @click.option(
     "--full",
@@ -179,7 +181,7 @@ def inspect(
             data = [inspection_data(detail) for detail in details]
             shown = json_report(data if len(data) > 1 else data[0])
         elif markdown:
-            shown = "\n\n".join(map(diagram, details))
+            shown = "\n\n".join(map(mermaid_diagram, details))
         else:
             form = review_text if full else inspection_text
             shown = "\n\n".join(map(form, details))
@@ -311,7 +313,7 @@ def diff(
 
     try:
         places["values"] = list(map(value_of, values))
-        comparisons = _compared(pairs, ignore=ignored, **places)
+        comparisons = _comparisons_by_name(pairs, ignore=ignored, **places)
     except CassetteError as error:
         if not for_git:
             raise
@@ -324,7 +326,7 @@ def diff(
         ((name, only),) = comparisons.items()
         comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
 
-    differing = _differing(comparisons)
+    differing = _differing_comparisons(comparisons)
     if as_json:
         data = list(map(comparison_data, comparisons.values()))
         click.echo(json_report(data if are_folders else data[0]))
@@ -337,8 +339,8 @@ def diff(
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
 
-    tell_unused(_unused("ignore", ignored, pairs), Log())
-    tell_unused(_unused("masks", places["masks"], pairs), Log())
+    tell_unused(_unused_values("ignore", ignored, pairs), Log())
+    tell_unused(_unused_values("masks", places["masks"], pairs), Log())
     context.exit(1 if differing and not for_git else 0)
 
 
@@ -356,7 +358,7 @@ def _pairs_of(
     return {fetched[0]: fetched}
 
 
-def _differing(
+def _differing_comparisons(
     comparisons: Mapping[str, CassetteComparison],
 ) -> dict[str, CassetteComparison]:
     """Return the comparisons with differences that count, by the names of the cassettes."""
@@ -368,32 +370,32 @@ def _differing(
     return differing
 
 
-def _compared(
+def _comparisons_by_name(
     pairs: Mapping[str, Sequence[str]], **options: Any
 ) -> dict[str, CassetteComparison]:
     """Compare each pair of files, under its name."""
     comparisons = {}
     for name, pair in pairs.items():
-        old, new = map(location, pair)
+        old, new = map(location_of, pair)
         comparisons[name] = files_diff(old, new, **options)
 
     return comparisons
 
 
-def _unused(
+def _unused_values(
     option: str, values: Sequence[str], pairs: Mapping[str, Sequence[str]]
 ) -> list[tuple[str, str]]:
     """Return the pointers or masks that leave nothing out, neither alone nor with the others."""
     if not values:
         return []
 
-    whole = _compared(pairs)
-    least = _compared(pairs, **{option: values})
+    whole = _comparisons_by_name(pairs)
+    least = _comparisons_by_name(pairs, **{option: values})
     unused = []
     for value in values:
         others = [given for given in values if given != value]
-        is_idle = _compared(pairs, **{option: [value]}) == whole
-        if is_idle and _compared(pairs, **{option: others}) == least:
+        is_idle = _comparisons_by_name(pairs, **{option: [value]}) == whole
+        if is_idle and _comparisons_by_name(pairs, **{option: others}) == least:
             unused.append((option, value))
 
     return unused
@@ -409,7 +411,7 @@ def _show_comparisons(
             click.echo(title + comparison_markdown(comparison) + "\n" * has_names)
         else:
             lines = comparison_text(comparison).split("\n")
-            click.echo("\n".join(map(painted, lines)))
+            click.echo("\n".join(map(coloured_line, lines)))
 
 
 def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -447,7 +449,7 @@ def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @click.command()
-@_cassettes
+@_cassettes_argument
 def recover(cassettes: tuple[str, ...]) -> None:
     """Publish killed recordings from their journals.
 
@@ -461,7 +463,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
             cassette = found.with_suffix("")
 
         try:
-            _recover(cassette)
+            _recover_cassette(cassette)
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             code = error.exit_code
@@ -469,7 +471,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
     sys.exit(code)
 
 
-def _recover(cassette: Location) -> None:
+def _recover_cassette(cassette: Location) -> None:
     """Publish a killed recording from its journal, and say what was written or lost."""
     journal = journal_path(cassette)
     if not os.path.lexists(journal):
@@ -554,7 +556,7 @@ def schema() -> None:
 
 
 @click.command()
-@_cassettes
+@_cassettes_argument
 @click.option("--fix", "fixes", is_flag=True, help="Accept edits by hand.")
 def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     """Check that cassettes are as recorded, without secrets.
@@ -571,7 +573,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
                 say(f"note: {cassette} is not a cassette and was not checked")
                 continue
 
-            has_secrets = _check(cassette, fixes=fixes)
+            has_secrets = _check_cassette(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
@@ -580,11 +582,11 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     sys.exit(code)
 
 
-def _check(cassette: Location, *, fixes: bool) -> bool:
+def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
     """Check a cassette, and accept its edits first if it `fixes`; return whether it has secrets."""
     if fixes:
         say(
-            f"{cassette}: {counted(cassettes.fix(cassette), 'exchange')} changed; accepted"
+            f"{cassette}: {counted(cassettes.accept_edits(cassette), 'exchange')} changed; accepted"
         )
 
     checked = cassettes.load_cassette(cassette)
@@ -593,7 +595,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
         f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded"
     )
     for interaction in checked.interactions:
-        if any(exchange.number is None for exchange in interaction.own):
+        if any(exchange.number is None for exchange in interaction.own_exchanges):
             tell(
                 f"{cassette}: #{interaction.number} was written by hand: `recording` has no digest "
                 "to check it by"
@@ -614,7 +616,7 @@ def _check(cassette: Location, *, fixes: bool) -> bool:
 
 
 @click.command()
-@_cassettes
+@_cassettes_argument
 @click.option(
     "-o",
     "--output",
@@ -653,27 +655,35 @@ def view(
     by side. With --against, changed questions appear beside those of another cassette. A folder or
     a glob means all cassettes in it.
     """
-    from mrtr_cassette.shell.files.ignored import ignoring
+    from mrtr_cassette.shell.files.ignored import ignored_for_options
 
-    found = cassettes_in(with_fetched(cassettes))
-    if len(found) > 1 and (report or against):
+    cassette_places = cassettes_in(with_fetched(cassettes))
+    if len(cassette_places) > 1 and (report or against):
         raise UsageError("--report and --against take a single cassette")
 
-    first = None
+    earlier_cassette = None
     if against is None:
         _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
     else:
-        first = read_place(against)
+        earlier_cassette = read_place(against)
 
-    if len(found) == 1:
-        page = output or Path(f"{found[0].stem}.html")
-        _write_page(found[0], page, report, first, ignoring(ignored, ignore_from))
+    if len(cassette_places) == 1:
+        page = output or Path(f"{cassette_places[0].stem}.html")
+        _write_page(
+            cassette_places[0],
+            page,
+            report,
+            earlier_cassette,
+            ignored_for_options(ignored, ignore_from),
+        )
         return
 
-    base = os.path.commonpath([Path(str(path)).parent for path in found])
-    for path in found:
-        inner = Path(str(path)).relative_to(base)
-        page = inner.with_suffix(".html")
+    common_folder = os.path.commonpath(
+        [Path(str(path)).parent for path in cassette_places]
+    )
+    for path in cassette_places:
+        path_below_folder = Path(str(path)).relative_to(common_folder)
+        page = path_below_folder.with_suffix(".html")
         if output is not None:
             page = output / page
 
@@ -751,37 +761,37 @@ def prune(cassette: Location, report: Path) -> None:
             unplayed.add(played.number)
 
     unplayed -= needed_by_others(recording, unplayed)
-    rest = without_interactions(recording, unplayed)
-    if not rest.interactions:
+    kept_recording = without_interactions(recording, unplayed)
+    if not kept_recording.interactions:
         raise UsageError(f"the replay of --report {report} played nothing")
 
     if not unplayed:
         say(f"{cassette}: everything was played; nothing was removed")
         return
 
-    publish(cassette, [dump(rest)], replace=True)
+    publish_cassette(cassette, [dump(kept_recording)], replace=True)
     for outcome in replay.interactions:
         if outcome.number in unplayed:
             tell(f"removed #{outcome.number} {outcome.call}")
 
-    say(f"wrote {cassette}: {counted(len(rest.interactions), 'interaction')}")
+    say(f"wrote {cassette}: {counted(len(kept_recording.interactions), 'interaction')}")
 
 
-_numbers = click.argument("numbers", nargs=-1, metavar="[NUMBER]...")
-_only = click.option(
+_numbers_argument = click.argument("numbers", nargs=-1, metavar="[NUMBER]...")
+_only_option = click.option(
     "--only",
     metavar="PATTERN",
     multiple=True,
     help="Take calls by method, name or both, as `verify` does, or tool=NAME; may be repeated.",
 )
-_last = click.option("--last", is_flag=True, help="Take the last call.")
+_last_option = click.option("--last", is_flag=True, help="Take the last call.")
 
 
 @click.command()
 @click.argument("cassette")
-@_numbers
-@_only
-@_last
+@_numbers_argument
+@_only_option
+@_last_option
 @click.option(
     "--alone", is_flag=True, help="Leave out the writes before the calls, too."
 )
@@ -826,26 +836,26 @@ def cut(
 
     recording = load_cassette(read_place(cassette))
     chosen = _chosen_calls(recording, **selected)
-    part = cut_out(recording, chosen, alone=alone)
+    cut_recording = cut_out(recording, chosen, alone=alone)
     if shares:
-        part = _shared_part(part, blanks_text=blanks_text)
+        cut_recording = _shared_part(cut_recording, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")
 
     if output is None:
-        click.echo(dump(part), nl=False)
+        click.echo(dump(cut_recording), nl=False)
         return
 
     hint = "use --force to replace it"
-    publish(output, [dump(part)], replace=force, hint=hint)
-    say(f"wrote {output}: {counted(len(part.interactions), 'interaction')}")
+    publish_cassette(output, [dump(cut_recording)], replace=force, hint=hint)
+    say(f"wrote {output}: {counted(len(cut_recording.interactions), 'interaction')}")
 
 
 @click.command()
 @click.argument("cassette")
-@_numbers
-@_only
-@_last
+@_numbers_argument
+@_only_option
+@_last_option
 @click.option(
     "-o",
     "--output",
@@ -861,7 +871,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     what `cut --share` takes out.
     """
     from mrtr_cassette.core.drive.cut import cut_out
-    from mrtr_cassette.core.record.sharing import shared
+    from mrtr_cassette.core.record.sharing import shareable_cassette
     from mrtr_cassette.core.report.bug import bug_report
     from mrtr_cassette.shell.files.reports import check_place, write_own
 
@@ -878,7 +888,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
         if interaction.exchanges[-1] is call.exchanges[-1]:
             number = interaction.number
 
-    text = bug_report(shared(part).cassette, number, place.name, chosen[0])
+    text = bug_report(shareable_cassette(part).cassette, number, place.name, chosen[0])
     if output is None:
         click.echo(text, nl=False)
         return
@@ -890,9 +900,9 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
 
 def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
     """Return a cassette for strangers, and say what was taken out of it."""
-    from mrtr_cassette.core.record.sharing import shared
+    from mrtr_cassette.core.record.sharing import shareable_cassette
 
-    sharing = shared(part, blanks_text=blanks_text)
+    sharing = shareable_cassette(part, blanks_text=blanks_text)
     for line in redaction_lines(redactions_of(sharing.cassette, part)):
         say(line)
 
@@ -915,20 +925,20 @@ def _chosen_calls(
     from mrtr_cassette.core.drive.cut import last_call
     from mrtr_cassette.core.drive.plan import check_patterns, is_selected
 
-    known = [interaction.number for interaction in recording.interactions]
-    if not known:
+    known_numbers = [interaction.number for interaction in recording.interactions]
+    if not known_numbers:
         raise CassetteError(recording.path, "there is no interaction in it")
 
-    chosen = []
+    chosen_numbers = []
     for word in numbers:
         digits = word.removeprefix("#")
-        if not digits.isdecimal() or int(digits) not in known:
+        if not digits.isdecimal() or int(digits) not in known_numbers:
             raise UsageError(
                 f"{word!r} is not the number of a call in {recording.path}",
-                hint=f"`mrtr-cassette inspect` shows them, from #1 to #{known[-1]}",
+                hint=f"`mrtr-cassette inspect` shows them, from #1 to #{known_numbers[-1]}",
             )
 
-        chosen.append(int(digits))
+        chosen_numbers.append(int(digits))
 
     patterns = []
     for pattern in only:
@@ -938,14 +948,14 @@ def _chosen_calls(
     check_patterns(recording.interactions, patterns)
     for interaction in recording.interactions:
         if is_selected(interaction, interaction.exchanges[0].call, patterns):
-            chosen.append(interaction.number)
+            chosen_numbers.append(interaction.number)
 
     if last:
-        chosen.append(last_call(recording))
+        chosen_numbers.append(last_call(recording))
 
-    if not chosen:
+    if not chosen_numbers:
         raise UsageError(
             "no call is named", hint="give its number, such as '#7', or --last"
         )
 
-    return chosen
+    return chosen_numbers

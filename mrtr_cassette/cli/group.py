@@ -20,7 +20,7 @@ from mrtr_cassette.errors import (
     printable_lines,
 )
 
-_LIKENESS: Final = 0.8
+_LEAST_LIKENESS: Final = 0.8
 """From which on an option may have been meant by another spelling."""
 
 
@@ -39,7 +39,7 @@ class Group(click.Group):
             except OSError:
                 place = "stdout"
                 # What is left in its buffer would fail again at the end.
-                sys.stdout = _nowhere()
+                sys.stdout = _null_stream()
 
             from mrtr_cassette.shell.files.disk import reason_of
 
@@ -70,22 +70,24 @@ def _told_in_one_style() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:
-        text = error.format_message().rstrip(".")
-        text = f"{text[:1].lower()}{text[1:]}"
+        error_text = error.format_message().rstrip(".")
+        error_text = f"{error_text[:1].lower()}{error_text[1:]}"
         command = None if error.ctx is None else error.ctx.command
         if isinstance(error, click.NoSuchOption):
-            meant = _meant_by(error)
-            text = f"no such option {error.option_name!r}"
-            if meant:
-                text += f"; did you mean {meant[0]}?"
+            similar_options = _meant_by(error)
+            error_text = f"no such option {error.option_name!r}"
+            if similar_options:
+                error_text += f"; did you mean {similar_options[0]}?"
 
             if isinstance(command, TakesCommand):
-                text += command.hint_at(error.option_name, is_known=bool(meant))
+                error_text += command.hint_at(
+                    error.option_name, is_known=bool(similar_options)
+                )
 
         if error.ctx is not None:
-            text = f"{text}; see {error.ctx.command_path} --help"
+            error_text = f"{error_text}; see {error.ctx.command_path} --help"
 
-        say(f"error: {text}")
+        say(f"error: {error_text}")
         sys.exit(error.exit_code)
 
 
@@ -109,7 +111,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(handle, mode))
 
 
-def _nowhere() -> TextIO:
+def _null_stream() -> TextIO:
     """Return a stream that drops the text, to replace a standard stream that fails."""
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
@@ -125,10 +127,12 @@ def _meant_by(error: click.NoSuchOption) -> list[str]:
         if name.lstrip("-").startswith(first):
             known.append(name)
 
-    return difflib.get_close_matches(error.option_name, known, n=1, cutoff=_LIKENESS)
+    return difflib.get_close_matches(
+        error.option_name, known, n=1, cutoff=_LEAST_LIKENESS
+    )
 
 
-_GROUPS: Final[Mapping[str, Collection[str]]] = {
+_OPTIONS_BY_TITLE: Final[Mapping[str, Collection[str]]] = {
     "Recording": (
         "match_headers",
         "request_state",
@@ -174,9 +178,11 @@ class Command(click.Command):
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """Write them."""
-        titles = {name: title for title, names in _GROUPS.items() for name in names}
+        titles = {
+            name: title for title, names in _OPTIONS_BY_TITLE.items() for name in names
+        }
         records: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for title in _GROUPS:
+        for title in _OPTIONS_BY_TITLE:
             records[title] = []
 
         for param in self.get_params(ctx):
@@ -215,7 +221,7 @@ class TakesCommand(Command):
         """Put aside what starts the program."""
         if "--" in args:
             at = args.index("--")
-            ctx.meta[_PROGRAM] = args[at + 1 :]
+            ctx.meta[_PROGRAM_KEY] = args[at + 1 :]
             args = args[:at]
 
         return super().parse_args(ctx, args)
@@ -227,11 +233,11 @@ class TakesCommand(Command):
 
 def after_dashes(ctx: click.Context) -> list[str] | None:
     """Return what stands after `--`, which may be nothing; None without `--`."""
-    program: list[str] | None = ctx.meta.get(_PROGRAM)
+    program: list[str] | None = ctx.meta.get(_PROGRAM_KEY)
     return program
 
 
-_PROGRAM: Final = "mrtr_cassette.program"
+_PROGRAM_KEY: Final = "mrtr_cassette.program"
 
 
 def tell(text: str) -> None:
@@ -244,30 +250,30 @@ def say(*texts: str) -> None:
     lines = []
     for text in texts:
         first, end, rest = printable_lines(text).partition("\n")
-        lines.append(painted(first) + end + rest)
+        lines.append(coloured_line(first) + end + rest)
 
     try:
         click.echo("\n".join(lines), err=True)
     except BlockingIOError:
         pass
     except OSError:
-        sys.stderr = _nowhere()
+        sys.stderr = _null_stream()
 
 
-def painted(line: str) -> str:
+def coloured_line(line: str) -> str:
     """Return a line in the colour of its first word, unless the user wants none (https://no-color.org).
 
     What is no terminal gets the line without the colour.
     """
     word = line.lstrip(" ").partition(" ")[0].rstrip(":")
-    colour = _COLOURS.get(word)
+    colour = _COLOUR_OF_WORD.get(word)
     if colour is None or os.environ.get("NO_COLOR"):
         return line
 
     return click.style(line, fg=colour)
 
 
-_COLOURS: Final = {
+_COLOUR_OF_WORD: Final = {
     "-": "red",
     "+": "green",
     "~": "yellow",

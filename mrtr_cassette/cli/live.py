@@ -15,9 +15,9 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
-    annotate,
     json_form,
     log_format,
+    print_annotations,
     read_options,
     refuse_misplaced,
     refuse_without_scheme,
@@ -28,7 +28,7 @@ from mrtr_cassette.cli.common import (
     with_fetched,
     write_reports,
 )
-from mrtr_cassette.cli.group import TakesCommand, after_dashes, painted, say, tell
+from mrtr_cassette.cli.group import TakesCommand, after_dashes, coloured_line, say, tell
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
@@ -38,7 +38,7 @@ from mrtr_cassette.core.answers.written import (
 )
 from mrtr_cassette.core.compare.values import Change, unused_masks, unused_pointers
 from mrtr_cassette.core.drive.updating import (
-    ACCEPTABLE,
+    ACCEPTABLE_VERDICTS,
     Choose,
     Proposal,
     accepted_by_verdict,
@@ -55,7 +55,7 @@ from mrtr_cassette.core.report.comparison import (
     advice_on,
     exit_code_of,
     fold_lines,
-    folded,
+    folded_changes,
     proposal_name,
     verification_data,
     verification_markdown,
@@ -71,7 +71,7 @@ from mrtr_cassette.core.report.probes import (
 )
 from mrtr_cassette.core.report.runs import CallResult, call_data, problem_lines
 from mrtr_cassette.core.report.text import json_text
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import (
     CassetteError,
@@ -174,7 +174,7 @@ def call(
     server, rest = _server_of(words, upstream, after_dashes(context))
     wanted = wanted_of(rest)
     if cassette is not None:
-        warn_of_path(server, BUILT_IN)
+        warn_of_path(server, BUILT_IN_RULES)
 
     has_person = has_terminal()
     file = AnswersFile() if answers_path is None else load_answers(answers_path)
@@ -337,8 +337,10 @@ def verify(
     paths, server = held_to(context, words, upstream)
     check_selection(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
-    verifications, code = run_until_signal(_verify(paths, server, options, choose))
-    _report(verifications, reports)
+    verifications, code = run_until_signal(
+        _verify_cassettes(paths, server, options, choose)
+    )
+    _report_verdicts(verifications, reports)
     sys.exit(code)
 
 
@@ -381,7 +383,7 @@ def held_to(
     return cassettes_in(with_fetched(cassettes)), servers[0]
 
 
-async def _verify(
+async def _verify_cassettes(
     paths: Sequence[Location],
     upstream: str | Sequence[str],
     options: VerifyOptions,
@@ -424,7 +426,7 @@ def _tell_what_to_do(
         say(line)
 
     if any(_was_withheld(verification) for verification in verifications):
-        say(_WITHHELD)
+        say(_WITHHELD_NOTE)
 
     left_out: list[Change] = []
     for verification in verifications:
@@ -441,16 +443,18 @@ def _was_withheld(verification: Verification) -> bool:
     return any(interaction.may_destroy for interaction in verification.interactions)
 
 
-_WITHHELD: Final = (
+_WITHHELD_NOTE: Final = (
     "note: destructive tools were not called, and later calls not compared; call them with "
     "--allow-destructive"
 )
 
 
-def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
+def _report_verdicts(
+    verifications: Sequence[Verification], paths: Sequence[Path]
+) -> None:
     """Annotate the verdicts under GitHub Actions, and write their reports to these files."""
     for verification in verifications:
-        annotate(verification_annotations(verification))
+        print_annotations(verification_annotations(verification))
 
     forms = {
         ".json": lambda: json_form(verification_data(verifications)),
@@ -460,7 +464,7 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
     write_reports(paths, forms)
 
 
-_ALL: Final = "all"
+_ALL_VERDICTS: Final = "all"
 _BY_VERDICT: Final = "take changes by their verdict, such as with --accept text-changed"
 
 
@@ -474,22 +478,22 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
         return None
 
     for verdict in verdicts:
-        if verdict not in (_ALL, *ACCEPTABLE):
+        if verdict not in (_ALL_VERDICTS, *ACCEPTABLE_VERDICTS):
             raise UsageError(
                 f"--accept {verdict!r} is not a verdict that can be accepted",
-                hint=f"use {', '.join(ACCEPTABLE)}, or all",
+                hint=f"use {', '.join(ACCEPTABLE_VERDICTS)}, or all",
             )
 
-    accepted = set(ACCEPTABLE if _ALL in verdicts else verdicts)
+    accepted = set(ACCEPTABLE_VERDICTS if _ALL_VERDICTS in verdicts else verdicts)
     if not reviews:
         return lambda proposed: accepted_by_verdict(proposed, accepted)
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise UsageError("--review needs a terminal", hint=_BY_VERDICT)
 
-    return partial(_reviewed, accepted, {})
+    return partial(_accepted_at_terminal, accepted, {})
 
 
-def _reviewed(
+def _accepted_at_terminal(
     verdicts: Collection[str], decided: dict[object, bool], proposed: Sequence[Proposal]
 ) -> list[Proposal]:
     """Ask at the terminal which responses are accepted, but for changes with these verdicts."""
@@ -498,7 +502,7 @@ def _reviewed(
         if proposal.problem is not None:
             continue
 
-        folds = folded(proposal.counting or proposal.changes)
+        folds = folded_changes(proposal.counting_changes or proposal.changes)
         # Branches share a question, which is asked about once.
         bases = [response.base for response in proposal.taken]
         key = (*bases, *folds)
@@ -517,7 +521,7 @@ def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
     say(proposal_name(proposal))
     for fold in folds:
         for line in fold_lines(fold):
-            click.echo(f"    {painted(line)}", err=True)
+            click.echo(f"    {coloured_line(line)}", err=True)
 
     return click.confirm("  accept?", err=True)
 
@@ -579,9 +583,9 @@ def probe(
     options = read_options(ProbeOptions, given, log)
     paths, server = held_to(context, words, upstream)
     check_selection(paths, options.only, options.texts)
-    probings, code = run_until_signal(_probe(paths, server, options))
+    probings, code = run_until_signal(_probe_cassettes(paths, server, options))
     for probing in probings:
-        annotate(probing_annotations(probing))
+        print_annotations(probing_annotations(probing))
 
     forms = {
         ".json": lambda: json_form(probings_data(probings)),
@@ -593,11 +597,11 @@ def probe(
     sys.exit(code)
 
 
-async def _probe(
+async def _probe_cassettes(
     paths: Sequence[Location], upstream: str | Sequence[str], options: ProbeOptions
 ) -> tuple[list[Probing], int]:
     """Probe the questions of cassettes and show the progress; return also the exit code."""
-    progress = _progress if sys.stderr.isatty() else _by_question()
+    progress = _show_progress if sys.stderr.isatty() else _by_question()
     watching = Watching(say, progress)
     probings: list[Probing] = []
     problems = 0
@@ -631,7 +635,7 @@ def _by_question() -> Progress:
     return tell_of
 
 
-def _progress(done: int, total: int, name: str, _question: str) -> None:
+def _show_progress(done: int, total: int, name: str, _question: str) -> None:
     """Show how far a run is, in the last line of the terminal."""
     end = f"probe {done + 1} of {total}: {name}" if done < total else ""
     click.echo(f"\r\x1b[K{end}", err=True, nl=False)

@@ -24,10 +24,10 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
-    annotate,
     is_given,
     json_form,
     log_format,
+    print_annotations,
     read_options,
     refuse_misplaced,
     refuse_without_scheme,
@@ -41,9 +41,13 @@ from mrtr_cassette.cli.common import (
     write_reports,
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
-from mrtr_cassette.core.cassette.client_config import has_wrapped, unwrapped, wrapped
-from mrtr_cassette.core.secrets.credentials import shown_by
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.cassette.client_config import (
+    has_wrapped,
+    unwrapped_config,
+    wrapped_config,
+)
+from mrtr_cassette.core.secrets.credentials import text_redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import (
     AnyOptions,
@@ -53,7 +57,11 @@ from mrtr_cassette.options import (
     default_of,
     options_of,
 )
-from mrtr_cassette.shell.files.cassettes import cassettes_in, exists, load_cassette
+from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
+    cassettes_in,
+    load_cassette,
+)
 from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.log import Aside
 from mrtr_cassette.shell.files.stores import Location, path_of
@@ -180,7 +188,7 @@ def record(
         say("note: this proxy answers in its client's place, and is not transparent")
 
     earlier = None
-    if options.existing == "append" and exists(output):
+    if options.existing == "append" and cassette_exists(output):
         earlier = load_cassette(output)
 
     from mrtr_cassette.shell.runs.journaling import rules_of_both
@@ -192,7 +200,7 @@ def record(
         options,
         command,
         log,
-        partial(_record, server, output, reports, command),
+        partial(_record_over_http, server, output, reports, command),
     )
 
 
@@ -237,7 +245,7 @@ def _in_home(word: str) -> str:
     return os.path.expanduser(word) if word.startswith("~/") else word  # noqa: PTH111
 
 
-async def _record(
+async def _record_over_http(
     upstream: str | list[str],
     output: Location,
     reports: tuple[Path, ...],
@@ -374,7 +382,11 @@ def replay(
 
     options = replace(options, terms=_terms_with(command))
     _run_on_http(
-        context, options, command, log, partial(_replay, cassette, reports, command)
+        context,
+        options,
+        command,
+        log,
+        partial(_replay_over_http, cassette, reports, command),
     )
 
 
@@ -411,12 +423,12 @@ def _serve_trials(
 def _terms_with(command: tuple[str, ...]) -> Terms:
     """Return the terms with the client that a recording would run, unless it is given secrets."""
     words = shell_words(command)
-    if not command or shown_by(BUILT_IN, given_to(command))(words) != words:
+    if not command or text_redactor(BUILT_IN_RULES, given_to(command))(words) != words:
         return TERMS
     return {**TERMS, "client": f" -- {words}"}
 
 
-async def _replay(
+async def _replay_over_http(
     cassette: Location,
     reports: tuple[Path, ...],
     command: tuple[str, ...],
@@ -476,9 +488,9 @@ def _conclude_replay(
     log.tell(line, event)
     if summary.misses or reports:
         # Most replays need no report, whose import takes long.
-        from mrtr_cassette.core.report.ci import annotation, junit
+        from mrtr_cassette.core.report.ci import junit, miss_annotation
 
-        annotate(map(annotation, summary.misses))
+        print_annotations(map(miss_annotation, summary.misses))
         forms = {
             ".json": lambda: json_form(summary_data(summary)),
             ".xml": lambda: junit(summary),
@@ -508,7 +520,7 @@ def _run_on_http(
             "this machine can read the replay, or call the upstream through this proxy"
         )
 
-    _run(options, log, main)
+    _run_with_log(options, log, main)
 
 
 def _run_on_pipes(
@@ -525,10 +537,10 @@ def _run_on_pipes(
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
 
-    _run(options, log, main)
+    _run_with_log(options, log, main)
 
 
-def _run(
+def _run_with_log(
     options: AnyOptions,
     log: Log,
     main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
@@ -585,13 +597,13 @@ async def _until_stopped(
 
 # A proxy that a client starts
 
-_file = click.argument("file", type=click.Path(path_type=Path))
-_server = click.argument("server")
+_file_argument = click.argument("file", type=click.Path(path_type=Path))
+_server_argument = click.argument("server")
 
 
 @click.command()
-@_file
-@_server
+@_file_argument
+@_server_argument
 @click.option(
     "--record",
     type=CASSETTE,
@@ -627,27 +639,29 @@ def wrap(
     else:
         raise UsageError("give either --record or --replay, with a cassette")
 
-    command = [*_program(), *ours]
+    command = [*_command_of_program(), *ours]
     backup = change_config(
         file,
-        lambda data: wrapped(data, str(file), server, command),
+        lambda data: wrapped_config(data, str(file), server, command),
         lambda data: not has_wrapped(data, str(file)),
     )
     say(f"wrote {file}; the old file is {backup}; restart the client")
 
 
 @click.command()
-@_file
-@_server
+@_file_argument
+@_server_argument
 def unwrap(file: Path, server: str) -> None:
     """Restore a wrapped server's own command."""
     change_config(
-        file, lambda data: unwrapped(data, str(file), server), lambda _data: False
+        file,
+        lambda data: unwrapped_config(data, str(file), server),
+        lambda _data: False,
     )
     say(f"wrote {file}; restart the client")
 
 
-def _program() -> list[str]:
+def _command_of_program() -> list[str]:
     """Return how a client starts this program, whatever PATH it has."""
     script = Path(sys.argv[0]).absolute()
     if script.name == "mrtr-cassette" and script.is_file():

@@ -97,7 +97,7 @@ def serve(
     _check_host(options)
     options = with_free_port(options, context, command)
     served = _Served(place, _mode_of_all(), command, reports, options.exit_on_eof)
-    code, fails = run(_serve(served, options, log))
+    code, fails = run(_serve_plays(served, options, log))
     sys.exit(code or int(fails and not options.exit_zero))
 
 
@@ -120,7 +120,7 @@ def serve_trials(
     _check_host(options)
     options = with_free_port(options, context, command)
     served = _Served(Path.cwd(), "none", command, reports, given=given)
-    code, fails = run(_serve(served, options, log))
+    code, fails = run(_serve_plays(served, options, log))
     sys.exit(code or int(fails))
 
 
@@ -144,7 +144,7 @@ class _Served(NamedTuple):
     given: Trials | None = None
 
 
-async def _serve(
+async def _serve_plays(
     served: _Served, options: ListeningOptions, log: Log
 ) -> tuple[int, bool]:
     """Serve until the end; return the exit code of the command, and whether plays failed."""

@@ -30,22 +30,22 @@ class DemoCall(NamedTuple):
     method: str = "tools/call"
 
 
-_YES = {"confirm": True}
+_YES_ANSWER = {"confirm": True}
 CALLS = (
     DemoCall("add", {"a": 1, "b": 2}),
-    DemoCall("deploy", {"env": "production"}, _YES),
+    DemoCall("deploy", {"env": "production"}, _YES_ANSWER),
     DemoCall("tag-release", {"tag": "v2.1.0"}, {"confirm": False}),
     DemoCall("provision", {}, {"name": "analytics", "region": "eu-west-1"}),
     DemoCall("wipe-cache", {}, {"confirm": True, "scope": "sessions"}),
     DemoCall("build", {"target": "docs"}),
-    DemoCall("ask-late", {"steps": 2}, _YES),
+    DemoCall("ask-late", {"steps": 2}, _YES_ANSWER),
     DemoCall(
         "release-notes",
         {"version": "2.1"},
         {"audience": "operators"},
         "prompts/get",
     ),
-    DemoCall("config://deployment", {}, _YES, "resources/read"),
+    DemoCall("config://deployment", {}, _YES_ANSWER, "resources/read"),
 )
 
 
@@ -68,7 +68,7 @@ def run_demo(say: Callable[[str], None]) -> None:
         with replay(live) as replayed, record(replayed.url, again) as recording:
             list(_make_calls(recording))
 
-        count, size = compare(load_cassette(live), load_cassette(again))
+        count, size = compare_responses(load_cassette(live), load_cassette(again))
         say(
             f"3. compare: {count} responses, {size:,} bytes: all replayed byte for byte"
         )
@@ -84,18 +84,18 @@ def _make_calls(recording: MrtrCassette) -> Iterator[str]:
         yield f"{call.method} {call.name}: {turns}, {result.text}"
 
 
-def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
+def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
     """Compare all responses; return how many they are, and how many bytes they have.
 
     Raises:
         DemoError: a replayed response differs from the recorded one.
     """
     size = 0
-    before = _exchanges(recorded)
-    after = _exchanges(replayed)
+    before = _exchanges_of_cassette(recorded)
+    after = _exchanges_of_cassette(replayed)
     for old, new in zip(before, after, strict=False):
-        old_body = _body(old)
-        new_body = _body(new)
+        old_body = _response_body(old)
+        new_body = _response_body(new)
         if len(before) != len(after) or old_body != new_body:
             raise DemoError(
                 f"{old.call.title}: the replay differs\n"
@@ -108,15 +108,15 @@ def compare(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:
     return len(before), size
 
 
-def _exchanges(cassette: Cassette) -> list[RecordedExchange]:
+def _exchanges_of_cassette(cassette: Cassette) -> list[RecordedExchange]:
     """Return all exchanges of a cassette, those that interactions share only once."""
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
-        exchanges += interaction.own
+        exchanges += interaction.own_exchanges
 
     return exchanges
 
 
-def _body(exchange: RecordedExchange) -> bytes:
+def _response_body(exchange: RecordedExchange) -> bytes:
     """Return the body of the recorded response; empty if there is no response."""
     return b"" if exchange.response is None else exchange.response.body

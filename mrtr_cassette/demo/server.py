@@ -39,7 +39,7 @@ def _schema_of(properties: Mapping[str, JsonObject]) -> JsonObject:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _text(text: str) -> JsonObject:
+def _text_block(text: str) -> JsonObject:
     """Return a text as a content block."""
     return {"type": "text", "text": text}
 
@@ -57,7 +57,7 @@ def _input_request(key: str, kind: str, text: str) -> JsonObject:
         return {"method": "roots/list", "params": {}}
 
     if kind == "sampling":
-        message = {"role": "user", "content": _text(text)}
+        message = {"role": "user", "content": _text_block(text)}
         params: JsonObject = {"messages": [message], "maxTokens": 200}
         return {"method": "sampling/createMessage", "params": params}
 
@@ -77,7 +77,7 @@ def _input_request(key: str, kind: str, text: str) -> JsonObject:
     return {"method": "elicitation/create", "params": params}
 
 
-def _answered(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
+def _agreement_and_text(key: str, kind: str, answer: JsonObject) -> tuple[bool, str]:
     """Tell whether the client agreed, and what it answered, as text."""
     if "action" not in answer:
         items = answer.get("roots") or [answer["content"]]
@@ -103,7 +103,7 @@ COUNT: JsonObject = {"type": "integer", "minimum": 0, "maximum": 1000}
 NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
 
 
-def _confirm(text: str) -> dict[str, Question]:
+def _confirming_round(text: str) -> dict[str, Question]:
     """Return a round with one yes-or-no question."""
     return {"confirm": ("boolean", text)}
 
@@ -137,13 +137,13 @@ TOOLS = {
     "deploy": Offer(
         done="Deployed to {env}".format_map,
         refused="Deployment cancelled",
-        rounds=[_confirm("Deploy to {env}?")],
+        rounds=[_confirming_round("Deploy to {env}?")],
         parameters={"env": STRING},
     ),
     "tag-release": Offer(
         done="Tagged {tag}".format_map,
         refused="Tagging cancelled by the operator",
-        rounds=[_confirm("Tag {tag}?")],
+        rounds=[_confirming_round("Tag {tag}?")],
         parameters={"tag": STRING},
         fails=True,
     ),
@@ -161,7 +161,7 @@ TOOLS = {
         done="Wiped {scope}".format_map,
         refused="Wiping cancelled",
         rounds=[
-            _confirm("Really wipe the cache?"),
+            _confirming_round("Really wipe the cache?"),
             {"scope": ("string", "Which scope?")},
         ],
         has_state=True,
@@ -205,7 +205,7 @@ TOOLS = {
     "ask-late": Offer(
         done="Done after {steps}".format_map,
         refused="Stopped after {steps}",
-        rounds=[_confirm("Finish after {steps}?")],
+        rounds=[_confirming_round("Finish after {steps}?")],
         parameters={"steps": COUNT},
         has_state=True,
         progress="steps",
@@ -223,7 +223,7 @@ RESOURCES = {
     "config://deployment": Offer(
         done="replicas: 3".format_map,
         refused="withheld",
-        rounds=[_confirm("Reveal the deployment configuration?")],
+        rounds=[_confirming_round("Reveal the deployment configuration?")],
     ),
     "config://plain": Offer(done="plain".format_map),
 }
@@ -291,16 +291,16 @@ class Ended(NamedTuple):
     is_error: bool = False
 
 
-def _result(method: str, name: str, ended: Ended) -> JsonObject:
+def _result_of_ended_call(method: str, name: str, ended: Ended) -> JsonObject:
     """Return the result of a call that has ended, in the form of its method."""
     if method == "tools/call":
         return {
-            "content": [_text(ended.text)],
+            "content": [_text_block(ended.text)],
             "isError": ended.is_error,
         }
 
     if method == "prompts/get":
-        message = {"role": "user", "content": _text(ended.text)}
+        message = {"role": "user", "content": _text_block(ended.text)}
         return {"messages": [message]}
 
     content = {
@@ -311,7 +311,7 @@ def _result(method: str, name: str, ended: Ended) -> JsonObject:
     return {"contents": [content], **CACHEABLE}
 
 
-def _progress(token: object, steps: int) -> list[JsonObject]:
+def _progress_notifications(token: object, steps: int) -> list[JsonObject]:
     """Return a notification for every step; none if the client sent no progress token."""
     if token is None:
         return []
@@ -335,7 +335,7 @@ def _progress(token: object, steps: int) -> list[JsonObject]:
     return notifications
 
 
-def _read(body: bytes) -> JsonObject:
+def _read_message(body: bytes) -> JsonObject:
     """Return the JSON-RPC message in a request's body, or raise the error to answer with."""
     try:
         message = orjson.loads(body)
@@ -370,7 +370,7 @@ class DemoServer:
     """Answers JSON-RPC messages; holds how far the calls are whose states it issued."""
 
     def __init__(self) -> None:
-        self._issued: dict[str, Begun] = {}
+        self._progress_by_state: dict[str, Begun] = {}
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """Answer one message, as JSON or as a stream."""
@@ -378,12 +378,12 @@ class DemoServer:
         status = 200
         progress = None
         try:
-            message = _read(await request.read())
+            message = _read_message(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
 
             params = message.get("params", {})
-            result, progress = self._answer(message["method"], params)
+            result, progress = self._answer_request(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
         except RpcError as error:
             status = error.status
@@ -395,7 +395,7 @@ class DemoServer:
 
         response = {"jsonrpc": "2.0", "id": message.get("id"), **outcome}
         if progress is not None:
-            return await _streamed(request, [*progress, response])
+            return await _stream_messages(request, [*progress, response])
 
         return web.Response(
             body=orjson.dumps(response),
@@ -403,7 +403,7 @@ class DemoServer:
             content_type="application/json",
         )
 
-    def _answer(
+    def _answer_request(
         self, method: str, params: JsonObject
     ) -> tuple[JsonObject, list[JsonObject] | None]:
         """Return the result and, if it is streamed, the notifications that come before it."""
@@ -424,23 +424,25 @@ class DemoServer:
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
             token = params.get("_meta", {}).get("progressToken")
-            progress = _progress(token, steps)
+            progress = _progress_notifications(token, steps)
 
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
-        begun = self._begun(call, arguments, params.get("requestState"))
+        begun = self._progress_of_call(call, arguments, params.get("requestState"))
         outcome = self._go_on(offer, begun, params)
         if isinstance(outcome, Ended):
-            result = _result(method, name, outcome)
+            result = _result_of_ended_call(method, name, outcome)
             return {"resultType": "complete", **result}, progress
 
         return {"resultType": "input_required", **outcome}, progress
 
-    def _begun(self, call: bytes, arguments: JsonObject, state: str | None) -> Begun:
+    def _progress_of_call(
+        self, call: bytes, arguments: JsonObject, state: str | None
+    ) -> Begun:
         """Return how far a call is that comes with a state, or without."""
         if state is None:
             return Begun(call, 0, arguments)
 
-        begun = self._issued.get(state)
+        begun = self._progress_by_state.get(state)
         if begun is None or begun.call != call:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
 
@@ -450,28 +452,28 @@ class DemoServer:
         self, offer: Offer, begun: Begun, params: JsonObject
     ) -> Ended | JsonObject:
         """Return how the call ends, or what is asked next."""
-        read = None
+        answers_read = None
         # Answers that come without the state of their questions answer nothing.
         has_state = params.get("requestState") is not None
         is_retry = has_state or not offer.has_state
         if is_retry and begun.turn < len(offer.rounds):
             questions = offer.rounds[begun.turn]
-            read = _read_answers(questions, params.get("inputResponses", {}))
+            answers_read = _read_answers(questions, params.get("inputResponses", {}))
 
-        if read is not None:
-            agrees, texts = read
-            known = begun.known | texts
+        if answers_read is not None:
+            agrees, texts = answers_read
+            known_texts = begun.known | texts
             if offer.refused is not None and not agrees:
-                return Ended(offer.refused.format_map(known), offer.fails)
+                return Ended(offer.refused.format_map(known_texts), offer.fails)
 
-            begun = Begun(begun.call, begun.turn + 1, known)
+            begun = Begun(begun.call, begun.turn + 1, known_texts)
 
         if begun.turn == len(offer.rounds):
             return Ended(offer.done(begun.known))
 
-        return self._ask(offer, begun)
+        return self._ask_next_round(offer, begun)
 
-    def _ask(self, offer: Offer, begun: Begun) -> JsonObject:
+    def _ask_next_round(self, offer: Offer, begun: Begun) -> JsonObject:
         """Return what the next round asks."""
         result: JsonObject = {}
         requests = {}
@@ -485,12 +487,12 @@ class DemoServer:
         if offer.has_state:
             token = secrets.token_urlsafe(48)
             result["requestState"] = token
-            self._issued[token] = begun
+            self._progress_by_state[token] = begun
 
         return result
 
 
-async def _streamed(
+async def _stream_messages(
     request: web.Request, messages: Sequence[JsonObject]
 ) -> web.StreamResponse:
     """Send messages as server-sent events, and return the response that they make up."""
@@ -513,7 +515,7 @@ def _read_answers(
     agrees_to_all = True
     texts = {}
     for key, (kind, _) in questions.items():
-        agrees, texts[key] = _answered(key, kind, answers[key])
+        agrees, texts[key] = _agreement_and_text(key, kind, answers[key])
         agrees_to_all = agrees_to_all and agrees
 
     return agrees_to_all, texts

@@ -15,7 +15,12 @@ import pytest
 
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, without_upstream
-from mrtr_cassette.testing.settings import Place, combined, place_of_call, settings_from
+from mrtr_cassette.testing.settings import (
+    Place,
+    combined_options,
+    place_of_call,
+    settings_from,
+)
 from mrtr_cassette.testing.suite_cassette import Settings
 
 
@@ -28,7 +33,7 @@ def settings_of(
         test: what pytest is given to run the test again.
         has_upstream: the suite may name an upstream elsewhere.
     """
-    values = combined(places, SUITE_TERMS)
+    values = combined_options(places, SUITE_TERMS)
     terms = {**SUITE_TERMS, "test": ""}
     if not has_upstream and "upstream" not in values:
         terms = without_upstream(terms)
@@ -65,7 +70,7 @@ _LONGEST_NAME = 120
 """Characters of a file name's readable part; file systems take 255 bytes."""
 
 
-def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
+def places_of_markers(node: pytest.Item | pytest.Collector) -> list[Place]:
     """Return what the markers of a test, class or module set, from the farthest to the nearest."""
     marks = reversed(list(node.iter_markers(MARKER)))
     return [
@@ -85,7 +90,7 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
             node: Any = item.getparent(kind) or item
             named = None
             try:
-                for place in marked(node):
+                for place in places_of_markers(node):
                     if place.values.get("name") is not None:
                         named = place.values["name"]
             except MrtrCassetteError:
@@ -127,7 +132,7 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     if isinstance(node, pytest.Session):
         return folder / "session.json"
 
-    module = _module(node)
+    module = _module_path(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"
 
@@ -150,7 +155,7 @@ def cassette_folder(node: Any) -> Path:
     return Path(node.path).parent / "cassettes"
 
 
-def _module(node: Any) -> Path:
+def _module_path(node: Any) -> Path:
     """Return a test file as a part of its cassettes' path: two of one name are told apart."""
     path = Path(node.path).with_suffix("")
     root = node.config.rootpath

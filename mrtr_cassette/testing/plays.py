@@ -40,7 +40,7 @@ from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
 from mrtr_cassette.testing.settings import (
     OPTIONS,
     Place,
-    combined,
+    combined_options,
     place_of_call,
     settings_from,
 )
@@ -62,16 +62,16 @@ without a client."""
 _FILE_OPTIONS: Final = tuple(
     name for name, option in OPTIONS.items() if option.kind == "file"
 )
-_GLOB = re.compile("[*?]")
+_GLOB_CHARACTER = re.compile("[*?]")
 """Matches what makes a name a glob; brackets are in the names of parametrized tests."""
 
-_WORKERS: Final = 32
+_MOST_WORKERS: Final = 32
 """Plays that may be begun or ended at the same time: each may wait for its upstream."""
 
 _MOST_REMEMBERED: Final = 10_000
 """Ended plays of which it is known that they have been there."""
 
-_STATUSES: Final = (
+_STATUS_OF_ERRORS: Final = (
     (BeingRecordedError, 409),
     (CassetteError, 422),
     (UpstreamError, 502),
@@ -125,7 +125,7 @@ class CassettePlay:
 
         nearest = results.divergences.nearest
         return {
-            **self._head,
+            **self._common_members,
             "served": results.played,
             "recorded": self.use.exchanges,
             "misses": [miss.facts for miss in results.misses],
@@ -165,13 +165,13 @@ class CassettePlay:
         shown = self.use.shown
         is_piped = shown.is_piped
         return {
-            **self._head,
+            **self._common_members,
             "url": None if is_piped else shown.url,
             "command": shown.command if is_piped else None,
         }
 
     @property
-    def _head(self) -> dict[str, Any]:
+    def _common_members(self) -> dict[str, Any]:
         """The members that its beginning and its reports have in common, as JSON."""
         shown = self.use.shown
         return {
@@ -258,16 +258,16 @@ class Plays:
         self._keeps_trials = keeps_trials
         self.url = ""
         """The URL of the server, without a path; set before the first request."""
-        self._folder = folder
+        self._served_folder = folder
         self._mode = mode
-        self._given = given
-        self._token = token
+        self._given_options = given
+        self._bearer_token = token
         self._announcer = announcer
-        self._ended: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+        self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         """The ids of those that were ended last."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._run = Run(
+        self._suite_run = Run(
             Path.cwd(),
             is_worker=False,
             option_matches=Counter(),
@@ -275,27 +275,27 @@ class Plays:
             loaded=LoadedReplays(),
         )
 
-        self._workers = ThreadPoolExecutor(_WORKERS, "mrtr-cassette-plays")
-        self._beginnings: set[asyncio.Future[CassettePlay]] = set()
+        self._worker_threads = ThreadPoolExecutor(_MOST_WORKERS, "mrtr-cassette-plays")
+        self._plays_beginning: set[asyncio.Future[CassettePlay]] = set()
 
     async def close(self) -> None:
         """End the plays that nobody has ended; what they recorded is discarded."""
         # Their threads need this loop until their upstreams have started.
-        await asyncio.gather(*self._beginnings, return_exceptions=True)
+        await asyncio.gather(*self._plays_beginning, return_exceptions=True)
         for play in tuple(self.open.values()):
             text = f"the play of {play.name} was never ended"
             event = {"event": "never_ended", "play": play.id}
             self._announcer.say(lambda said: said, (event, f"note: {text}"))
             await self.end(play, "failed")
 
-        self._workers.shutdown()
-        self._run.close()
+        self._worker_threads.shutdown()
+        self._suite_run.close()
 
     async def handle(self, request: Request, client: HttpDownstream) -> None:
         """Answer a request to a play, or about plays."""
         named = site_named_in(request)
         if named is None:
-            await self._control(request, client)
+            await self._answer_control_request(request, client)
             return
 
         name, inner = named
@@ -306,15 +306,17 @@ class Plays:
         try:
             self._refuse_unknown(name)
         except _ControlError as refusal:
-            await _answer(client, refusal.status, {"error": refusal.text})
+            await _send_json(client, refusal.status, {"error": refusal.text})
 
     # Control requests
 
-    async def _control(self, request: Request, client: HttpDownstream) -> None:
+    async def _answer_control_request(
+        self, request: Request, client: HttpDownstream
+    ) -> None:
         """Answer a control request; errors are answered with their status and text."""
         headers: tuple[tuple[str, str], ...] = ()
         try:
-            status, answer = await self._answered(request)
+            status, answer = await self._answer_to_control(request)
         except _ControlError as refusal:
             status = refusal.status
             answer = {"error": refusal.text}
@@ -323,9 +325,9 @@ class Plays:
             status = _status_of(error)
             answer = {"error": error.in_terms(PLAY_TERMS)}
 
-        await _answer(client, status, answer, headers)
+        await _send_json(client, status, answer, headers)
 
-    async def _answered(self, request: Request) -> tuple[int, dict[str, Any]]:
+    async def _answer_to_control(self, request: Request) -> tuple[int, dict[str, Any]]:
         """Return the HTTP status and the JSON object that answer a control request."""
         path = request.target.partition("?")[0]
         if path != SITES and not path.startswith(f"{SITES}/"):
@@ -343,17 +345,17 @@ class Plays:
     async def _about_all(self, request: Request) -> tuple[int, dict[str, Any]]:
         """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
         if request.method == "GET":
-            return 200, {"plays": await self._in_thread(self._reports)}
+            return 200, {"plays": await self._in_thread(self._reports_of_open_plays)}
         if request.method != "POST":
             raise _not_allowed(request, "GET, POST")
 
         values: dict[str, Any] = {}
-        if request.body or self._given is None:
+        if request.body or self._given_options is None:
             values = _json_of(request)
 
-        beginning = self._in_thread(partial(self._begin, values))
-        self._beginnings.add(beginning)
-        beginning.add_done_callback(self._beginnings.discard)
+        beginning = self._in_thread(partial(self._begin_play, values))
+        self._plays_beginning.add(beginning)
+        beginning.add_done_callback(self._plays_beginning.discard)
         # A client that goes away does not end it.
         play = await asyncio.shield(beginning)
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
@@ -383,8 +385,8 @@ class Plays:
     def _check_token(self, request: Request) -> None:
         """Refuse a control request without the token that this process requires, if any."""
         given = request.header("authorization")
-        wanted = f"Bearer {self._token}"
-        if self._token and not compare_digest(given.encode(), wanted.encode()):
+        wanted = f"Bearer {self._bearer_token}"
+        if self._bearer_token and not compare_digest(given.encode(), wanted.encode()):
             raise _ControlError(
                 401,
                 "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
@@ -393,31 +395,31 @@ class Plays:
 
     def _refuse_unknown(self, name: str) -> NoReturn:
         """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
-        if name in self.open or name in self._ended:
+        if name in self.open or name in self._ended_play_ids:
             raise _ControlError(410, f"the play {name} has ended")
         raise _ControlError(404, f"there is no play {name!r}; POST {SITES} begins one")
 
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Do work that may block in a worker thread; return the future of its result."""
-        return self._loop.run_in_executor(self._workers, work)
+        return self._loop.run_in_executor(self._worker_threads, work)
 
     # Plays
 
-    def _reports(self) -> list[dict[str, Any]]:
+    def _reports_of_open_plays(self) -> list[dict[str, Any]]:
         """Return the reports of all open plays, as JSON."""
         return [play.report for play in tuple(self.open.values())]
 
-    def _begin(self, values: dict[str, Any]) -> CassettePlay:
+    def _begin_play(self, values: dict[str, Any]) -> CassettePlay:
         """Begin a play, in a thread: its upstream may take long to start."""
         for name in values:
             if name in _NOT_FOR_PLAYS:
                 raise UsageError(f"{_A_PLAY} has no option {name!r}")
 
         mode = self._mode_of(values.pop("mode", None))
-        chosen = combined(self._places(values), PLAY_TERMS)
+        chosen = combined_options(self._option_places(values), PLAY_TERMS)
         terms = PLAY_TERMS
-        if self._given is not None:
-            terms = self._given.terms
+        if self._given_options is not None:
+            terms = self._given_options.terms
         elif "upstream" not in chosen:
             terms = without_upstream(PLAY_TERMS)
 
@@ -431,7 +433,7 @@ class Plays:
 
         use = use_of(
             UseRequest(
-                self._run,
+                self._suite_run,
                 path,
                 settings,
                 mode,
@@ -448,7 +450,7 @@ class Plays:
             raise _ControlError(404, use.error.in_terms(terms))
 
         files = [str(path), *settings.replay.beside]
-        inside = f"{self._folder}{os.sep}"
+        inside = f"{self._served_folder}{os.sep}"
         name = ", ".join([file.removeprefix(inside) for file in files])
         play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
@@ -460,7 +462,7 @@ class Plays:
         chosen = None if given is None else mode_named(given, "mode")
         return self._mode or chosen or default_mode()
 
-    def _places(self, values: dict[str, Any]) -> list[Place]:
+    def _option_places(self, values: dict[str, Any]) -> list[Place]:
         """Return what sets the options of a play, with the paths of its files.
 
         Raises:
@@ -470,7 +472,7 @@ class Plays:
             if values.get(option) is not None:
                 values[option] = self._path_of(values[option])
 
-        given = self._given
+        given = self._given_options
         if given is None:
             values["cassette"] = self._cassettes_of(values)
             return [place_of_call(_A_PLAY, (), values)]
@@ -493,14 +495,16 @@ class Plays:
 
         Where the play may record, a folder is named with a slash at its end.
         """
-        given: Any = values.get("cassette")
-        names: list[Any] = given if isinstance(given, list) else [given]
+        named_cassettes: Any = values.get("cassette")
+        names: list[Any] = (
+            named_cassettes if isinstance(named_cassettes, list) else [named_cassettes]
+        )
         if not names or not all(isinstance(name, str) for name in names):
             raise UsageError(
                 f'{_A_PLAY} needs "cassette", the name of a file or a list'
             )
 
-        found: list[Path] = []
+        cassette_paths: list[Path] = []
         for name in names:
             path = self._path_of(name)
             file = path
@@ -509,14 +513,14 @@ class Plays:
 
             may_be_folder = name.endswith("/") or "upstream" not in values
             is_folder = may_be_folder and path.is_dir() and not file.exists()
-            if not is_folder and not _GLOB.search(name):
-                found.append(file)
+            if not is_folder and not _GLOB_CHARACTER.search(name):
+                cassette_paths.append(file)
                 continue
 
-            for within in cassettes_in([str(path)]):
-                found.append(self._path_of(str(within)))
+            for path_in_folder in cassettes_in([str(path)]):
+                cassette_paths.append(self._path_of(str(path_in_folder)))
 
-        return found
+        return cassette_paths
 
     def _path_of(self, name: Any) -> Path:
         """Return the path of a file that a play names; refuse any outside of the folder."""
@@ -525,13 +529,15 @@ class Plays:
         if "://" in name:
             raise UsageError(f"{_A_PLAY} takes the name of a file, and not a URL")
 
-        path = Path(os.path.normpath(self._folder / name))
-        is_inside = path.is_relative_to(self._folder) and path != self._folder
+        path = Path(os.path.normpath(self._served_folder / name))
+        is_inside = (
+            path.is_relative_to(self._served_folder) and path != self._served_folder
+        )
         # A symbolic link may lead out of it.
-        is_really_inside = path.resolve().is_relative_to(self._folder.resolve())
+        is_really_inside = path.resolve().is_relative_to(self._served_folder.resolve())
         if not is_inside or not is_really_inside:
             raise UsageError(
-                f"{_A_PLAY}: {name} is outside of {self._folder}",
+                f"{_A_PLAY}: {name} is outside of {self._served_folder}",
                 hint="name a file in the folder that is served",
             )
 
@@ -553,11 +559,11 @@ class Plays:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
         try:
-            ending = partial(self._end, play, outcome)
+            ending = partial(self._conclude_play, play, outcome)
             report: dict[str, Any] = await self._in_thread(ending)
         finally:
             del self.open[play.id]
-            self._ended.append(play.id)
+            self._ended_play_ids.append(play.id)
 
         if not report["is_recording"]:
             self.validity[report["valid"]] += 1
@@ -575,7 +581,9 @@ class Plays:
 
         return report
 
-    def _end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
+    def _conclude_play(
+        self, play: CassettePlay, outcome: TestOutcome
+    ) -> dict[str, Any]:
         """End a play, in a thread: what it has recorded is published."""
         report = play.end(outcome)
         if self._keeps_trials and not report["is_recording"]:
@@ -586,7 +594,7 @@ class Plays:
 
 def _status_of(error: MrtrCassetteError) -> int:
     """Return the HTTP status with which an error is answered."""
-    for kind, status in _STATUSES:
+    for kind, status in _STATUS_OF_ERRORS:
         if isinstance(error, kind):
             return status
 
@@ -631,7 +639,7 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
     return chosen
 
 
-async def _answer(
+async def _send_json(
     client: HttpDownstream,
     status: int,
     answer: Mapping[str, Any],

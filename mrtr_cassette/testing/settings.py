@@ -14,7 +14,7 @@ from mrtr_cassette.options import (
     ReplayOptions,
     VerifyOptions,
     check_names,
-    checked,
+    checked_value,
     options_of,
 )
 from mrtr_cassette.terms import Terms
@@ -36,35 +36,35 @@ _NOT_FOR_SUITES = (
 """The options on which the mode, pytest itself and the fixture decide."""
 
 
-def _options() -> dict[str, Option]:
+def _suite_options() -> dict[str, Option]:
     """Return the options that a test suite can set; `ignore` is the one for requests."""
-    found: dict[str, Option] = {}
+    options_by_name: dict[str, Option] = {}
     for kind in (VerifyOptions, RecordOptions, ReplayOptions):
-        found.update(options_of(kind))
+        options_by_name.update(options_of(kind))
 
     for name in _NOT_FOR_SUITES:
-        found.pop(name, None)
+        options_by_name.pop(name, None)
 
     # Whatever it is, a test with a miss fails.
-    found["on_miss"] = found["on_miss"]._replace(of_programs=())
-    found["max_age"] = Option(
+    options_by_name["on_miss"] = options_by_name["on_miss"]._replace(of_programs=())
+    options_by_name["max_age"] = Option(
         "number",
         "Days after which a cassette is old: mode once records it anew, the other modes that "
         "replay it warn; 0: never",
     )
 
-    found["mode"] = Option(
+    options_by_name["mode"] = Option(
         "choice",
         "verify: the test runs against its upstream, and fails where anything differs from the "
         "cassette, unless --mrtr-mode says otherwise",
         choices=("verify",),
     )
 
-    return found
+    return options_by_name
 
 
-OPTIONS: Final[Mapping[str, Option]] = _options()
-_NAMES = ("upstream", *OPTIONS, "answers")
+OPTIONS: Final[Mapping[str, Option]] = _suite_options()
+_OPTION_NAMES = ("upstream", *OPTIONS, "answers")
 
 
 class Place(NamedTuple):
@@ -83,16 +83,16 @@ def place_of_call(
         UsageError: they are not the name of one file.
     """
     if "cassette" in keywords and not names:
-        further = dict(keywords)
-        named = further.pop("cassette")
-        if isinstance(named, str | os.PathLike):
-            return place_of_call(name, [named], further)
+        other_keywords = dict(keywords)
+        cassette_names = other_keywords.pop("cassette")
+        if isinstance(cassette_names, str | os.PathLike):
+            return place_of_call(name, [cassette_names], other_keywords)
 
-        first, *beside = named
+        first, *beside = cassette_names
         if beside:
-            further["beside"] = [*map(str, beside)]
+            other_keywords["beside"] = [*map(str, beside)]
 
-        return place_of_call(name, [first], further)
+        return place_of_call(name, [first], other_keywords)
 
     if len(names) > 1:
         raise UsageError(
@@ -110,7 +110,7 @@ def place_of_call(
     return Place(name, {**keywords, "name": file})
 
 
-def combined(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
+def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
     """Return the options that several places set, from the farthest to the nearest.
 
     The nearest has the last word; lists and headers of all places add up.
@@ -121,11 +121,11 @@ def combined(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for place in places:
         names = [name for name in place.values if name not in ("name", "beside")]
-        check_names(names, _NAMES, place.name)
+        check_names(names, _OPTION_NAMES, place.name)
         for option, value in place.values.items():
             farther = values.get(option)
             try:
-                values[option] = _merged(option, farther, value)
+                values[option] = _merged_option(option, farther, value)
             except UsageError as error:
                 text = f"{place.name}: {error.in_terms(terms)}"
                 raise UsageError(text) from None
@@ -158,13 +158,13 @@ def settings_from(values: Mapping[str, Any], terms: Terms) -> Settings:
     )
 
 
-def _merged(name: str, farther: Any, value: Any) -> Any:
+def _merged_option(name: str, farther: Any, value: Any) -> Any:
     """Return what an option is, where a nearer place sets it too."""
     if name not in OPTIONS:
         return farther if value is None else value
 
     option = OPTIONS[name]
-    value = checked(name, option, value)
+    value = checked_value(name, option, value)
     if farther is None:
         return value
     if option.kind == "list":

@@ -33,7 +33,7 @@ from mrtr_cassette.options import (
     ReplayOptions,
     VerifyOptions,
 )
-from mrtr_cassette.shell.files.cassettes import load_cassette, publish
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish_cassette
 from mrtr_cassette.shell.files.journals import Publication, publish_recording
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
@@ -91,9 +91,9 @@ class SharedRecording:
         """The cassette that it becomes."""
         return self.cassette.path
 
-    def keep(self, recorded: Cassette) -> None:
+    def keep_until_end(self, recorded: Cassette) -> None:
         """Keep what was recorded so far until the run ends."""
-        publish(self.place, [dump(recorded)], replace=True)
+        publish_cassette(self.place, [dump(recorded)], replace=True)
 
     def publish(
         self, outcomes: Mapping[str, TestOutcome], narrowed: str | None
@@ -109,7 +109,9 @@ class SharedRecording:
         recorded = load_cassette(self.place)
         is_new = not self.path.exists()
         if self.cassette.existing == "replace" and not is_new:
-            problem = self._lost(recorded, self._left_out(outcomes) or narrowed)
+            problem = self._loss_if_replaced(
+                recorded, self._left_out(outcomes) or narrowed
+            )
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
 
@@ -140,12 +142,12 @@ class SharedRecording:
 
         return None
 
-    def _lost(self, recorded: Cassette, left_out: str | None) -> str | None:
+    def _loss_if_replaced(self, recorded: Cassette, left_out: str | None) -> str | None:
         """Return why a run that left something out must not replace the cassette, or None."""
         if left_out is None:
             return None
 
-        lost = (_calls(load_cassette(self.path)) - _calls(recorded)).total()
+        lost = (_call_counts(load_cassette(self.path)) - _call_counts(recorded)).total()
         if not lost:
             return None
 
@@ -156,7 +158,7 @@ class SharedRecording:
         )
 
 
-def _calls(cassette: Cassette) -> Counter[str]:
+def _call_counts(cassette: Cassette) -> Counter[str]:
     """Count the calls of a cassette by keys that are the same in every recording."""
     calls: Counter[str] = Counter()
     for interaction in cassette.interactions:
@@ -173,8 +175,8 @@ class Applications:
     """
 
     def __init__(self) -> None:
-        self._served = ExitStack()
-        self._urls: dict[int, tuple[Any, str]] = {}
+        self._served_applications = ExitStack()
+        self._urls_by_application: dict[int, tuple[Any, str]] = {}
         """By the ids of the objects, which are kept so that no other object gets their ids."""
 
     def url(self, application: Any, path: str) -> str:
@@ -182,17 +184,17 @@ class Applications:
         # Whoever replays loads no client.
         from mrtr_cassette.shell.runs.upstreams import serving_application
 
-        if id(application) not in self._urls:
+        if id(application) not in self._urls_by_application:
             serving = in_thread(serving_application(application))
-            url = self._served.enter_context(serving)
-            self._urls[id(application)] = (application, url)
+            url = self._served_applications.enter_context(serving)
+            self._urls_by_application[id(application)] = (application, url)
 
-        _, url = self._urls[id(application)]
+        _, url = self._urls_by_application[id(application)]
         return url.removesuffix(ENDPOINT) + path
 
     def close(self) -> None:
         """Stop them all."""
-        self._served.close()
+        self._served_applications.close()
 
 
 class Entering(Protocol):
@@ -231,15 +233,15 @@ class Run:
     """The cassettes that are being recorded."""
 
     shared: dict[Path, SharedRecording] = field(default_factory=dict)
-    _reserving: Lock = field(default_factory=Lock)
+    _reserving_lock: Lock = field(default_factory=Lock)
 
-    def reserve(self, path: Path) -> None:
+    def reserve_cassette(self, path: Path) -> None:
         """Note that a cassette is being recorded.
 
         Raises:
             BeingRecordedError: another use of this run records it.
         """
-        with self._reserving:
+        with self._reserving_lock:
             if path in self.recording:
                 raise BeingRecordedError(
                     path,
@@ -318,7 +320,7 @@ class CassetteUse:
         redacted: what redaction replaced in a cassette that was written for the test alone.
     """
 
-    _purpose = "probe with {}"
+    _upstream_purpose = "probe with {}"
 
     def __init__(self, request: UseRequest) -> None:
         self.request = request
@@ -330,21 +332,21 @@ class CassetteUse:
         self._reported_misses = 0
         self._reported_unrecorded = 0
         with ExitStack() as running:
-            self.shown: MrtrCassette = self._start(running)
-            self._running = running.pop_all()
+            self.shown: MrtrCassette = self._start_proxy(running)
+            self._running_proxy = running.pop_all()
 
-        self.shown.live = ProbedServer(self._live, self._settings.verify)
+        self.shown.live = ProbedServer(self._live_server, self._settings.verify)
 
-    def _start(self, running: ExitStack) -> MrtrCassette:
+    def _start_proxy(self, running: ExitStack) -> MrtrCassette:
         """Start the proxy; `running` stops it, and what was started for it."""
         raise NotImplementedError
 
-    def _reach(self, url: str, running: ExitStack) -> None:
+    def _bypass_proxies(self, url: str, running: ExitStack) -> None:
         """Let this process reach a port of our own without a proxy."""
         if self.request.site is None:
             running.enter_context(reached_without_proxy(url))
 
-    def _upstream(self) -> Any:
+    def _upstream_of_settings(self) -> Any:
         """Return the upstream from the settings, or else from the fixture `mrtr_upstream`."""
         upstream = self._settings.upstream
         if upstream is None:
@@ -352,15 +354,15 @@ class CassetteUse:
 
         if upstream is None:
             raise UsageError(
-                f"there is nothing to {self._purpose.format(self.path)}",
+                f"there is nothing to {self._upstream_purpose.format(self.path)}",
                 hint=self.terms["name_upstream"],
             )
 
         return upstream
 
-    def _live(self) -> str | Sequence[str]:
+    def _live_server(self) -> str | Sequence[str]:
         """Return the URL of the upstream, or the command that starts it."""
-        upstream = self._upstream()
+        upstream = self._upstream_of_settings()
         if isinstance(upstream, str | Sequence):
             return upstream
 
@@ -392,7 +394,7 @@ class CassetteUse:
     def stop(self) -> None:
         """Stop the proxy, and then the upstream that was started for it."""
         self.is_stopped = True
-        self._running.close()
+        self._running_proxy.close()
 
     def test_ended(self, test: str) -> None:
         """Note a test that recorded something."""
@@ -416,9 +418,9 @@ class CassetteUse:
         if passed and self.given_up is None and unmet is not None:
             problems.append(unmet)
 
-        return self._finish(problems, passed=passed)
+        return self._finish_use(problems, passed=passed)
 
-    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+    def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:
         """Publish a recording or forget it; return all problems, with those given."""
         raise NotImplementedError
 
@@ -450,26 +452,28 @@ class CassetteUse:
         if self.given_up is not None:
             return self._warnings_of_given_up()
 
-        texts = []
+        warning_texts = []
         if self.outcome == "not used":
-            texts.append(f"{self.path} was not played: no client sent it a request")
+            warning_texts.append(
+                f"{self.path} was not played: no client sent it a request"
+            )
 
         if self.outcome == "left empty":
-            texts.append(
+            warning_texts.append(
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
 
         age_days = self.request.age_days
         if self.outcome == "replayed" and age_days is not None:
-            texts.append(
+            warning_texts.append(
                 f"{self.path} is {age_days} days old; record it anew with {self.terms['replace']}"
             )
 
         if self.shown.unused_answers:
-            texts.append(unused_text(self.shown.unused_answers))
+            warning_texts.append(unused_text(self.shown.unused_answers))
 
-        return texts
+        return warning_texts
 
     def _warnings_of_given_up(self) -> list[str]:
         """Return a warning if the recording was discarded because its test was given up."""
@@ -497,23 +501,23 @@ class CassetteUse:
         unrecorded = self.shown.unrecorded[self._reported_unrecorded :]
         self._reported_misses += len(misses)
         self._reported_unrecorded += len(unrecorded)
-        texts = [*(miss.text for miss in misses), *unrecorded]
-        if not texts:
+        problem_texts = [*(miss.text for miss in misses), *unrecorded]
+        if not problem_texts:
             return None
 
         self.failed = True
-        requests = counted(len(texts), "request")
+        requests = counted(len(problem_texts), "request")
         if misses:
-            head = f"miss: {misses[0].reason}: {misses[0].request}"
-            end = f"{requests} had no recorded answer on {self.path}"
+            problem_headline = f"miss: {misses[0].reason}: {misses[0].request}"
+            problem_conclusion = f"{requests} had no recorded answer on {self.path}"
         else:
-            head = "the live server asks something else"
-            end = (
+            problem_headline = "the live server asks something else"
+            problem_conclusion = (
                 f"{requests} could not be recorded on {self.path}; "
                 f"{self.terms['replace']} records the whole cassette anew"
             )
 
-        if len(texts) > 1:
-            head += f", and {len(texts) - 1} more"
+        if len(problem_texts) > 1:
+            problem_headline += f", and {len(problem_texts) - 1} more"
 
-        return "\n\n".join([head, *texts, end])
+        return "\n\n".join([problem_headline, *problem_texts, problem_conclusion])

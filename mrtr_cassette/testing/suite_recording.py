@@ -19,7 +19,7 @@ from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
     load_if_readable,
 )
-from mrtr_cassette.shell.files.ignored import ignoring
+from mrtr_cassette.shell.files.ignored import ignored_for_options
 from mrtr_cassette.shell.files.journals import (
     Publication,
     discard_journal,
@@ -47,16 +47,16 @@ from mrtr_cassette.testing.suite_cassette import (
 class RecordingUse(CassetteUse):
     """A use in which the cassette is recorded, or added to."""
 
-    _purpose = "record {} from"
+    _upstream_purpose = "record {} from"
 
-    _shared: SharedRecording | None = None
-    _noted = 0
+    _shared_recording: SharedRecording | None = None
+    _noted_exchanges = 0
     """How many exchanges were recorded by the tests that were noted."""
 
-    _command: RunningCommand | None = None
+    _started_command: RunningCommand | None = None
     _session: RecordSession | ClientStarts
 
-    def _start(self, running: ExitStack) -> Recording:
+    def _start_proxy(self, running: ExitStack) -> Recording:
         """Reserve the cassette for this use, and begin to record it; `running` ends that."""
         request = self.request
         if self._settings.replay.beside:
@@ -64,27 +64,27 @@ class RecordingUse(CassetteUse):
                 f"{self.path} is one of several cassettes, which are only played"
             )
 
-        request.run.reserve(self.path)
+        request.run.reserve_cassette(self.path)
         try:
-            return self._recording(running)
+            return self._start_recording(running)
         except BaseException:
             request.run.recording.discard(self.path)
             raise
 
-    def _recording(self, running: ExitStack) -> Recording:
+    def _start_recording(self, running: ExitStack) -> Recording:
         """Begin to record the upstream over HTTP, or on pipes; `running` ends that."""
         request = self.request
-        upstream = self._upstream()
+        upstream = self._upstream_of_settings()
         is_piped = is_on_pipes(upstream)
-        place = self._place(is_piped=is_piped)
-        options = self._options(place)
+        place = self._recording_place(is_piped=is_piped)
+        options = self._recording_options(place)
         manager: Any
         if is_piped:
             manager = recorded_by_client(
                 upstream, place, options, request.run.cwd, named=self.path
             )
         else:
-            url, command = self._started(upstream, options, running)
+            url, command = self._start_upstream(upstream, options, running)
             manager = recording(
                 url,
                 place,
@@ -97,7 +97,7 @@ class RecordingUse(CassetteUse):
 
         self._session = running.enter_context(request.run.entering(manager))
         if not is_piped:
-            self._reach(self._session.url, running)
+            self._bypass_proxies(self._session.url, running)
 
         return Recording(self._session, request.mode, self.path, self._settings.answers)
 
@@ -108,7 +108,7 @@ class RecordingUse(CassetteUse):
 
     # Where the upstream is
 
-    def _started(
+    def _start_upstream(
         self, upstream: Any, options: RecordOptions, running: ExitStack
     ) -> tuple[str, Sequence[str] | None]:
         """Start an upstream that has to be started; `running` stops a command.
@@ -135,27 +135,27 @@ class RecordingUse(CassetteUse):
             if not isinstance(upstream, Sequence):
                 return run.applications.url(upstream, path), ()
 
-            upstream = options.filled(upstream)
+            upstream = options.filled_command(upstream)
             started = running_command(upstream, run.cwd, path=path)
-            self._command = running.enter_context(run.entering(started))
+            self._started_command = running.enter_context(run.entering(started))
         except UpstreamError as error:
-            if not self._renews:
+            if not self._is_outdated:
                 raise
             raise UpstreamError(f"{error}\n{self._reason_to_renew}") from None
 
-        return self._command.url, upstream
+        return self._started_command.url, upstream
 
     @property
     def upstream_output(self) -> str | None:
         """The output of the command that serves the upstream, or None."""
-        if self._command is None or self.is_stopped:
+        if self._started_command is None or self.is_stopped:
             return None
-        return self._command.output
+        return self._started_command.output
 
     # Where the recording goes
 
     @property
-    def _renews(self) -> bool:
+    def _is_outdated(self) -> bool:
         """Whether the cassette is older than `max_age` allows."""
         return self.request.age_days is not None
 
@@ -168,32 +168,34 @@ class RecordingUse(CassetteUse):
             f"mode {request.mode} recorded it anew"
         )
 
-    def _existing(self) -> Existing:
+    def _treatment_of_existing(self) -> Existing:
         """Return whether a cassette that exists is kept, replaced or added to."""
-        return existing_in(self.request.mode, is_old=self._renews)
+        return existing_in(self.request.mode, is_old=self._is_outdated)
 
-    def _pending(self) -> PendingCassette:
+    def _pending_cassette(self) -> PendingCassette:
         """Return the cassette to write when its tests have passed."""
-        existing = self._existing()
+        existing = self._treatment_of_existing()
         ignored_for: IgnoredFor = ignores_nothing
         if existing == "replace":
             options = self._settings.verify
-            ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
+            ignored_for = ignored_for_options(
+                options.ignore, options.ignore_from, options.masks
+            )
 
-        return PendingCassette(self.path, existing, self._renews, ignored_for)
+        return PendingCassette(self.path, existing, self._is_outdated, ignored_for)
 
-    def _place(self, *, is_piped: bool) -> Path:
+    def _recording_place(self, *, is_piped: bool) -> Path:
         """Return the place of the recording: the cassette's own, or one that becomes it later."""
         check_replaceable(self.path)
         earlier = None
-        if self._existing() == "append":
+        if self._treatment_of_existing() == "append":
             check_output(self.path, self._settings.record)
             earlier = self.path
 
         if self.request.sharers is not None:
-            self._shared = self._share(self.request.sharers)
-            if self._shared.place.exists():
-                earlier = self._shared.place
+            self._shared_recording = self._share_recording(self.request.sharers)
+            if self._shared_recording.place.exists():
+                earlier = self._shared_recording.place
         elif not is_piped:
             return self.path
 
@@ -207,7 +209,7 @@ class RecordingUse(CassetteUse):
         """Return a place for the recording in a new folder, which is removed when the run ends."""
         return Path(mkdtemp(dir=self.request.run.folder)) / self.path.name
 
-    def _share(self, sharers: Sequence[str]) -> SharedRecording:
+    def _share_recording(self, sharers: Sequence[str]) -> SharedRecording:
         """Take part in a shared recording."""
         run = self.request.run
         if run.is_worker:
@@ -219,16 +221,16 @@ class RecordingUse(CassetteUse):
         shared = run.shared.get(self.path)
         if shared is None:
             shared = SharedRecording(
-                self._pending(), self._temporary_place(), self.terms
+                self._pending_cassette(), self._temporary_place(), self.terms
             )
             run.shared[self.path] = shared
 
         shared.tests |= dict.fromkeys(sharers)
         return shared
 
-    def _options(self, place: Path) -> RecordOptions:
+    def _recording_options(self, place: Path) -> RecordOptions:
         """Return the options, with `existing` for the place of the recording."""
-        existing = self._existing()
+        existing = self._treatment_of_existing()
         if place != self.path:
             existing = "append" if place.exists() else "keep"
 
@@ -237,12 +239,12 @@ class RecordingUse(CassetteUse):
 
     def test_ended(self, test: str) -> None:
         """Note a test that recorded something."""
-        if self._shared is not None:
+        if self._shared_recording is not None:
             exchanges = self._session.exchanges
-            if exchanges > self._noted:
-                self._shared.tests[test] = None
+            if exchanges > self._noted_exchanges:
+                self._shared_recording.tests[test] = None
 
-            self._noted = exchanges
+            self._noted_exchanges = exchanges
 
     def load_recorded(self) -> Cassette | None:
         """Return the cassette as it is by now, if there is any."""
@@ -250,32 +252,34 @@ class RecordingUse(CassetteUse):
 
     # What becomes of it
 
-    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+    def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:
         """Publish, keep or discard the recording; return the problems as texts."""
         self.request.run.recording.discard(self.path)
-        problems = self._objections() + problems
+        problems = self._recording_objections() + problems
         self.outcome = "discarded (test failed)"
         try:
             if not passed or problems:
-                self._discard()
+                self._discard_journal()
                 return [*problems, f"{self.path} was not written"] if problems else []
 
-            if self.given_up is not None and self._shared is None:
-                self._discard()
-                self.outcome = self._outcome(f"discarded (test {self.given_up})")
+            if self.given_up is not None and self._shared_recording is None:
+                self._discard_journal()
+                self.outcome = self._outcome_if_recorded(
+                    f"discarded (test {self.given_up})"
+                )
                 return []
 
-            published, lost = self._keep()
+            published, lost = self._publish_or_keep()
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
 
         if lost is not None:
             return [f"the recording is incomplete: {lost}"]
 
-        self.outcome = self._outcome(self._outcome_kept(published))
+        self.outcome = self._outcome_if_recorded(self._outcome_kept(published))
         return []
 
-    def _objections(self) -> list[str]:
+    def _recording_objections(self) -> list[str]:
         """Return why the recording is not good, as texts."""
         problems = []
         outcome = self._session.outcome
@@ -285,7 +289,7 @@ class RecordingUse(CassetteUse):
         if outcome.unreachable:
             count = counted(outcome.unreachable, "request")
             problem = f"the upstream did not answer {count}"
-            if self._renews:
+            if self._is_outdated:
                 problem = f"{problem}\n{self._reason_to_renew}"
 
             problems.append(problem)
@@ -297,12 +301,12 @@ class RecordingUse(CassetteUse):
 
         return problems
 
-    def _discard(self) -> None:
+    def _discard_journal(self) -> None:
         """Remove the journal of a recording over HTTP."""
         if isinstance(self._session, RecordSession):
             discard_journal(self._session.path)
 
-    def _keep(self) -> tuple[Publication | None, str | None]:
+    def _publish_or_keep(self) -> tuple[Publication | None, str | None]:
         """Publish a recording, or keep it until the end of the run; return also what was lost."""
         session = self._session
         recorded = None
@@ -315,21 +319,21 @@ class RecordingUse(CassetteUse):
             recorded = load_cassette(session.path)
 
         published = None
-        if recorded is not None and self._shared is not None:
-            self._shared.keep(recorded)
+        if recorded is not None and self._shared_recording is not None:
+            self._shared_recording.keep_until_end(recorded)
         elif recorded is not None:
-            published = self._pending().publish(recorded, hint)
+            published = self._pending_cassette().publish(recorded, hint)
             self.redacted = published.redacted
 
         if isinstance(session, RecordSession):
             session.published = published
 
-        self._discard()
+        self._discard_journal()
         return published, lost
 
     def _outcome_kept(self, published: Publication | None) -> str | None:
         """Return what became of a recording that is good; None if that comes later."""
-        if self._shared is not None:
+        if self._shared_recording is not None:
             return None
         if self._session.outcome.played:
             return "added to"
@@ -337,7 +341,7 @@ class RecordingUse(CassetteUse):
         is_same = published is not None and published.is_same
         return "same, kept" if is_same else "recorded"
 
-    def _outcome(self, if_recorded: str | None) -> str | None:
+    def _outcome_if_recorded(self, if_recorded: str | None) -> str | None:
         """Return what became of the cassette: `if_recorded`, unless nothing was recorded."""
         session = self._session
         if session.exchanges:
@@ -351,23 +355,23 @@ class RecordingUse(CassetteUse):
 class VerifyingUse(RecordingUse):
     """A use in which the upstream is called, and held to the cassette, which stays."""
 
-    _purpose = "hold to {}"
-    _differs = False
+    _upstream_purpose = "hold to {}"
+    _has_differences = False
 
-    def _place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
+    def _recording_place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
         """Return a temporary place, since the cassette itself is not written."""
         return self._temporary_place()
 
-    def _options(self, place: Path) -> RecordOptions:  # noqa: ARG002
+    def _recording_options(self, place: Path) -> RecordOptions:  # noqa: ARG002
         """Return options by which the recording hides the same things as the cassette."""
         options = kept_as_in(load_cassette(self.path), self._settings.record)
         return options_for("keep", options, None)
 
-    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:
+    def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:
         """Compare the recording with the cassette if the test passed; return the problems."""
         self.request.run.recording.discard(self.path)
-        problems = self._objections()
-        if self._differs:
+        problems = self._recording_objections()
+        if self._has_differences:
             self.outcome = "different"
             return []
 
@@ -376,7 +380,7 @@ class VerifyingUse(RecordingUse):
             return problems if passed else []
 
         # Another test may make the calls of a shared cassette that this one leaves out.
-        differences = self._differences(is_part=self.request.sharers is not None)
+        differences = self._differences_text(is_part=self.request.sharers is not None)
         if differences is None:
             self.outcome = "the same"
             return []
@@ -389,16 +393,16 @@ class VerifyingUse(RecordingUse):
 
         Where nothing but the test itself speaks to the cassette, it has made all its calls.
         """
-        if self._differs or self._objections():
+        if self._has_differences or self._recording_objections():
             return None
 
         is_part = self.request.sharers is not None or not is_alone
-        differences = self._differences(is_part=is_part, is_open=True)
-        self._differs = differences is not None
+        differences = self._differences_text(is_part=is_part, is_open=True)
+        self._has_differences = differences is not None
 
         return differences
 
-    def _differences(self, *, is_part: bool, is_open: bool = False) -> str | None:
+    def _differences_text(self, *, is_part: bool, is_open: bool = False) -> str | None:
         """Return where what happened differs; of a part, without missing calls."""
         repeated = self._session.recorded()
         options = self._settings.verify

@@ -24,14 +24,14 @@ class ReplayUse(CassetteUse):
 
     shown: Replay
 
-    def _start(self, running: ExitStack) -> Replay:
+    def _start_proxy(self, running: ExitStack) -> Replay:
         """Start the replay, over HTTP or on pipes as the cassette was recorded."""
         data = read_file(self.path)
         is_piped = False
         if b'"transport"' in data:
             is_piped = load(data, str(self.path)).transport == "stdio"
 
-        options = self._options()
+        options = self._replay_options()
         request = self.request
         if is_piped:
             starts = request.run.entering(replayed_by_client(self.path, options))
@@ -46,11 +46,11 @@ class ReplayUse(CassetteUse):
             )
 
             session = running.enter_context(request.run.entering(replay))
-            self._reach(session.url, running)
+            self._bypass_proxies(session.url, running)
 
         return Replay(session, request.mode, self.path, self._settings.answers)
 
-    def _options(self) -> ReplayOptions:
+    def _replay_options(self) -> ReplayOptions:
         """Return the options, with the places of further cassettes for their names."""
         options = self._settings.replay
         folder = self.path.parent
@@ -64,7 +64,7 @@ class ReplayUse(CassetteUse):
 
         return replace(options, beside=beside)
 
-    def _finish(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
+    def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""
         is_met = any(fault.came for fault in self.shown.faults)
         results = self.shown.results
@@ -85,10 +85,10 @@ class _NoCassette:
     outcome = RunOutcome()
 
     def __init__(self, fail: Callable[[], NoReturn]) -> None:
-        self._fail = fail
+        self._fail_test = fail
 
     def __getattr__(self, _name: str) -> NoReturn:
-        self._fail()
+        self._fail_test()
 
 
 class MissingUse(CassetteUse):
@@ -96,9 +96,9 @@ class MissingUse(CassetteUse):
 
     _is_needed = False
 
-    def _start(self, running: ExitStack) -> Replay:  # noqa: ARG002
+    def _start_proxy(self, running: ExitStack) -> Replay:  # noqa: ARG002
         """Return a replay that fails the test when it is first needed."""
-        missing = cast("Any", _NoCassette(self._fail))
+        missing = cast("Any", _NoCassette(self._fail_test))
         return Replay(missing, self.request.mode, self.path, self._settings.answers)
 
     @property
@@ -113,7 +113,7 @@ class MissingUse(CassetteUse):
             f"commit it{default}",
         )
 
-    def _fail(self) -> NoReturn:
+    def _fail_test(self) -> NoReturn:
         """Fail the test for the missing cassette, and note that it was needed."""
         self._is_needed = True
         self.request.fail(self.error)

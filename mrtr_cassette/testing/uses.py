@@ -36,7 +36,7 @@ from mrtr_cassette.testing.names import (
     cassette_path,
     cassettes_of,
     hint_at_rename,
-    marked,
+    places_of_markers,
     settings_of,
 )
 from mrtr_cassette.testing.settings import Place, place_of_call
@@ -53,7 +53,7 @@ _NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.S
 _HAS_CASSETTE: Final = ("replayed", "recorded", "added to", "same, kept")
 """The outcomes of a use after which its cassette is there."""
 
-_PAGES: Final = "mrtr-view"
+_PAGES_FOLDER: Final = "mrtr-view"
 """The folder of the pages, in the root directory; a job uploads it as an artifact."""
 
 _PAGE_TITLE: Final = "mrtr-cassette: page"
@@ -91,20 +91,20 @@ class Uses:
         """
         self._config = config
         is_worker = hasattr(config, "workerinput")
-        self._run = Run(config.rootpath, is_worker, option_matches)
-        self._mode = mode
+        self._suite_run = Run(config.rootpath, is_worker, option_matches)
+        self._run_mode = mode
         self._is_mode_given = is_mode_given
-        self._uses: dict[CassetteUse, _Fixture] = {}
-        self._counts = counts
-        self._ini = Place("the ini file", ini)
-        self._outcomes: dict[str, TestOutcome] = {}
-        self._sharers: dict[Path, list[str]] = {}
+        self._fixtures_by_use: dict[CassetteUse, _Fixture] = {}
+        self._outcome_counts = counts
+        self._ini_place = Place("the ini file", ini)
+        self._test_outcomes: dict[str, TestOutcome] = {}
+        self._tests_by_cassette: dict[Path, list[str]] = {}
         self.notes: list[str] = []
         """What redaction replaced in the cassettes that were written, and what replays of others
         learned, in lines for people."""
         self.answers: set[GivenAnswer] = set()
         """What was answered to the questions in the cassettes of the run."""
-        self._noted: set[Path] = set()
+        self._noted_paths: set[Path] = set()
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
@@ -114,7 +114,7 @@ class Uses:
     @contextmanager
     def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         """Record or replay the cassette that the marker names, for the tests of a scope."""
-        use = self._begin(request, lambda: marked(request.node))
+        use = self._begin_use(request, lambda: places_of_markers(request.node))
         yield use.shown
         use.stop()
 
@@ -133,14 +133,14 @@ class Uses:
                     raise UsageError("mrtr_cassettes needs the name of a file")
                 return [place_of_call("mrtr_cassettes", name, options)]
 
-            uses.append(self._begin(request, places))
+            uses.append(self._begin_use(request, places))
             return uses[-1].shown
 
         yield opened
         for use in reversed(uses):
             use.stop()
 
-    def _begin(
+    def _begin_use(
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
@@ -158,18 +158,18 @@ class Uses:
             ) from None
 
         try:
-            settings = self._settings(request, places)
+            settings = self._settings_of_request(request, places)
             path = cassette_path(request.node, settings.name)
             if not (path.exists() or Path(request.node.path).exists()):
                 # What is recorded here would be gone with the faked files.
                 raise CassetteError(path, "is hidden, and so is the test's own file")
 
-            mode = self._mode
+            mode = self._run_mode
             if settings.mode is not None and not self._is_mode_given:
                 mode = settings.mode
 
             asked = UseRequest(
-                self._run,
+                self._suite_run,
                 path,
                 settings,
                 mode,
@@ -182,10 +182,10 @@ class Uses:
         except MrtrCassetteError as error:
             fail(error)
 
-        self._uses[use] = _Fixture(request.node, request.fixturename)
+        self._fixtures_by_use[use] = _Fixture(request.node, request.fixturename)
         return use
 
-    def _settings(
+    def _settings_of_request(
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> Settings:
         """Return the settings from the ini file, the suite's fixture and nearer places."""
@@ -199,7 +199,7 @@ class Uses:
         test = _named_from(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
         given = []
-        for place in [self._ini, config, *places()]:
+        for place in [self._ini_place, config, *places()]:
             given.append(_with_fixtures(place, request))
 
         return settings_of(given, test, has_upstream=has_upstream)
@@ -212,8 +212,10 @@ class Uses:
         if is_of_test and settings.name is None:
             return None
 
-        self._sharers = self._sharers or cassettes_of(request.session.items)
-        sharers = list(self._sharers.get(path, []))
+        self._tests_by_cassette = self._tests_by_cassette or cassettes_of(
+            request.session.items
+        )
+        sharers = list(self._tests_by_cassette.get(path, []))
         if is_of_test:
             sharers.append(request.node.nodeid)
 
@@ -239,11 +241,11 @@ class Uses:
         for use in self._used_by(item):
             use.failed = use.failed or report.failed
             if not is_skipped:
-                self._explain(report, use)
+                self._explain_failure(report, use)
 
         return report
 
-    def _explain(self, report: pytest.TestReport, use: CassetteUse) -> None:
+    def _explain_failure(self, report: pytest.TestReport, use: CassetteUse) -> None:
         """Add to the report of a failed test what its cassette has to do with it."""
         cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
         if cause is not None:
@@ -262,7 +264,7 @@ class Uses:
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
         found = []
-        for use, fixture in self._uses.items():
+        for use, fixture in self._fixtures_by_use.items():
             is_shared = fixture.node in chain and fixture.name in names
             if fixture.node is item or is_shared:
                 found.append(use)
@@ -276,7 +278,7 @@ class Uses:
         problems = []
         for use in self._used_by(item):
             problem = use.unreported_misses()
-            if problem is None and self._uses[use].node is item:
+            if problem is None and self._fixtures_by_use[use].node is item:
                 problem = use.unreported_differences(is_alone=_is_alone(item))
 
             if problem is not None:
@@ -317,7 +319,7 @@ class Uses:
         """Conclude what the test used; return what is wrong, or warn if nothing is."""
         problems = self._misses_in(item)
         passed = not is_failed and not problems
-        objections, warnings = self._conclude(item, passed=passed)
+        objections, warnings = self._conclude_stopped_uses(item, passed=passed)
         problems += objections
         if not problems:
             for warning in warnings:
@@ -328,7 +330,7 @@ class Uses:
     def _misses_in(self, item: pytest.Item) -> list[str]:
         """Return the misses by the end of a test that were not reported, as texts."""
         problems = []
-        for use in self._uses:
+        for use in self._fixtures_by_use:
             use.test_ended(item.nodeid)
             misses = use.unreported_misses()
             if misses is not None:
@@ -343,27 +345,27 @@ class Uses:
         self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
     ) -> None:
         """Note in the test's own uses that it was skipped, or failed as expected."""
-        for use, fixture in self._uses.items():
+        for use, fixture in self._fixtures_by_use.items():
             if fixture.node is item:
                 use.given_up = outcome
 
-    def _conclude(
+    def _conclude_stopped_uses(
         self, item: pytest.Item, *, passed: bool
     ) -> tuple[list[str], list[str]]:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
         problems: list[str] = []
         warnings: list[str] = []
-        for use in tuple(self._uses):
+        for use in tuple(self._fixtures_by_use):
             if not use.is_stopped:
                 continue
 
-            is_shared = self._uses.pop(use).node is not item
+            is_shared = self._fixtures_by_use.pop(use).node is not item
             # What tests share, the end of the run decides on: some may be run again.
             passes = is_shared or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
             hint = _hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
-            self._count(use.outcome)
+            self._count_outcome(use.outcome)
             self._note_redacted(use.path, use.redacted)
             if passes and not objections:
                 warnings += use.warnings
@@ -372,22 +374,22 @@ class Uses:
 
         return problems, warnings
 
-    def _count(self, outcome: str | None) -> None:
+    def _count_outcome(self, outcome: str | None) -> None:
         """Count the outcome of a cassette, unless it is None and the end of the run decides."""
         if outcome is not None:
-            self._counts[outcome] += 1
+            self._outcome_counts[outcome] += 1
 
     def _note_answers(self, use: CassetteUse) -> None:
         """Note which answers a cassette has, once in a run."""
-        if use.outcome in _HAS_CASSETTE and use.path not in self._noted:
-            self._noted.add(use.path)
+        if use.outcome in _HAS_CASSETTE and use.path not in self._noted_paths:
+            self._noted_paths.add(use.path)
             self.answers.update(answers_in(use.shown.interactions))
 
     def _note_results(self, use: CassetteUse) -> None:
         """Note by what requests matched, and what they taught."""
         results = use.shown.results
         for name, times in results.matched.items():
-            self._counts[f"matched by {name}"] += times
+            self._outcome_counts[f"matched by {name}"] += times
 
         shown = _shown_path(use.path, self._config)
         for line in learned_lines(results.learned):
@@ -401,14 +403,14 @@ class Uses:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what a test came to; one that is run again has the outcome of its last attempt."""
         if report.failed:
-            self._outcomes[report.nodeid] = "failed"
+            self._test_outcomes[report.nodeid] = "failed"
         elif report.skipped:
             outcome: TestOutcome = (
                 "xfailed" if hasattr(report, "wasxfail") else "skipped"
             )
-            self._outcomes.setdefault(report.nodeid, outcome)
+            self._test_outcomes.setdefault(report.nodeid, outcome)
         elif report.passed and report.when != "setup":
-            self._outcomes.setdefault(report.nodeid, "passed")
+            self._test_outcomes.setdefault(report.nodeid, "passed")
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
@@ -416,30 +418,30 @@ class Uses:
         try:
             yield
         finally:
-            while self._uses:
-                use, _ = self._uses.popitem()
+            while self._fixtures_by_use:
+                use, _ = self._fixtures_by_use.popitem()
                 use.stop()
                 use.conclude(passed=False)
-                self._count(use.outcome)
+                self._count_outcome(use.outcome)
 
-            self._run.close()
+            self._suite_run.close()
 
     def publish_shared(self) -> list[str]:
         """Publish what the tests recorded for cassettes that they share; return the problems."""
         problems = []
-        for shared in self._run.shared.values():
+        for shared in self._suite_run.shared.values():
             if not shared.place.exists():
                 continue
 
             try:
                 outcome, problem = shared.publish(
-                    self._outcomes, _narrowed_by(self._config)
+                    self._test_outcomes, _narrowed_by(self._config)
                 )
             except MrtrCassetteError as error:
                 outcome = "discarded (not written)"
                 problem = error.in_terms(SUITE_TERMS)
 
-            self._count(outcome)
+            self._count_outcome(outcome)
             self._note_redacted(shared.path, shared.redacted)
             if problem is not None:
                 problems.append(problem)
@@ -546,10 +548,10 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     if use.path.is_relative_to(root):
         inner = use.path.relative_to(root)
 
-    page = (root / _PAGES / inner).with_suffix(".html")
+    page = (root / _PAGES_FOLDER / inner).with_suffix(".html")
     write_page(page, recording, _replay_of(use))
     # Nobody commits what every failing run writes.
-    (root / _PAGES / ".gitignore").write_text("*\n")
+    (root / _PAGES_FOLDER / ".gitignore").write_text("*\n")
 
     return str(page.relative_to(root))
 
@@ -574,7 +576,7 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
 # The cassettes of a whole suite
 
-_NARROWING = (
+_NARROWING_OPTIONS = (
     "keyword",
     "markexpr",
     "deselect",
@@ -591,7 +593,7 @@ _SHORT_OPTIONS = {"keyword": "-k", "markexpr": "-m"}
 
 def _narrowed_by(config: pytest.Config) -> str | None:
     """Return what on the command line leaves tests out, or None."""
-    for name in _NARROWING:
+    for name in _NARROWING_OPTIONS:
         if config.getoption(name, None):
             option = _SHORT_OPTIONS.get(name, f"--{name.replace('_', '-')}")
             return f"{option} leaves tests out"
@@ -607,8 +609,8 @@ class Orphans:
     def __init__(self, config: pytest.Config, *, fails: bool) -> None:
         """Begin with none; with `fails` an orphan makes the run fail."""
         self._config = config
-        self._fails = fails
-        self._orphans: list[Path] = []
+        self._fails_on_orphans = fails
+        self._orphaned_cassettes: list[Path] = []
         # Workers of pytest-xdist, and all that tests start, have the variable too.
         self._is_first = OPENED_VARIABLE not in os.environ
         if self._is_first:
@@ -641,17 +643,17 @@ class Orphans:
             if folder.endswith("/"):
                 orphans.update(_unused_in(Path(folder), used))
 
-        self._orphans = sorted(orphans)
-        if self._fails and self._orphans and not exitstatus:
+        self._orphaned_cassettes = sorted(orphans)
+        if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """List the orphans."""
         terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
-        for path in self._orphans:
+        for path in self._orphaned_cassettes:
             terminalreporter.line(str(_shown_path(path, self._config)))
 
-        if not self._orphans:
+        if not self._orphaned_cassettes:
             terminalreporter.line("none")
 
 

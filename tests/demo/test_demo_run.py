@@ -8,7 +8,7 @@ import pytest
 from builders import cassette_of, loaded, tool
 from messages import text
 
-from mrtr_cassette.demo.run import CALLS, DemoError, compare, run_demo
+from mrtr_cassette.demo.run import CALLS, DemoError, compare_responses, run_demo
 
 
 def test_every_call_is_replayed_byte_for_byte():
@@ -29,9 +29,9 @@ def test_other_bytes_end_the_demo():
         loaded(cassette_of((tool("say"), text(word)))) for word in ("one", "two")
     )
 
-    assert compare(recorded, recorded)[0] == 1
+    assert compare_responses(recorded, recorded)[0] == 1
 
     with pytest.raises(DemoError, match="the replay differs") as failed:
-        compare(recorded, changed)
+        compare_responses(recorded, changed)
 
     assert re.findall('"text":"(.*?)"', str(failed.value)) == ["one", "two"]

@@ -139,7 +139,7 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
 class Told(CassetteUse):
     """A use whose misses and unrecorded requests are given."""
 
-    def _start(self, running):
+    def _start_proxy(self, running):
         return SimpleNamespace(misses=(), unrecorded=("u",))
 
 

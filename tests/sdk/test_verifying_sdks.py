@@ -16,7 +16,7 @@ from yarl import URL
 from mrtr_cassette import VerifyOptions
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.http.client import connected_client
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
@@ -49,7 +49,7 @@ async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
     with listening(OVER_HTTP) as server:
         async with recording(server.url, path, RecordOptions()) as session:
             for era in (LEGACY, MODERN):
-                async with connecting(URL(session.url).origin(), None) as client:
+                async with connected_client(URL(session.url).origin(), None) as client:
                     live = LiveServer(client, session.url)
 
                     assert await planned(live, era, on_pipe=False) == PLANNED

@@ -17,15 +17,15 @@ from verifying import verifier_for
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.updating import (
-    ACCEPTABLE,
+    ACCEPTABLE_VERDICTS,
     Proposal,
-    accepted,
     accepted_by_verdict,
-    accepting,
-    proposals,
+    proposals_for_cassette,
+    turn_accepter,
+    updated_cassette_file,
 )
 from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
 
@@ -248,7 +248,7 @@ def followed(steps: Any, server: Server) -> None:
     """Have a live server respond to all that is sent."""
     while (observation := steps.next()) is not None:
         show(observation, server.respond(observation.call.request.body))
-        steps.responded(observation)
+        steps.response_received(observation)
 
 
 def held(
@@ -257,11 +257,11 @@ def held(
     """Return what comes of a cassette with a live server."""
     verifier = verifier_for(cassette, token_of=token_of, accepts=accepts)
     verified = []
-    for plan in planned(cassette):
-        repeated = verifier.begin(plan)
+    for plan in planned_interactions(cassette):
+        repeated = verifier.begin_interaction(plan)
         if not isinstance(repeated, VerifiedInteraction):
             followed(repeated.conversation, server)
-            repeated = verifier.ended(repeated)
+            repeated = verifier.end_interaction(repeated)
 
         verified.append(repeated)
 
@@ -276,11 +276,13 @@ def taken(
     def choose(proposed: Any) -> list[Proposal]:
         return accepted_by_verdict(proposed, verdicts)
 
-    proposed = proposals(cassette, held(cassette, server, accepting(cassette, choose)))
+    proposed = proposals_for_cassette(
+        cassette, held(cassette, server, turn_accepter(cassette, choose))
+    )
     chosen = choose(proposed)
     left = [proposal for proposal in proposed if proposal not in chosen]
 
-    return load(accepted(dump(cassette), cassette, chosen), "taken"), left
+    return load(updated_cassette_file(dump(cassette), cassette, chosen), "taken"), left
 
 
 def verdicts_of(cassette: Cassette, server: Server) -> set[str]:
@@ -351,13 +353,13 @@ def test_accepting_all_is_recording_the_conversation_anew(
     """The cassette then says what the server says now, and nothing differs any more."""
     old, new = changed
     cassette = recorded(run, old, old, "old")
-    updated, left = taken(cassette, Server(new, "live"), ACCEPTABLE)
+    updated, left = taken(cassette, Server(new, "live"), ACCEPTABLE_VERDICTS)
 
     assert left == []
     assert verdicts_of(updated, Server(new, "next")) == {"same"}
 
     fresh = recorded(run, new, old, "fresh")
-    comparison = compared(fresh, updated)
+    comparison = cassette_comparison(fresh, updated)
 
     assert comparison.changes == []
     assert comparison.is_same
@@ -365,7 +367,7 @@ def test_accepting_all_is_recording_the_conversation_anew(
 
 def ending(interaction: RecordedInteraction) -> str:
     """Return how a call ended, in whatever build: in a word, an error, or at a question."""
-    members = interaction.ending.rpc_members
+    members = interaction.ending_exchange.rpc_members
     if interaction.is_open or "error" in members:
         return "open" if interaction.is_open else "error"
 
@@ -374,7 +376,7 @@ def ending(interaction: RecordedInteraction) -> str:
     return words.removeprefix("v2: ")
 
 
-@given(operations(), builds(), st.sets(st.sampled_from(ACCEPTABLE)))
+@given(operations(), builds(), st.sets(st.sampled_from(ACCEPTABLE_VERDICTS)))
 def test_no_read_is_taken_after_a_write_that_is_not(
     run: list[Operation], changed: tuple[Build, Build], verdicts: set[str]
 ) -> None:

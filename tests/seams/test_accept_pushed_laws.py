@@ -30,15 +30,15 @@ from verifying import verifier_for
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.updating import (
-    ACCEPTABLE,
+    ACCEPTABLE_VERDICTS,
     Proposal,
-    accepted,
     accepted_by_verdict,
-    accepting,
-    proposals,
+    proposals_for_cassette,
+    turn_accepter,
+    updated_cassette_file,
 )
 from mrtr_cassette.core.drive.verification import Accepts, VerifiedInteraction
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End
@@ -211,7 +211,7 @@ class Live:
                     observation, self.server.reads() if call.name == "get" else ACCEPTED
                 )
 
-            steps.responded(observation)
+            steps.response_received(observation)
 
     def _puts(self, steps: Any, observation: Any) -> None:
         value = json.loads(observation.call.request.body)["params"]["arguments"][
@@ -227,12 +227,12 @@ class Live:
             else:
                 observation.response_bytes(sse(said), 0.0)
                 (push,) = observation.take_pushed()
-                posted = steps.session.pushed(push)
+                posted = steps.session.route_push(push)
                 if posted is None:
                     return
 
                 show(posted, ACCEPTED)
-                steps.session.responded(posted)
+                steps.session.response_received(posted)
                 reply = json.loads(posted.call.request.body)
                 agrees = reply["result"]["action"] == "accept"
 
@@ -250,11 +250,11 @@ def held(
     """Return what comes of a cassette with a live server."""
     verifier = verifier_for(cassette, token_of=token_of, accepts=accepts)
     verified = []
-    for plan in planned(cassette):
-        repeated = verifier.begin(plan)
+    for plan in planned_interactions(cassette):
+        repeated = verifier.begin_interaction(plan)
         if not isinstance(repeated, VerifiedInteraction):
             live.follow(repeated.conversation)
-            repeated = verifier.ended(repeated)
+            repeated = verifier.end_interaction(repeated)
 
         verified.append(repeated)
 
@@ -265,13 +265,15 @@ def taken(cassette: Cassette, live: Live) -> tuple[Cassette, list[Proposal]]:
     """Take what a live server says now into a cassette; return it, and what is left."""
 
     def choose(proposed: Any) -> list[Proposal]:
-        return accepted_by_verdict(proposed, ACCEPTABLE)
+        return accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS)
 
-    proposed = proposals(cassette, held(cassette, live, accepting(cassette, choose)))
+    proposed = proposals_for_cassette(
+        cassette, held(cassette, live, turn_accepter(cassette, choose))
+    )
     chosen = choose(proposed)
     left = [proposal for proposal in proposed if proposal not in chosen]
 
-    return load(accepted(dump(cassette), cassette, chosen), "taken"), left
+    return load(updated_cassette_file(dump(cassette), cassette, chosen), "taken"), left
 
 
 def waits_for_answers(interaction: RecordedInteraction) -> bool:
@@ -339,7 +341,7 @@ def test_accepting_pushed_questions_is_recording_the_conversation_anew(
     assert verdicts == {"same"}
     assert all(map(waits_for_answers, updated.interactions))
 
-    comparison = compared(recorded(run, new, old, "fresh"), updated)
+    comparison = cassette_comparison(recorded(run, new, old, "fresh"), updated)
 
     assert comparison.changes == []
     assert comparison.is_same

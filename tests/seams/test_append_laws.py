@@ -178,7 +178,7 @@ class AppendingRun:
     def send(self, body: bytes) -> bytes | None:
         request = as_request(body)
         self.sent += 1
-        decision = self.appending.received(request, None)
+        decision = self.appending.play_if_recorded(request, None)
         if isinstance(decision, Play):
             return sent_now(decision)
 
@@ -200,13 +200,13 @@ class AppendingRun:
         return response
 
     def _brought(self, request: Request, shown: Any) -> Request | Miss:
-        steps = self.appending.bring(request, shown)
+        steps = self.appending.bring_server_to_client(request, shown)
         try:
             while True:
                 conversation = next(steps)
                 while (observation := conversation.next()) is not None:
                     show(observation, self.server.handle)
-                    conversation.responded(observation)
+                    conversation.response_received(observation)
         except StopIteration as brought:
             value: Request | Miss = brought.value
             return value
@@ -286,7 +286,9 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
     cassette = loaded(run.cassette())
     exchanges = {}
     for interaction in cassette.interactions:
-        exchanges.update({exchange.number: exchange for exchange in interaction.own})
+        exchanges.update(
+            {exchange.number: exchange for exchange in interaction.own_exchanges}
+        )
 
     alone = Store("alone", start)
     for number in range(run.player.recording.highest_number + 1, len(exchanges) + 1):

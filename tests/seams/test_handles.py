@@ -12,8 +12,8 @@ from messages import Json, asks, text
 from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.drive.verification import Verifier
 
@@ -56,14 +56,14 @@ SENT: dict[str, Any] = {
 def verifying(*script: Any) -> tuple[Verifier, list[Any]]:
     """Return what verifies a recording of a script, and its plan."""
     cassette = loaded(conversation(*script).cassette())
-    return verifier_for(cassette), planned(cassette)
+    return verifier_for(cassette), planned_interactions(cassette)
 
 
 def repeated(verifier: Verifier, plan: Any, response: Json) -> tuple[str, Any]:
     """Repeat a call; return what came of it, and its params as they were sent."""
-    running: Any = verifier.begin(plan)
+    running: Any = verifier.begin_interaction(plan)
     (sent,) = follow(running.conversation, response)
-    return verifier.ended(running).verdict, json.loads(sent.body)["params"]
+    return verifier.end_interaction(running).verdict, json.loads(sent.body)["params"]
 
 
 @given(PAIRS, st.sampled_from(sorted(ISSUED)), st.sampled_from(sorted(SENT)))
@@ -107,12 +107,12 @@ def test_an_answer_has_the_live_handle(pair: tuple[str, str]) -> None:
 
     assert repeated(verifier, first, text(f"Created {new}"))[0] == "same"
 
-    running: Any = verifier.begin(second)
+    running: Any = verifier.begin_interaction(second)
     _, sent = follow(running.conversation, asks("which"), text("picked"))
     given_now = json.loads(sent.body)["params"]["inputResponses"]["which"]
 
     assert given_now["content"]["which"] == new
-    assert verifier.ended(running).verdict == "same"
+    assert verifier.end_interaction(running).verdict == "same"
 
 
 def recorded(value: str, issued: str, sent: str, words: str = "last") -> Cassette:
@@ -137,14 +137,14 @@ def test_another_recording_with_its_own_handles_is_the_same(
     assume(old != new)
     before = recorded(old, issued, sent)
 
-    assert compared(before, recorded(new, issued, sent)).is_same
+    assert cassette_comparison(before, recorded(new, issued, sent)).is_same
     assert recorded_over(before, recorded(new, issued, sent)) == (before, 3)
 
     whole, kept = recorded_over(before, recorded(new, issued, sent, "changed"))
 
     assert kept == 2
 
-    result = whole.interactions[2].ending.rpc_members["result"]
+    result = whole.interactions[2].ending_exchange.rpc_members["result"]
 
     assert result["content"][0]["text"] == f"changed {old}"
 

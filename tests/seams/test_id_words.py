@@ -33,7 +33,7 @@ from messages import YES, asks, text
 from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, reads_as_words
@@ -206,8 +206,8 @@ def test_a_tools_own_member_is_verified(
         ({**result, "structuredContent": holder("?")}, ""),
     ):
         verifier = verifier_for(cassette)
-        (plan,) = planned(cassette)
-        running: Any = verifier.begin(plan)
+        (plan,) = planned_interactions(cassette)
+        running: Any = verifier.begin_interaction(plan)
 
         (sent,) = follow(running.conversation, live)
 
@@ -215,7 +215,7 @@ def test_a_tools_own_member_is_verified(
 
         assert arguments == json.loads(call)["params"]["arguments"]
 
-        found = verifier.ended(running).verdict
+        found = verifier.end_interaction(running).verdict
 
         assert found == verdict or (
             not verdict and found in ("text-changed", "shape-changed")

@@ -133,7 +133,7 @@ def check(
     Where states tell calls apart, the user of each gives the answer that was recorded to its state.
     """
     player = Player(recording.cassette, history=history)
-    asking = [entry for entry in player.entries if entry.asks]
+    asking = [entry for entry in player.entries if entry.is_ask]
     linked = {
         entry.parent.question: entry
         for entry in player.entries

@@ -51,8 +51,8 @@ from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.dialect import answers_in, recognise
-from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.protocol.dialect import answers_in, ask_in_result
+from mrtr_cassette.core.protocol.jsonrpc import message_in
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Play, Player
@@ -61,7 +61,7 @@ from mrtr_cassette.core.report.events import response_said
 from mrtr_cassette.core.report.runs import error_body, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
-from mrtr_cassette.core.wire.codings import readable
+from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -600,16 +600,16 @@ hostile_headers = st.lists(st.sampled_from(HEADER_LINES), max_size=4).map(tuple)
 
 def everything_about(raw: bytes) -> None:
     """Read bytes in every way in which the core reads messages."""
-    classify(raw)
+    message_in(raw)
     try:
         tree = parse(raw)
     except NotJsonError:
         return
 
-    recognise(tree)
+    ask_in_result(tree)
     if isinstance(tree, dict):
         answers_in(tree)
-        recognise(tree.get("result"))
+        ask_in_result(tree.get("result"))
         find_spans(raw, SPLICED)
 
     try:
@@ -743,7 +743,7 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
             response = exchange.response
 
             # A request is kept as it can be read: it is matched, and never played back.
-            assert exchange.request.body == readable(request).body
+            assert exchange.request.body == with_decoded_body(request).body
             assert response is not None
             assert response.body == b"".join(sent.chunks) == recorded.response.body
             assert response.end is recorded.response.end

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from messages import Json
 from verifying import verifier_for
 
-from mrtr_cassette.core.drive.ignored import learned
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.ignored import learned_places
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 
 
@@ -113,12 +113,12 @@ def verified(
     talk = conversation((CALL, result_of(case, 0)))
     cassette = loaded(talk.cassette())
     verifier: Any = verifier_for(cassette, ignored=ignored)
-    (plan,) = planned(cassette)
+    (plan,) = planned_interactions(cassette)
     found = []
     for result in results:
-        running = verifier.begin(plan)
+        running = verifier.begin_interaction(plan)
         follow(running.conversation, result)
-        found.append(verifier.ended(running))
+        found.append(verifier.end_interaction(running))
 
     return found
 
@@ -137,7 +137,7 @@ def test_after_learning_nothing_is_told_of_an_unchanged_server(
     """Whether a tool is called twice or once, and though both calls come within one second."""
     first, second = verified(case, (), result_of(case, 1), result_of(case, 1, call=1))
     again: VerifiedInteraction | None = second if is_called_twice else None
-    places = learned(first, again)
+    places = learned_places(first, again)
 
     assert [place for place in places if place.reason is not None] == []
 

@@ -37,9 +37,9 @@ from mrtr_cassette.core.drive.conversation import ToolList
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
     request_beside,
-    resumption,
+    resuming_request,
 )
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -164,11 +164,11 @@ class Driver:
         self.verifier.add_settings(
             UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
         )
-        self._plan = iter(planned(cassette))
+        self._plan = iter(planned_interactions(cassette))
 
     def begin(self) -> Any:
         """Begin the next interaction, which is not skipped."""
-        running = self.verifier.begin(next(self._plan))
+        running = self.verifier.begin_interaction(next(self._plan))
         assert hasattr(running, "conversation"), running.reason
         return running
 
@@ -177,7 +177,7 @@ class Driver:
         running = self.begin()
         sent = [respond(running.conversation, response) for response in responses]
         assert running.conversation.next() is None
-        assert self.verifier.ended(running).verdict in ("same", "key-changed")
+        assert self.verifier.end_interaction(running).verdict in ("same", "key-changed")
 
         return sent
 
@@ -206,15 +206,15 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
     running = driver.begin()
     observation = running.conversation.next()
     push = push_on(observation, elicit(live.value("push")))
-    posted = json.loads(running.conversation.session.pushed(push).call.request.body)
+    posted = json.loads(running.conversation.session.route_push(push).call.request.body)
 
     assert posted["id"] == live.value("push")
     assert posted["result"]["_meta"] == {RELATED: {"taskId": live.session}}
 
     show(observation, lambda body: stream(answer(body, text("done"))))
-    running.conversation.responded(observation)
+    running.conversation.response_received(observation)
 
-    assert driver.verifier.ended(running).verdict == "same"
+    assert driver.verifier.end_interaction(running).verdict == "same"
 
     task = live.value("task")
     key = live.value("task-key")
@@ -252,7 +252,7 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     calling: Any = LiveConversation(post(PUSHING), None, session).next()
     calling.response_started(200, STREAM_HEADERS)
     calling.response_bytes(f"id: {live.value('event')}\ndata:\n\n".encode(), 0.0)
-    rest = resumption(calling)
+    rest = resuming_request(calling)
 
     assert rest is not None
     assert rest[0].header("last-event-id") == live.value("event")

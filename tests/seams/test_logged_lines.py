@@ -67,7 +67,7 @@ class PipedRecording:
             self.ended.append(observation.seal(End.COMPLETE, self.now_ms))
 
     def cassette(self) -> Cassette:
-        for observation, end in self.channel.ended(by_server=False):
+        for observation, end in self.channel.ended_exchanges(by_server=False):
             if end is not None:
                 self.ended.append(observation.seal(end, self.now_ms))
 

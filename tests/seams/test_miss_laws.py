@@ -40,9 +40,9 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.ci import annotation, junit
+from mrtr_cassette.core.report.ci import junit, miss_annotation
 from mrtr_cassette.core.report.events import replay_said
-from mrtr_cassette.core.report.page import page
+from mrtr_cassette.core.report.page import cassette_page
 from mrtr_cassette.core.report.replay_events import missed_event
 from mrtr_cassette.core.report.runs import (
     InteractionOutcome,
@@ -259,14 +259,16 @@ def junit_has_a_failure(_miss: Miss, report: MissReport) -> None:
 
 def runner_sees_one_line(_miss: Miss, report: MissReport) -> None:
     """Read the annotation of GitHub Actions."""
-    assert annotation(report).isprintable()
+    assert miss_annotation(report).isprintable()
 
 
 def page_shows_it(_miss: Miss, report: MissReport) -> None:
     """Open the page with it."""
     outcome = InteractionOutcome(1, report.request, "played", 1)
     replayed = ReplayReport(report.cassette, (outcome,), (report,))
-    html = "".join(page(ONE_CALL, page_assets(), replayed, None, ignores_nothing))
+    html = "".join(
+        cassette_page(ONE_CALL, page_assets(), replayed, None, ignores_nothing)
+    )
     assert report.reason in html
     assert html.encode()
 
@@ -372,7 +374,7 @@ def test_whatever_is_missed_has_every_form(
     player = Player(cassette, strict=strict)
     recorded: list[Request] = []
     for interaction in cassette.interactions:
-        recorded += [exchange.request for exchange in interaction.own]
+        recorded += [exchange.request for exchange in interaction.own_exchanges]
 
     for request in (*asked, *recorded, *recorded):
         decision = player.request_received(request)

@@ -11,8 +11,8 @@ from messages import Json, text
 from pushing import SESSION, PushingSession, elicit, posted
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Request
@@ -64,8 +64,8 @@ def test_pings_are_no_turns_and_no_difference(
     ]
 
     assert len([*call.turns]) == 1
-    assert compared(old, new).is_same
-    assert len(planned(old)) == len(planned(new)) == 3
+    assert cassette_comparison(old, new).is_same
+    assert len(planned_interactions(old)) == len(planned_interactions(new)) == 3
 
 
 @given(ANSWERED, st.lists(st.sampled_from(PONGS), min_size=4, max_size=4))

@@ -36,7 +36,7 @@ from messages import text
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.drive.rerecording import recorded_over
-from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.protocol.jsonrpc import Kind, message_in
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.wire.http import (
@@ -501,9 +501,9 @@ class Client:
 
     def give_up(self) -> bool:
         for number in self.open:
-            notification = self.deliveries[number].skippable
+            notification = self.deliveries[number].skippable_request
             if notification is not None:
-                self.deliveries[number].session.waive(notification)
+                self.deliveries[number].session.waive_request(notification)
                 return True
 
         return False
@@ -550,7 +550,7 @@ class Client:
             if entry.piece is not None and sends <= self.sent:
                 before[entry.number] = before.get(entry.number, 0) + 1
 
-        message = classify(without_framing(entry.piece) or b"")
+        message = message_in(without_framing(entry.piece) or b"")
         if message is None or message.kind is not Kind.RESPONSE:
             return
 
@@ -582,7 +582,7 @@ class Client:
         for entry in self.trace:
             if isinstance(entry, Sent):
                 sends += 1
-                message = classify(entry.request.body)
+                message = message_in(entry.request.body)
                 is_left_out = entry.number in self.left_out
                 if message is None or message.kind is Kind.REQUEST or is_left_out:
                     continue
@@ -593,7 +593,7 @@ class Client:
 
                 continue
 
-            pushed = classify(without_framing(entry.piece) or b"")
+            pushed = message_in(without_framing(entry.piece) or b"")
             if pushed is not None and pushed.kind is Kind.REQUEST:
                 owners[pushed.spelled(("id",))] = begun[entry.number]
 

@@ -106,7 +106,7 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
         combine_cassettes([recorded(run) for run in runs]), history=History.STRICT
     )
     for trial in (*trials, *runs):
-        player = template.anew()
+        player = template.fresh_player()
         twin = Store()
         for call in trial:
             decision = player.request_received(as_request(call.request))
@@ -126,8 +126,8 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
         divergences = player.divergences
         if trial in runs:
             assert not player.misses
-            assert divergences.nearest is None
+            assert divergences.longest_followed is None
 
         if player.misses:
-            assert divergences.nearest is not None
+            assert divergences.longest_followed is not None
             assert len(divergences.found) == len(runs)

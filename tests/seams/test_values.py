@@ -135,10 +135,10 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
     """A run without a text learns it where it can be only one; another folder is a miss then."""
     cassette = recorded(HERE)
     template = Player(cassette)
-    player = template.anew()
+    player = template.fresh_player()
 
     assert THERE.encode() in play(player, read(THERE, "one.txt"))
-    assert b"/elsewhere" in play(template.anew(), read("/elsewhere", "one.txt"))
+    assert b"/elsewhere" in play(template.fresh_player(), read("/elsewhere", "one.txt"))
     assert player.learned == {"root": THERE}
     assert (
         missed(player, read("/elsewhere", "one.txt")).reason is Reason.ARGUMENTS_DIFFER
@@ -153,7 +153,7 @@ def test_each_play_of_a_cassette_learns_by_itself() -> None:
     """Players of one cassette, such as of several trials, have texts of their own."""
     first = Player(recorded(HERE))
     for folder in (THERE, "/wk", HERE):
-        player = first.anew()
+        player = first.fresh_player()
 
         assert folder.encode() in play(player, read(folder, "one.txt"))
         assert player.learned == {"root": folder}

@@ -105,7 +105,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
     assert said[-1].startswith(f"wrote {output}: {len(kept)} interactions")
 
     for old, new in zip(first, kept, strict=False):
-        assert old.ending.response == new.ending.response
+        assert old.ending_exchange.response == new.ending_exchange.response
 
     # Extra keys are answers to no question, and are left out; missing ones are in.
     assert len(kept) == len(first) + len(made)
@@ -215,7 +215,7 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
         load_cassette(recorded).interactions,
         strict=True,
     ):
-        assert first.ending.call.key() == second.ending.call.key()
+        assert first.ending_exchange.call.key() == second.ending_exchange.call.key()
 
 
 @looped

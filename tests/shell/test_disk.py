@@ -45,13 +45,13 @@ def test_a_file_has_the_rights_that_the_user_gives(tmp_path: Path) -> None:
     for mask, mode in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
         path = tmp_path / f"{mask}.json"
         with umask(mask):
-            cassettes.publish(path, NEW, replace=False)
+            cassettes.publish_cassette(path, NEW, replace=False)
 
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
     for mode in (0o640, 0o600, 0o666, 0o444):
         path.chmod(mode)
-        cassettes.publish(path, NEW, replace=True)
+        cassettes.publish_cassette(path, NEW, replace=True)
 
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
@@ -69,13 +69,13 @@ def test_what_exists_is_replaced_only_when_asked(
     if not has_links:
         monkeypatch.setattr(os, "link", refused)
 
-    cassettes.publish(path, [b"precious"], replace=False)
+    cassettes.publish_cassette(path, [b"precious"], replace=False)
     with pytest.raises(CassetteError, match="the cassette exists"):
-        cassettes.publish(path, NEW, replace=False)
+        cassettes.publish_cassette(path, NEW, replace=False)
 
     assert path.read_bytes() == b"precious"
 
-    cassettes.publish(path, NEW, replace=True)
+    cassettes.publish_cassette(path, NEW, replace=True)
 
     assert path.read_bytes() == b"new"
     assert names_in(tmp_path) == {"c.json"}
@@ -96,7 +96,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
 
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(CassetteError, match="no space left on the device"):
-        cassettes.publish(path, NEW, replace=replace)
+        cassettes.publish_cassette(path, NEW, replace=replace)
 
     monkeypatch.undo()
 
@@ -113,7 +113,7 @@ def test_a_file_is_written_through_a_link(tmp_path: Path, *, exists: bool) -> No
     if exists:
         target.write_text("old")
 
-    cassettes.publish(link, NEW, replace=exists)
+    cassettes.publish_cassette(link, NEW, replace=exists)
 
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
@@ -128,7 +128,7 @@ def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path) -> None:
     link.symlink_to("/dev/null")
     for path in (pipe, link):
         with pytest.raises(CassetteError, match="is not a regular file"):
-            cassettes.publish(path, NEW, replace=True)
+            cassettes.publish_cassette(path, NEW, replace=True)
 
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert link.is_symlink()
@@ -143,12 +143,12 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
         yield b""
 
     for name in ("c.json", "d.json"):
-        cassettes.publish(tmp_path / name, pieces(), replace=True)
+        cassettes.publish_cassette(tmp_path / name, pieces(), replace=True)
 
     for path in left:
         path.touch()
 
-    cassettes.publish(tmp_path / "c.json", NEW, replace=True)
+    cassettes.publish_cassette(tmp_path / "c.json", NEW, replace=True)
 
     assert names_in(tmp_path) == {"c.json", "d.json", left[1].name}
 

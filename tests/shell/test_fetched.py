@@ -18,7 +18,7 @@ import mrtr_cassette
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.http import fetched
-from mrtr_cassette.shell.http.fetched import fetch
+from mrtr_cassette.shell.http.fetched import fetch_cassette
 
 FILE = dump(loaded(cassette_of((tool("add", a=1), text("2"))), "c.json"))
 SHA256 = hashlib.sha256(FILE).hexdigest()
@@ -28,7 +28,7 @@ GOOD = response(FILE, "Content-Type: application/json")
 async def refusal(address: str) -> str:
     """Return why nothing is fetched."""
     with pytest.raises((CassetteError, UsageError)) as refused:
-        await fetch(address)
+        await fetch_cassette(address)
 
     return str(refused.value)
 
@@ -38,7 +38,7 @@ async def test_cassette_is_fetched_by_one_request_with_its_user_and_query() -> N
     """They are sent and never shown; the digest may be part of the address."""
     async with upstream(answering(GOOD), path="/a/c.json") as server:
         place = server.url.replace("http://", "http://jo:pw@")
-        found = await fetch(f"{place}?token=t#sha256={SHA256.upper()}")
+        found = await fetch_cassette(f"{place}?token=t#sha256={SHA256.upper()}")
 
     (received,) = server.received
 
@@ -71,7 +71,7 @@ async def test_each_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "key=k" not in told
         assert len(server.received) == 1
 
-    monkeypatch.setattr(fetched, "_LARGEST", len(FILE) - 1)
+    monkeypatch.setattr(fetched, "_MOST_BYTES", len(FILE) - 1)
     async with upstream(answering(GOOD)) as server:
         assert "it has more than 0 MiB" in await refusal(server.url)
 
@@ -122,7 +122,7 @@ async def test_certificate_is_verified(
 
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
 
-        assert (await fetch(server.url)).data == FILE
+        assert (await fetch_cassette(server.url)).data == FILE
 
 
 @looped

@@ -12,7 +12,7 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell.http.client import Client, HttpResponse, connecting
+from mrtr_cassette.shell.http.client import Client, HttpResponse, connected_client
 from mrtr_cassette.shell.http.transport import network_reason
 
 
@@ -21,7 +21,7 @@ async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
     async with (
         upstream(script) as server,
-        connecting(URL(server.url).origin(), None) as client,
+        connected_client(URL(server.url).origin(), None) as client,
     ):
         yield client, server
 
@@ -152,7 +152,10 @@ async def test_early_answer_ends_the_connection() -> None:
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(early, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, connecting(URL(f"http://127.0.0.1:{port}"), None) as client:
+    async with (
+        server,
+        connected_client(URL(f"http://127.0.0.1:{port}"), None) as client,
+    ):
         got = await send(client, body)
 
         assert (got.status, await whole(got)) == (413, b"too large")
@@ -236,7 +239,9 @@ async def test_server_without_tls_is_told_as_one() -> None:
     host, port = server.sockets[0].getsockname()
     async with (
         server,
-        connecting(URL(f"https://{host}:{port}"), create_default_context()) as client,
+        connected_client(
+            URL(f"https://{host}:{port}"), create_default_context()
+        ) as client,
     ):
         with pytest.raises(SSLError) as caught:
             await send(client)

@@ -40,7 +40,7 @@ from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.http.client import connected_client
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 from mrtr_cassette.shell.runs.live_server import LiveServer
 
@@ -64,7 +64,7 @@ async def live(
     """Give a live server that does what a script says."""
     async with (
         upstream(script) as server,
-        connecting(URL(server.url).origin(), None) as client,
+        connected_client(URL(server.url).origin(), None) as client,
     ):
         live_server = LiveServer(client, server.url, **options)
         yield live_server, server

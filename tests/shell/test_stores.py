@@ -21,7 +21,7 @@ from mrtr_cassette.cli import main
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.shell.files.journals import Journal
-from mrtr_cassette.shell.files.stores import StoreFile, location
+from mrtr_cassette.shell.files.stores import StoreFile, location_of
 
 CASSETTES = Path(__file__).parent.parent.parent / "cassettes"
 DEMO = (CASSETTES / "demo-server.json").read_bytes()
@@ -68,7 +68,7 @@ def test_a_url_of_a_store_is_no_path(
     named: str | Path, place: Path | StoreFile
 ) -> None:
     """A text that begins with the scheme of a store names a place in it; all else is a path."""
-    assert location(named) == place
+    assert location_of(named) == place
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_url_of_a_store_is_no_path(
 def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
     """A folder of a store is a usage error that names the URL."""
     with pytest.raises(UsageError, match="doesn't name a cassette") as caught:
-        location(named)
+        location_of(named)
 
     assert "secret" not in str(caught.value)
 
@@ -109,7 +109,7 @@ def test_credentials_in_a_url_are_not_shown(url: str, shown: str) -> None:
 @looped
 async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> None:
     """The journal stands on this machine, and goes when the cassette is in the store, whole."""
-    place = location(URL)
+    place = location_of(URL)
     script = answering(*[json_response(result({}))] * 2)
     async with taping(place, script) as tape:
         await post(tape.url, message("ping"))
@@ -160,7 +160,7 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the store fails at the end, the journal stays, and `recover` with the URL puts it."""
-    place = location(URL)
+    place = location_of(URL)
     with pytest.raises(CassetteError, match=f"recover {URL}"):  # noqa: PT012  it ends with an error
         async with taping(place, answering(json_response(result({})))) as tape:
             await post(tape.url, message("ping"))
@@ -196,13 +196,13 @@ def test_what_exists_is_replaced_only_when_asked(
     tmp_path: Path, scheme: str, *, replace: bool
 ) -> None:
     """A put leaves what exists alone, or replaces it whole; a new one needs no leave."""
-    place = location(f"{scheme}://{tmp_path}/c.json")
-    cassettes.publish(place, [b"o", b"ld"], replace=replace)
+    place = location_of(f"{scheme}://{tmp_path}/c.json")
+    cassettes.publish_cassette(place, [b"o", b"ld"], replace=replace)
     if replace:
-        cassettes.publish(place, [b"new"], replace=True)
+        cassettes.publish_cassette(place, [b"new"], replace=True)
     else:
         with pytest.raises(CassetteError, match="the cassette exists"):
-            cassettes.publish(place, [b"new"], replace=False)
+            cassettes.publish_cassette(place, [b"new"], replace=False)
 
     assert place.read_bytes() == (b"new" if replace else b"old")
 
@@ -280,7 +280,7 @@ def test_no_failure_of_a_put_shows_a_password(
     with pytest.raises(
         CassetteError, match=r"^memory://\*\*\*@bucket/c.json: "
     ) as caught:
-        cassettes.publish(StoreFile(url), [b"x"], replace=False)
+        cassettes.publish_cassette(StoreFile(url), [b"x"], replace=False)
 
     assert "hunter2" not in str(caught.value)
     assert str(caught.value).count("the store") <= 1
@@ -291,7 +291,7 @@ def test_a_folder_is_no_cassette(stored: StoreFile, tmp_path: Path) -> None:
     assert stored.exists()
 
     with pytest.raises(CassetteError, match="is a folder; name an object"):
-        cassettes.exists(StoreFile("memory://bucket/runs"))
+        cassettes.cassette_exists(StoreFile("memory://bucket/runs"))
 
     (tmp_path / "file").touch()
     place = StoreFile(URL, tmp_path / "file")

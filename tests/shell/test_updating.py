@@ -14,7 +14,11 @@ from harness import looped, post, read, taping
 from messages import YES, asks, result, tool_call
 from standin import Script, Visit, json_response, upstream
 
-from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.updating import (
+    ACCEPTABLE_VERDICTS,
+    Proposal,
+    accepted_by_verdict,
+)
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette
@@ -44,7 +48,7 @@ def all_possible(proposed: Sequence[Proposal]) -> list[Proposal]:
 
 async def updated(path: Path, server: Contract, choose: Any = None) -> Update:
     """Hold a server to a cassette, and take what is chosen, or what has no verdict of its own."""
-    choose = by(*ACCEPTABLE) if choose is None else choose
+    choose = by(*ACCEPTABLE_VERDICTS) if choose is None else choose
     async with upstream(server) as live:
         return await update_cassette(path, live.url, VerifyOptions(), choose)
 
@@ -183,7 +187,9 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
         }
 
     async with upstream(repeating("now for")) as live:
-        update = await update_cassette(path, live.url, VerifyOptions(), by(*ACCEPTABLE))
+        update = await update_cassette(
+            path, live.url, VerifyOptions(), by(*ACCEPTABLE_VERDICTS)
+        )
 
     assert len(update.accepted) == 2
     assert b"mrtr-cassette-" not in path.read_bytes().partition(b'"recording"')[0]

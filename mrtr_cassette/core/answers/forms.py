@@ -244,7 +244,9 @@ def is_required(request: InputRequest) -> bool:
     )
 
 
-def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def elicitation_answer(
+    action: str, content: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the answer to a form or a URL."""
     answer: dict[str, Any] = {"action": action}
     if content is not None:
@@ -253,7 +255,7 @@ def elicited(action: str, content: Mapping[str, Any] | None = None) -> dict[str,
     return answer
 
 
-def sampled(text: str) -> dict[str, Any]:
+def sampling_answer(text: str) -> dict[str, Any]:
     """Return the answer to a sampling request that a person wrote."""
     content = {"type": "text", "text": text}
     return {
@@ -266,7 +268,7 @@ def sampled(text: str) -> dict[str, Any]:
 
 # Fields of forms
 
-_TYPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+_TYPE_TESTS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "string": ("a text", lambda value: isinstance(value, str)),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
     "integer": ("a whole number", lambda value: _is_whole(_decimal_of(value))),
@@ -277,7 +279,7 @@ _TYPES: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
 }
 """Each type in words, and the test for it."""
 
-_BOUNDS: Final = {
+_SIZE_BOUNDS: Final = {
     "string": ("minLength", "maxLength", "character"),
     "array": ("minItems", "maxItems", "value"),
     "integer": ("minimum", "maximum", ""),
@@ -285,7 +287,7 @@ _BOUNDS: Final = {
 }
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
 
-_FORMATS: Final = {
+_TEXT_FORMATS: Final = {
     "email": ("e-mail address", r"[^\s@]+@[^\s@]+", "ada@example.com"),
     "uri": (
         "URI, such as https://example.com",
@@ -305,17 +307,17 @@ _FORMATS: Final = {
 }
 """The formats that forms have, in words, with the pattern of their texts and an example."""
 
-_TRUE: Final = frozenset({"true", "yes", "y", "on", "1"})
-_FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
+_TRUE_WORDS: Final = frozenset({"true", "yes", "y", "on", "1"})
+_FALSE_WORDS: Final = frozenset({"false", "no", "n", "off", "0"})
 
 
 def problem_of_value(value: Any, schema: Any) -> str | None:
     """Return why a value doesn't fit the field that has this schema; None where it does."""
     wanted = members_of(schema).get("type")
-    if not isinstance(wanted, str) or wanted not in _TYPES:
+    if not isinstance(wanted, str) or wanted not in _TYPE_TESTS:
         return None
 
-    words, is_of_type = _TYPES[wanted]
+    words, is_of_type = _TYPE_TESTS[wanted]
     if not is_of_type(value):
         return f"is {type_name(value)}, and not {words}"
 
@@ -341,10 +343,10 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
 def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return why a text is not in its field's format; None if it is, or the format is unknown."""
     named = str(schema.get("format"))
-    if not isinstance(value, str) or named not in _FORMATS:
+    if not isinstance(value, str) or named not in _TEXT_FORMATS:
         return None
 
-    words, pattern, _ = _FORMATS[named]
+    words, pattern, _ = _TEXT_FORMATS[named]
     is_day = not named.startswith("date") or _is_day(value[:10])
     if is_day and re.fullmatch(pattern, value):
         return None
@@ -364,7 +366,7 @@ def _is_day(text: str) -> bool:
 
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
     """Return why a number, or the length of a text or a list, is out of bounds, or None."""
-    least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
+    least, most, noun = _SIZE_BOUNDS.get(wanted, ("", "", ""))
     size = _decimal_of(value)
     told = "must be"
     if noun:
@@ -387,7 +389,9 @@ def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str 
 
 def type_name(value: Any) -> str:
     """Return what a value is, in words."""
-    return next(words for words, is_of_type in _TYPES.values() if is_of_type(value))
+    return next(
+        words for words, is_of_type in _TYPE_TESTS.values() if is_of_type(value)
+    )
 
 
 def _decimal_of(value: Any) -> Decimal | None:
@@ -455,7 +459,7 @@ def _types_in(schema: Mapping[str, Any]) -> list[str]:
     elif not isinstance(types, list):
         types = [types]
 
-    return [name for name in map(str, types) if name in _TYPES and name != "null"]
+    return [name for name in map(str, types) if name in _TYPE_TESTS and name != "null"]
 
 
 def value_of_text(text: str, schema: Any) -> Any:
@@ -492,9 +496,9 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
 def _truth_of(text: str) -> bool | str:
     """Return the boolean that a text means, such as `yes` or `off`; any other text stays."""
     folded = text.strip().lower()
-    if folded in _TRUE:
+    if folded in _TRUE_WORDS:
         return True
-    if folded in _FALSE:
+    if folded in _FALSE_WORDS:
         return False
 
     return text
@@ -511,7 +515,7 @@ def json_or_text(text: str) -> Any:
 # Asking a person
 
 _ACTION_OF: Final = {":decline": "decline", ":cancel": "cancel"}
-_HELP: Final = (
+_DIALOGUE_HELP: Final = (
     "  :decline or :cancel refuses; "
     "an empty line is the default or none; lists have commas"
 )
@@ -532,7 +536,7 @@ class _EndedError(Exception):
         self.action = action
 
 
-def dialogue(key: str, request: InputRequest) -> Steps:
+def dialogue_with_person(key: str, request: InputRequest) -> Steps:
     """Ask a person for a form, a URL or a bare value, line by line."""
     line = f"The server asks for {key} ({request.kind})"
     if request.message:
@@ -541,16 +545,16 @@ def dialogue(key: str, request: InputRequest) -> Steps:
     lines = [line]
     try:
         if not request.takes_value:
-            return (yield from _elicited(request, lines))
+            return (yield from _ask_for_form(request, lines))
 
         required = is_required(request)
-        value = yield from _value(
+        value = yield from _ask_for_value(
             lines, key, value_schema(request), is_required=required
         )
     except _EndedError as ended:
         if ended.action is None or request.takes_value:
             return None
-        return elicited(ended.action)
+        return elicitation_answer(ended.action)
 
     if value is ABSENT:
         return None
@@ -558,7 +562,9 @@ def dialogue(key: str, request: InputRequest) -> Steps:
     return {"value": value}
 
 
-def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, str]:
+def _typed_line(
+    lines: Iterable[str], prompt: str
+) -> Generator[Prompt, str | None, str]:
     """Show lines and return the line that a person types; an action or the end raises an error."""
     line = yield tuple(map(printable, lines)), printable(prompt)
     if line is None:
@@ -569,47 +575,49 @@ def _typed(lines: Iterable[str], prompt: str) -> Generator[Prompt, str | None, s
     return line
 
 
-def _elicited(request: InputRequest, lines: list[str]) -> Steps:
+def _ask_for_form(request: InputRequest, lines: list[str]) -> Steps:
     """Ask for each field of a form; a URL and a form without any are just confirmed."""
     fields = fields_of(request)
     if not fields:
-        yield from _confirmed(request, lines)
-        return elicited("accept", None if request.kind == "url" else {})
+        yield from _ask_to_confirm(request, lines)
+        return elicitation_answer("accept", None if request.kind == "url" else {})
 
     content = {}
-    lines.append(_HELP)
+    lines.append(_DIALOGUE_HELP)
     for name, schema in fields.items():
         required = name in required_in(request)
-        value = yield from _value(lines, name, members_of(schema), is_required=required)
+        value = yield from _ask_for_value(
+            lines, name, members_of(schema), is_required=required
+        )
         lines = []
         if value is not ABSENT:
             content[name] = value
 
-    return elicited("accept", content)
+    return elicitation_answer("accept", content)
 
 
-def _confirmed(request: InputRequest, lines: list[str]) -> Steps:
+def _ask_to_confirm(request: InputRequest, lines: list[str]) -> Steps:
     """Ask until a person accepts a URL or a form without fields; refusing raises an error."""
     if "url" in request.definition:
         lines.append(f"  {request.definition['url']}")
 
     line = ""
     while value_of_text(line, {"type": "boolean"}) is not True:
-        line = yield from _typed(lines, "accept [y, :decline, :cancel]: ")
+        line = yield from _typed_line(lines, "accept [y, :decline, :cancel]: ")
         lines = []
 
     return None
 
 
-def _value(
+def _ask_for_value(
     lines: Sequence[str], name: str, schema: dict[str, Any], *, is_required: bool
 ) -> Steps:
     """Ask for a value until it fits; an optional one without a default may be `ABSENT`."""
-    shown = [*lines, *_described(schema)]
-    prompt = _prompt(name, schema, is_required=is_required)
+    shown = [*lines, *_description_lines(schema)]
+    prompt = _field_prompt(name, schema, is_required=is_required)
     while True:
-        line = yield from _typed(shown, prompt)
-        value = _read(line, schema) if line else schema.get("default", ABSENT)
+        line = yield from _typed_line(shown, prompt)
+        value = _value_of_line(line, schema) if line else schema.get("default", ABSENT)
         problem = None
         if value is not ABSENT:
             problem = problem_of_value(value, schema)
@@ -622,7 +630,7 @@ def _value(
         shown = [problem]
 
 
-def _described(schema: Mapping[str, Any]) -> list[str]:
+def _description_lines(schema: Mapping[str, Any]) -> list[str]:
     """Return the lines that describe a field and its choices."""
     description = schema.get("description")
     lines = []
@@ -639,10 +647,10 @@ def _described(schema: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
+def _field_prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
     """Return the prompt for a field: its title, name, type or format, and default."""
     kind = type_of_text(schema)
-    about = _FORMATS.get(str(schema.get("format")), _TYPES[kind])[0]
+    about = _TEXT_FORMATS.get(str(schema.get("format")), _TYPE_TESTS[kind])[0]
     if kind != "array" and titled_choices(schema):
         about = "number or value"
 
@@ -657,24 +665,24 @@ def _prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
     return f"{label} [{about}, optional]: "
 
 
-def _read(line: str, schema: Mapping[str, Any]) -> Any:
+def _value_of_line(line: str, schema: Mapping[str, Any]) -> Any:
     """Return the value that a line means: one of the choices, several of them, or any other."""
     choices = titled_choices(schema)
     if not choices:
         return value_of_text(line, schema)
     if type_of_text(schema) != "array":
-        return _chosen(line.strip(), choices)
+        return _choice_of_text(line.strip(), choices)
 
     chosen = []
     for part in line.split(","):
         text = part.strip()
         if text:
-            chosen.append(_chosen(text, choices))
+            chosen.append(_choice_of_text(text, choices))
 
     return chosen
 
 
-def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
+def _choice_of_text(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
     """Return the choice that a text means by its value, its title or its number, or the text."""
     for value, title in choices:
         if text in (text_of(value), title):
@@ -691,10 +699,10 @@ def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
 # Answers that fit, for hints that are taken as they stand
 
 
-_TEXT: Final = "text"
-_OF_KINDS: Final[Mapping[str, Any]] = {
+_SAMPLE_TEXT: Final = "text"
+_ANSWERS_OF_KINDS: Final[Mapping[str, Any]] = {
     "url": "accept",
-    "sampling": _TEXT,
+    "sampling": _SAMPLE_TEXT,
     "roots": {"roots": []},
 }
 """Answers to questions that have no fields."""
@@ -715,7 +723,7 @@ def example_answer(request: InputRequest) -> Example:
     fields = fields_of(request)
     names = required_in(request) or [*fields]
     if request.kind != "form" or not names:
-        return Example({}, _OF_KINDS.get(request.kind, "accept"))
+        return Example({}, _ANSWERS_OF_KINDS.get(request.kind, "accept"))
 
     values = {}
     can_be_named = True
@@ -724,7 +732,7 @@ def example_answer(request: InputRequest) -> Example:
         if name not in fields or not _can_be_written(name):
             can_be_named = False
 
-    answer = elicited("accept", values)
+    answer = elicitation_answer("accept", values)
     if problem_of(request, answer) is not None:
         return Example({}, "decline")
     if not can_be_named:
@@ -773,9 +781,9 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
 
 def _example_text(schema: Mapping[str, Any]) -> str:
     """Return an example text in the format and the length that a field's schema wants."""
-    text = _TEXT
-    if schema.get("format") in _FORMATS:
-        _, _, text = _FORMATS[schema["format"]]
+    text = _SAMPLE_TEXT
+    if schema.get("format") in _TEXT_FORMATS:
+        _, _, text = _TEXT_FORMATS[schema["format"]]
 
     least = schema.get("minLength")
     if isinstance(least, int):

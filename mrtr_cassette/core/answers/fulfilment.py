@@ -13,7 +13,7 @@ from mrtr_cassette.core.answers.forms import (
     AskedRequest,
     CallTurn,
     Unanswered,
-    elicited,
+    elicitation_answer,
     is_required,
     problem_of,
     with_defaults,
@@ -91,7 +91,7 @@ Fulfilment = Generator[Step, Any, Mapping[str, Answer] | Unanswered]
 """One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
-def fulfilment(asked: Asked, sources: AnswerSources) -> Fulfilment:
+def answer_from_sources(asked: Asked, sources: AnswerSources) -> Fulfilment:
     """Answer an ask from sources; whoever has to be waited for is yielded.
 
     The call's own answers come first, then rules, endpoint, person, and what happens otherwise. A
@@ -113,14 +113,14 @@ class _Answering:
     """One ask, and the answers to it so far."""
 
     def __init__(self, asked: Asked, sources: AnswerSources) -> None:
-        self._asked = asked
+        self._asked_turn = asked
         self._questions = asked.questions()
         self._sources = sources
         self._answers: dict[str, Answer] = {}
 
-    def _take(self, key: str, value: Any, source: str) -> None:
+    def _take_answer(self, key: str, value: Any, source: str) -> None:
         """Take a source's answer, with the form's defaults, or raise a fault if it doesn't fit."""
-        request = self._asked.requests[key]
+        request = self._asked_turn.requests[key]
         completed = with_defaults(request, value)
         problem = problem_of(request, completed)
         if problem is not None:
@@ -128,7 +128,7 @@ class _Answering:
 
         self._answers[key] = Answer(completed, source)
 
-    def _missing(self) -> list[AskedRequest]:
+    def _open_questions(self) -> list[AskedRequest]:
         """Return the questions that have no answer so far."""
         missing = []
         for question in self._questions:
@@ -143,22 +143,22 @@ class _Answering:
         given = list(map(self._sources.given.answer_to, self._questions))
         for question, answer in zip(self._questions, given, strict=True):
             if answer is not None:
-                self._take(question.key, answer, "call")
+                self._take_answer(question.key, answer, "call")
                 continue
 
-            found = self._sources.file.rule_for(self._asked, question)
+            found = self._sources.file.rule_for(self._asked_turn, question)
             if found is not None:
                 number, rule = found
-                self._take(question.key, rule.answer(), f"rule {number}")
+                self._take_answer(question.key, rule.answer(), f"rule {number}")
 
     def answer_by_endpoint(self) -> Generator[Step, Any, None]:
         """Let the endpoint of the file answer what is missing."""
-        missing = self._missing()
+        missing = self._open_questions()
         if not missing or self._sources.file.rest is None:
             return
 
         part = replace(
-            self._asked, requests={item.key: item.request for item in missing}
+            self._asked_turn, requests={item.key: item.request for item in missing}
         )
         reply = yield to_json(part.data()).encode()
         found = _read_reply(part, reply)
@@ -166,32 +166,34 @@ class _Answering:
             raise _FaultError(missing[0].key, f"the endpoint gives no answer: {found}")
 
         for key, value in found.items():
-            self._take(key, value, "rest")
+            self._take_answer(key, value, "rest")
 
     def answer_by_person(self) -> Generator[Step, Any, None]:
         """Let a person answer what is missing and can be typed."""
         if not self._sources.has_person:
             return
 
-        for question in self._missing():
+        for question in self._open_questions():
             request = question.request
             if not request.takes_value and request.kind not in ELICITATIONS:
                 continue
 
             value = yield question.key, request
             if value is not None:
-                self._take(question.key, value, "person")
+                self._take_answer(question.key, value, "person")
 
     def outcome(self) -> Mapping[str, Answer] | Unanswered:
         """Return the answers in the order of the questions, or which one has none."""
         action = self._sources.file.otherwise
-        for question in self._missing():
+        for question in self._open_questions():
             request = question.request
             can_refuse = request.kind in ELICITATIONS and not request.takes_value
             if can_refuse and action != "fail":
-                self._answers[question.key] = Answer(elicited(action), "otherwise")
+                self._answers[question.key] = Answer(
+                    elicitation_answer(action), "otherwise"
+                )
             elif is_required(request):
-                return self._unanswered(question)
+                return self._question_without_answer(question)
 
         answers = {}
         for question in self._questions:
@@ -200,7 +202,7 @@ class _Answering:
 
         return answers
 
-    def _unanswered(self, question: AskedRequest) -> Unanswered:
+    def _question_without_answer(self, question: AskedRequest) -> Unanswered:
         """Return that nothing answers a question, with an example of answers for the call."""
         given = self._sources.given
         detail = "nothing answers it"
@@ -211,7 +213,7 @@ class _Answering:
             )
 
         example = given.example_for(question, is_alone=len(self._questions) == 1)
-        return Unanswered(self._asked, question.key, detail, example)
+        return Unanswered(self._asked_turn, question.key, detail, example)
 
 
 def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
@@ -268,7 +270,7 @@ MOST_ROUNDS: Final = 10
 PACE_S: Final = 0.25
 """Seconds before a retry that has nothing to answer, so that no server is asked without a pause."""
 
-_ASKING: Final = frozenset(
+_ASKING_RESULT_TYPES: Final = frozenset(
     dialect.result_type for dialect in DIALECTS if dialect.result_type
 )
 
@@ -300,18 +302,18 @@ class Rounds:
         if self.overrun or self.unanswered is not None:
             return None
 
-        asked = self._asked(ask)
+        asked = self._numbered_requests(ask)
         if not asked.requests:
             yield PACE_S
 
-        outcome = yield from fulfilment(asked, self.sources)
+        outcome = yield from answer_from_sources(asked, self.sources)
         if isinstance(outcome, Unanswered):
             self.turns.append(_turn_of(ask, asked.requests, {}))
             return self._given_up(ask, outcome)
 
         turn = _turn_of(ask, asked.requests, outcome)
         self.turns.append(turn)
-        return ask.answered(turn.answers)
+        return ask.answers_in_server_form(turn.answers)
 
     def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
@@ -323,7 +325,7 @@ class Rounds:
         self.unanswered = unanswered
         return None
 
-    def _asked(self, ask: LiveAsk) -> Asked:
+    def _numbered_requests(self, ask: LiveAsk) -> Asked:
         """Return the requests of an ask with their call, numbered after those of earlier turns."""
         call = ask.call
         params = {} if call.message is None else call.message.params
@@ -389,7 +391,7 @@ def fault_of(method: str, exchange: RecordedExchange) -> str | None:
         status = 0 if exchange.response is None else exchange.response.status
         return f"the response is not a JSON-RPC response (HTTP {status})"
 
-    if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING:
+    if members_of(members.get("result")).get(RESULT_TYPE) in _ASKING_RESULT_TYPES:
         return "the server asks for input in an unknown form"
 
     for name, value in outcome_of(method, exchange).items():

@@ -25,12 +25,12 @@ from mrtr_cassette.core.answers.forms import (
     VALUES,
     Asked,
     AskedRequest,
-    elicited,
+    elicitation_answer,
     example_answer,
     fields_of,
     problem_of,
     required_in,
-    sampled,
+    sampling_answer,
     type_of_text,
     value_of_text,
     value_schema,
@@ -100,10 +100,10 @@ class AnswerRule(_Strict):
     def answer(self) -> Any:
         """Return what it answers, in which no number has lost anything."""
         if self.action is not None:
-            return elicited(self.action, _exactly(self.content))
+            return elicitation_answer(self.action, _exact_value(self.content))
         if self.result is not None:
-            return _exactly(self.result)
-        return _exactly({"value": self.value})
+            return _exact_value(self.result)
+        return _exact_value({"value": self.value})
 
     def kinds(self) -> frozenset[str]:
         """Return the kinds of requests that it can answer."""
@@ -167,7 +167,7 @@ class AnswerRule(_Strict):
         return self
 
 
-def _exactly(value: Any) -> Any:
+def _exact_value(value: Any) -> Any:
     """Return a value as JSON is read here."""
     return parse(json.dumps(value).encode())
 
@@ -302,7 +302,7 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
             if request.kind in ELICITATIONS | RESULTS:
                 conditions["kind"] = request.kind
 
-            yield _lines(conditions), _answer_lines(request, answer)
+            yield _toml_lines(conditions), _answer_lines(request, answer)
 
 
 def _answer_lines(request: InputRequest, answer: Any) -> str:
@@ -312,8 +312,8 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     if has_kind(text, ANSWER):
         note = "# The recorded answer is sealed: only its hash is known.\n"
         if is_elicitation:
-            return note + _lines({"action": "decline"})
-        return note + _lines({"result": {}})
+            return note + _toml_lines({"action": "decline"})
+        return note + _toml_lines({"result": {}})
 
     note = ""
     if has_secrets(text):
@@ -324,13 +324,13 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
     is_result = not (request.takes_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):
-        return note + _lines({"result": answer})
+        return note + _toml_lines({"result": answer})
 
     members = {name: answer.get(name) for name in ("value", "action", "content")}
-    return note + _lines(members)
+    return note + _toml_lines(members)
 
 
-def _lines(members: Mapping[str, Any]) -> str:
+def _toml_lines(members: Mapping[str, Any]) -> str:
     """Return members as lines of TOML, which has no null."""
     lines = []
     for name, value in members.items():
@@ -512,23 +512,23 @@ class GivenAnswers:
     """
 
     def __init__(self, pairs: Iterable[WrittenPair] = ()) -> None:
-        self._pairs = {pair.name: pair for pair in pairs}
-        self._used: set[str] = set()
-        self._fields: set[str] = set()
+        self._pairs_by_name = {pair.name: pair for pair in pairs}
+        self._used_names: set[str] = set()
+        self._field_names: set[str] = set()
         """The names that have answered a field."""
-        self._names: dict[int, set[str]] = {}
+        self._names_by_question: dict[int, set[str]] = {}
         """The names by which each question could be meant, by its number in the call."""
 
     @property
     def unused(self) -> list[str]:
         """The names that nothing was asked for."""
-        return [name for name in self._pairs if name not in self._used]
+        return [name for name in self._pairs_by_name if name not in self._used_names]
 
     @property
     def kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
         kinds: set[str] = set()
-        for pair in self._pairs.values():
+        for pair in self._pairs_by_name.values():
             kinds.update(ELICITATIONS)
             if isinstance(pair.value, dict):
                 kinds.update(RESULTS)
@@ -540,12 +540,16 @@ class GivenAnswers:
 
         `decline` and `cancel` for a field that is no text refuse the whole form.
         """
-        before = len(self._used)
+        before = len(self._used_names)
         fields = fields_of(question.request)
-        self._names[question.number] = {question.key, question.short_key, *fields}
+        self._names_by_question[question.number] = {
+            question.key,
+            question.short_key,
+            *fields,
+        }
         answer = self._named_answer(question, fields)
         # What answered an earlier question of this key was not meant for another kind of question.
-        is_repeated = answer is not None and len(self._used) == before
+        is_repeated = answer is not None and len(self._used_names) == before
         if is_repeated and problem_of(question.request, answer) is not None:
             return None
 
@@ -566,7 +570,7 @@ class GivenAnswers:
     ) -> Any:
         """Return the answer to a question by a pair that is named like it."""
         if isinstance(whole.value, dict):
-            self._used.add(whole.name)
+            self._used_names.add(whole.name)
             return whole.value
 
         names_field = whole.name in fields
@@ -578,7 +582,7 @@ class GivenAnswers:
             given = dict.fromkeys(fields, whole)
 
         if not names_field and (not given or whole.value in ACTIONS[1:]):
-            self._used.add(whole.name)
+            self._used_names.add(whole.name)
             return _whole_answer(whole, question.request)
 
         return self._given_form(given, fields)
@@ -588,9 +592,9 @@ class GivenAnswers:
     ) -> Any:
         """Return the answer to a form by pairs for its fields, which are used up by it."""
         for field, pair in given.items():
-            self._used.add(pair.name)
+            self._used_names.add(pair.name)
             if pair.name == field:
-                self._fields.add(field)
+                self._field_names.add(field)
 
         return _form_answer(given, fields)
 
@@ -598,8 +602,8 @@ class GivenAnswers:
         """Return the pair that is named like a question."""
         # The place of a question is meant for no other one; a field's name was for its question.
         for name in question.names:
-            if name in self._pairs and name not in self._fields:
-                return self._pairs[name]
+            if name in self._pairs_by_name and name not in self._field_names:
+                return self._pairs_by_name[name]
 
         return None
 
@@ -611,8 +615,8 @@ class GivenAnswers:
         for field in fields:
             names = [f"{alias}.{field}" for alias in question.names]
             for name in (*names, field):
-                if name in self._pairs and name not in self._used:
-                    pairs[field] = self._pairs[name]
+                if name in self._pairs_by_name and name not in self._used_names:
+                    pairs[field] = self._pairs_by_name[name]
                     break
 
         return pairs
@@ -622,12 +626,14 @@ class GivenAnswers:
         fields = fields_of(question.request)
         named: set[str] = set()
         for alias in question.names:
-            named.update(field for field in fields if f"{alias}.{field}" in self._pairs)
+            named.update(
+                field for field in fields if f"{alias}.{field}" in self._pairs_by_name
+            )
 
         # Who names a question by its key or its place means it, and may leave out what is optional.
         open_fields = required_in(question.request) if named else fields
         for field in open_fields:
-            if field in self._used and field not in named:
+            if field in self._used_names and field not in named:
                 return field
 
         return None
@@ -657,9 +663,9 @@ class GivenAnswers:
 
     def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
         """Tell whether names were neither given nor could be meant for an earlier question."""
-        taken = {*self._pairs, *self._used}
+        taken = {*self._pairs_by_name, *self._used_names}
         for earlier in range(1, number):
-            taken |= self._names.get(earlier, set())
+            taken |= self._names_by_question.get(earlier, set())
 
         return not any(name.startswith("#") or name in taken for name in names)
 
@@ -668,7 +674,7 @@ def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) ->
     """Return the answer to a form that is given field by field; None where no field is."""
     for field, pair in given.items():
         if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
-            return elicited(pair.value)
+            return elicitation_answer(pair.value)
 
     if not given:
         return None
@@ -677,7 +683,7 @@ def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) ->
     for field, pair in given.items():
         content[field] = pair.read_as(fields[field])
 
-    return elicited("accept", content)
+    return elicitation_answer("accept", content)
 
 
 def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
@@ -685,9 +691,9 @@ def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
     if request.takes_value:
         return {"value": pair.read_as(value_schema(request))}
     if request.kind in ELICITATIONS and pair.value in ACTIONS:
-        return elicited(pair.value)
+        return elicitation_answer(pair.value)
     if request.kind == "sampling" and isinstance(pair.value, str):
-        return sampled(pair.value)
+        return sampling_answer(pair.value)
 
     return pair.value
 

@@ -11,21 +11,21 @@ from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, spli
 from mrtr_cassette.errors import CassetteError, printable
 from mrtr_cassette.terms import shell_command
 
-_SERVERS = ("mcpServers", "servers")
+_SERVER_MEMBERS = ("mcpServers", "servers")
 """The members with a client's servers; the second one is that of VS Code."""
 
-_OURS = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
-_MODULE = ["-m", "mrtr_cassette"]
+_OUR_PROGRAM = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
+_MODULE_ARGUMENTS = ["-m", "mrtr_cassette"]
 _DASHES = "--"
 _COMMENTS = re.compile(rb'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
-_ADDED = b', "args":'
+_ADDED_ARGUMENTS = b', "args":'
 """Stands before arguments where there were none; hardly anybody writes it like this."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
-class _Entry(NamedTuple):
+class _ServerEntry(NamedTuple):
     """Where the parts of a server's entry are in its file."""
 
     command: Span
@@ -37,7 +37,7 @@ class _Entry(NamedTuple):
     """Index in `args` of the command of a wrapped server; None if it is not wrapped."""
 
 
-def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
+def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     """Return a configuration in which a server is started by `ours`, before its own command.
 
     Every other byte stays, comments too, and unwrapping gives back the same bytes.
@@ -45,7 +45,7 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    entry = _entry(data, path, server)
+    entry = _server_entry(data, path, server)
     if entry.wrapped_command is not None:
         raise CassetteError(
             path,
@@ -57,35 +57,35 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     command = entry.command
     arguments.append(json.dumps(_DASHES).encode())
     arguments.append(data[command.start : command.end])
-    added = b", ".join(arguments)
+    added_arguments = b", ".join(arguments)
     if entry.args is None:
-        place = command.end
-        added = _ADDED + b"[%b]" % added
+        insert_at = command.end
+        added_arguments = _ADDED_ARGUMENTS + b"[%b]" % added_arguments
     else:
-        place = entry.args.start + 1
+        insert_at = entry.args.start + 1
         if entry.arguments:
-            added += b", "
+            added_arguments += b", "
 
-    changes = [(command, program), (Span(place, place), added)]
+    changes = [(command, program), (Span(insert_at, insert_at), added_arguments)]
     return splice(data, changes)
 
 
-def unwrapped(data: bytes, path: str, server: str) -> bytes:
+def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     """Return a configuration in which a server is started by its own command again.
 
     Raises:
         CassetteError: it is no such file, has no such server, or that is not wrapped.
     """
-    entry = _entry(data, path, server)
-    ours = entry.wrapped_command
+    entry = _server_entry(data, path, server)
+    command_index = entry.wrapped_command
     args = entry.args
-    if ours is None or args is None:
+    if command_index is None or args is None:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
 
     command = entry.command
-    program = entry.arguments[ours]
+    program = entry.arguments[command_index]
     own_command = data[program.start : program.end]
-    is_last = ours + 1 == len(entry.arguments)
+    is_last = command_index + 1 == len(entry.arguments)
     if not is_last:
         # The comma behind the program, and the space behind the comma, are ours.
         end = data.index(b",", program.end) + 1
@@ -93,7 +93,7 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
             end += 1
 
         removed = Span(args.start + 1, end)
-    elif data[command.end : args.start] == _ADDED:
+    elif data[command.end : args.start] == _ADDED_ARGUMENTS:
         removed = Span(command.end, args.end)
     else:
         removed = Span(args.start + 1, program.end)
@@ -102,7 +102,7 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
     return splice(data, changes)
 
 
-def _entry(data: bytes, path: str, server: str) -> _Entry:
+def _server_entry(data: bytes, path: str, server: str) -> _ServerEntry:
     """Return the parts of a server's entry; the server must have a command, and not a URL."""
     plain = _without_comments(data)
     member, value = _server_value(plain, path, server)
@@ -132,12 +132,12 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
     if args_span is not None:
         arguments = item_spans(plain, args_span)
 
-    return _Entry(command_span, args_span, arguments, _wrapped_command(value))
+    return _ServerEntry(command_span, args_span, arguments, _wrapped_command(value))
 
 
 def _server_value(plain: bytes, path: str, server: str) -> tuple[str, Any]:
     """Return a server's entry, and the member of the file that has it."""
-    by_member = _servers(plain, path)
+    by_member = _servers_by_member(plain, path)
     names: list[str] = []
     for member, servers in by_member.items():
         if server in servers:
@@ -173,9 +173,9 @@ def _wrapped_command(entry: Any) -> int | None:
         return None
 
     options = args[1:]
-    if args[: len(_MODULE)] == _MODULE:
-        options = args[len(_MODULE) + 1 :]
-    elif not _OURS.search(program):
+    if args[: len(_MODULE_ARGUMENTS)] == _MODULE_ARGUMENTS:
+        options = args[len(_MODULE_ARGUMENTS) + 1 :]
+    elif not _OUR_PROGRAM.search(program):
         return None
 
     is_on_pipes = options[:1] == ["--stdio"]
@@ -187,7 +187,7 @@ def _wrapped_command(entry: Any) -> int | None:
 
 def has_wrapped(data: bytes, path: str) -> bool:
     """Tell whether a configuration has a server that is wrapped."""
-    by_member = _servers(_without_comments(data), path)
+    by_member = _servers_by_member(_without_comments(data), path)
     for servers in by_member.values():
         for entry in servers.values():
             if _wrapped_command(entry) is not None:
@@ -196,7 +196,7 @@ def has_wrapped(data: bytes, path: str) -> bool:
     return False
 
 
-def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
+def _servers_by_member(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
     """Return the servers by name, for every member of a configuration that has servers."""
     try:
         tree = json.loads(plain)
@@ -205,7 +205,7 @@ def _servers(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
 
     by_member: dict[str, dict[str, Any]] = {}
     if isinstance(tree, dict):
-        for member in _SERVERS:
+        for member in _SERVER_MEMBERS:
             if isinstance(tree.get(member), dict):
                 by_member[member] = tree[member]
 

@@ -12,18 +12,18 @@ from typing import Any
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
-from mrtr_cassette.core.secrets.decode import long_words, words_of
+from mrtr_cassette.core.secrets.decode import long_words, word_table
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Response
 
-_DIGITS = 64
-_DIGEST = re.compile(rb"\b[0-9a-f]{%d}\b" % _DIGITS)
-_HEX = words_of("0123456789abcdef")
+_DIGEST_LENGTH = 64
+_DIGEST = re.compile(rb"\b[0-9a-f]{%d}\b" % _DIGEST_LENGTH)
+_HEX_WORDS = word_table("0123456789abcdef")
 
 
 def may_announce(raw: bytes) -> bool:
     """Tell, quickly, whether a text may have a SHA-256."""
-    return bool(long_words(raw, _HEX, _DIGITS))
+    return bool(long_words(raw, _HEX_WORDS, _DIGEST_LENGTH))
 
 
 def announced_in(raw: bytes) -> set[str]:
@@ -34,12 +34,12 @@ def announced_in(raw: bytes) -> set[str]:
     return set(map(bytes.decode, _DIGEST.findall(raw)))
 
 
-class Announced:
+class AnnouncedDigests:
     """Finds the digests, among those that a server announces, of texts that sealing changes."""
 
     def __init__(self) -> None:
-        self._announced: set[str] = set()
-        self._changed: dict[str, str] = {}
+        self._announced_digests: set[str] = set()
+        self._changed_digests: dict[str, str] = {}
 
     def add(self, received: Response, sealed: Response) -> tuple[tuple[str, str], ...]:
         """Take a response; return digests of texts as they were, and as they are sealed.
@@ -53,13 +53,13 @@ class Announced:
                 if before != after:
                     changed[sha256_of(before)] = sha256_of(after)
 
-        self._announced |= announced
-        self._changed |= changed
-        announced_now = announced & self._changed.keys()
-        changed_now = changed.keys() & self._announced
+        self._announced_digests |= announced
+        self._changed_digests |= changed
+        announced_now = announced & self._changed_digests.keys()
+        changed_now = changed.keys() & self._announced_digests
         pairs = []
         for digest in sorted(announced_now | changed_now):
-            pairs.append((digest, self._changed[digest]))
+            pairs.append((digest, self._changed_digests[digest]))
 
         return tuple(pairs)
 
@@ -84,16 +84,16 @@ def new_digests(
     if not announced:
         return {}
 
-    found: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for sealed, written in responses:
         for sealed_text, written_text in _text_pairs(sealed, written):
             sealed_digest = sha256_of(sealed_text)
             sent_digest = sent.get(sealed_digest, sealed_digest)
             new_digest = sha256_of(written_text)
             if sent_digest in announced and sent_digest != new_digest:
-                found[sent_digest] = new_digest
+                replacements[sent_digest] = new_digest
 
-    return found
+    return replacements
 
 
 def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:

@@ -337,7 +337,7 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
     trees = []
     for interaction in cassette.interactions:
         polls = {step.exchange: step.polls for step in interaction.steps}
-        for exchange, place in interaction.placed:
+        for exchange, place in interaction.placed_exchanges:
             if exchange.number is None:
                 continue
 

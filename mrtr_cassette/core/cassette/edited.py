@@ -27,18 +27,18 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     """
     file = decode_cassette(data, path)
     digests = _digests_by_place(file, path)
-    recorded = {place_of(facts): facts for facts in file.recording.exchanges}
+    recorded_facts = {place_of(facts): facts for facts in file.recording.exchanges}
     unchanged: _FactsByPlace = {}
     changed: _FactsByPlace = {}
-    for place, facts in recorded.items():
+    for place, facts in recorded_facts.items():
         if digests.get(place, "") == facts.sha256:
             unchanged[place] = facts
         else:
             changed[place] = facts
 
-    kept = unchanged | _moved_facts(digests, unchanged, changed)
+    kept_facts = unchanged | _moved_facts(digests, unchanged, changed)
     accepted = []
-    for place, facts in kept.items():
+    for place, facts in kept_facts.items():
         members = {**place._asdict(), "sha256": digests[place]}
         accepted.append(facts.model_copy(update=members))
 
@@ -51,7 +51,7 @@ def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str
     digests: dict[ExchangePlace, str] = {}
     cassette = cassette_of(file, path, ())
     for interaction in cassette.interactions:
-        for exchange, turn_place in interaction.placed:
+        for exchange, turn_place in interaction.placed_exchanges:
             place = ExchangePlace(interaction.number, *turn_place)
             digests[place] = exchange_sha256(exchange.request, exchange.response)
 
@@ -64,36 +64,36 @@ def _moved_facts(
     changed: _FactsByPlace,
 ) -> _FactsByPlace:
     """Return the facts of exchanges that are not at their recorded place, or not as recorded."""
-    left = dict(changed)
-    found: _FactsByPlace = {}
+    facts_left = dict(changed)
+    moved_facts: _FactsByPlace = {}
     place_by_digest = {facts.sha256: place for place, facts in changed.items()}
     for place, digest in digests.items():
         if place not in unchanged and digest in place_by_digest:
-            found[place] = left.pop(place_by_digest.pop(digest))
+            moved_facts[place] = facts_left.pop(place_by_digest.pop(digest))
 
     recorded_interaction: dict[int, int] = {}
-    for place, facts in (unchanged | found).items():
+    for place, facts in (unchanged | moved_facts).items():
         recorded_interaction[place.interaction] = facts.interaction
 
     for place in digests:
-        if place in unchanged or place in found:
+        if place in unchanged or place in moved_facts:
             continue
 
         interaction = recorded_interaction.get(place.interaction, place.interaction)
         recorded_place = place._replace(interaction=interaction)
-        if recorded_place in left:
-            found[place] = left.pop(recorded_place)
+        if recorded_place in facts_left:
+            moved_facts[place] = facts_left.pop(recorded_place)
 
-    return found
+    return moved_facts
 
 
 def with_recorded_times(exchange: RecordedExchange, response: Response) -> Response:
     """Return a response whose messages came when those of the exchange's response did."""
-    recorded: tuple[Piece, ...] = ()
+    recorded_pieces: tuple[Piece, ...] = ()
     if exchange.response is not None:
-        recorded = exchange.response.pieces
+        recorded_pieces = exchange.response.pieces
 
-    if not response.is_framed and len(response.pieces) != len(recorded):
+    if not response.is_framed and len(response.pieces) != len(recorded_pieces):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
 
     times = _known_times(exchange, response)
@@ -125,13 +125,15 @@ def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]
 
     What is between two messages, such as a comment, came with the later one.
     """
-    came = [recorded.pieces[located.piece] for located in messages_in(recorded)]
-    came.append(recorded.pieces[-1])
-    last = len(came) - 1
+    message_pieces = [
+        recorded.pieces[located.piece] for located in messages_in(recorded)
+    ]
+    message_pieces.append(recorded.pieces[-1])
+    last_index = len(message_pieces) - 1
     ends = [located.piece for located in messages_in(response)]
     times = []
     for index in range(len(response.pieces)):
         message = bisect_left(ends, index)
-        times.append(came[min(message, last)])
+        times.append(message_pieces[min(message, last_index)])
 
     return times

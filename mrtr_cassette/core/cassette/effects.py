@@ -18,7 +18,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.wire.http import REFUSED
 
-_CODES: Final = (-32601, -32602)
+_UNKNOWN_TOOL_CODES: Final = (-32601, -32602)
 """The codes with which servers refuse a tool that they don't have."""
 
 
@@ -40,56 +40,56 @@ class CallEffects:
     ) -> None:
         """Read a recording; `reads` change nothing, whatever the recording says of them."""
         self._by_arrival = by_arrival
-        self._reads = frozenset(reads)
-        self._went_live: set[str] = set()
+        self._read_only_names = frozenset(reads)
+        self._live_names: set[str] = set()
         """What a live server was called for: names of tools, and methods."""
-        self._repeating: dict[ReplayEntry, bool] = {}
+        self._repeating_by_entry: dict[ReplayEntry, bool] = {}
         """Whether requests are repeated as time goes by, of those that were asked for."""
         self.unknown_tools = UnknownTools(by_arrival if refuses_unknown_tools else ())
 
     def only_reads(self, key: CallKey) -> bool:
         """Tell whether a call is known to change nothing."""
-        if key.called in self._reads:
+        if key.tool_or_method in self._read_only_names:
             return True
         if key.method == CALL_TOOL:
-            return self._hints.get(key.name, False)
+            return self._read_only_hints.get(key.name, False)
         return method_of(key.method).reads
 
     def went_live(self, key: CallKey) -> None:
         """Take note that a live server got a call."""
-        self._went_live.add(key.called)
+        self._live_names.add(key.tool_or_method)
 
     def unused_reads(self) -> list[str]:
         """Return the names said to only read that neither a call nor a list of tools has."""
-        if not self._reads:
+        if not self._read_only_names:
             return []
 
-        known = self._went_live | self._hints.keys()
+        known = self._live_names | self._read_only_hints.keys()
         for entry in self._by_arrival:
             if entry.created_by is None:
-                known.add(entry.key.called)
+                known.add(entry.key.tool_or_method)
 
-        return sorted(self._reads - known)
+        return sorted(self._read_only_names - known)
 
     @cached_property
-    def _hints(self) -> dict[str, bool]:
+    def _read_only_hints(self) -> dict[str, bool]:
         """Whether every recorded list that has a tool says that it only reads."""
-        says: dict[str, bool] = {}
+        hint_by_tool: dict[str, bool] = {}
         for entry in self._by_arrival:
             if entry.key.method != LIST_TOOLS:
                 continue
 
             for name, is_hinted in _listed_tools(entry):
-                says[name] = says.get(name, True) and is_hinted
+                hint_by_tool[name] = hint_by_tool.get(name, True) and is_hinted
 
-        return says
+        return hint_by_tool
 
     def repeats_with_time(self, entry: ReplayEntry) -> bool:
         """Tell whether clients repeat a request as time goes by: a poll, or what a cache held."""
-        if entry not in self._repeating:
-            self._repeating[entry] = self._is_repeating(entry)
+        if entry not in self._repeating_by_entry:
+            self._repeating_by_entry[entry] = self._is_repeating(entry)
 
-        return self._repeating[entry]
+        return self._repeating_by_entry[entry]
 
     def _is_repeating(self, entry: ReplayEntry) -> bool:
         """Find out whether clients repeat a request as time goes by."""
@@ -104,16 +104,16 @@ class CallEffects:
         """Tell whether the response to a request ends a call that may have changed something."""
         if entry.kind is not Kind.REQUEST or entry.created_by is not None:
             return False
-        if entry.asks or entry.is_listening or self.only_reads(entry.key):
+        if entry.is_ask or entry.is_listening or self.only_reads(entry.key):
             return False
 
-        if entry.key.name in self.unknown_tools.refusals:
+        if entry.key.name in self.unknown_tools.refused_calls:
             return False
 
-        return not _came_to_nothing(entry)
+        return not _was_refused(entry)
 
 
-def _came_to_nothing(entry: ReplayEntry) -> bool:
+def _was_refused(entry: ReplayEntry) -> bool:
     """Tell whether a server refused a request, so that nothing came of it."""
     response = entry.exchange.response
     if response is None:
@@ -151,76 +151,80 @@ class UnknownTools:
     """
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        self._lists: list[ReplayEntry] = []
-        self._calls: list[ReplayEntry] = []
+        self._tool_lists: list[ReplayEntry] = []
+        self._tool_calls: list[ReplayEntry] = []
         for entry in by_arrival:
             if entry.key.method == LIST_TOOLS:
-                self._lists.append(entry)
+                self._tool_lists.append(entry)
             elif entry.kind is Kind.REQUEST and entry.key.method == CALL_TOOL:
-                self._calls.append(entry)
+                self._tool_calls.append(entry)
 
     @cached_property
-    def _listed(self) -> frozenset[str] | None:
+    def _listed_tool_names(self) -> frozenset[str] | None:
         """The names in all recorded lists; None where a page is missing, or there is none."""
         names: set[str] = set()
-        issued: set[str] = set()
-        asked: set[str] = set()
-        for entry in self._lists:
+        issued_cursors: set[str] = set()
+        asked_cursors: set[str] = set()
+        for entry in self._tool_lists:
             if entry.is_refused:
                 continue
 
             names.update(name for name, _ in _listed_tools(entry))
             cursor = entry.exchange.call.arguments
             if isinstance(cursor, dict) and "cursor" in cursor:
-                asked.add(str(cursor["cursor"]))
+                asked_cursors.add(str(cursor["cursor"]))
 
             if entry.exchange.next_cursor is not None:
-                issued.add(entry.exchange.next_cursor)
+                issued_cursors.add(entry.exchange.next_cursor)
 
-        if not names or issued - asked:
+        if not names or issued_cursors - asked_cursors:
             return None
 
         return frozenset(names)
 
     @cached_property
-    def refusals(self) -> dict[str, ReplayEntry]:
+    def refused_calls(self) -> dict[str, ReplayEntry]:
         """The first call of each tool that is in no list and was refused whenever it was called."""
         refused: dict[str, ReplayEntry] = {}
-        listed = self._listed
+        listed = self._listed_tool_names
         if listed is None:
             return refused
 
-        for entry in self._calls:
+        for entry in self._tool_calls:
             name = entry.key.name
-            if name not in listed and name not in self._accepted:
+            if name not in listed and name not in self._accepted_tool_names:
                 refused.setdefault(name, entry)
 
         return refused
 
     @cached_property
-    def _accepted(self) -> frozenset[str]:
+    def _accepted_tool_names(self) -> frozenset[str]:
         """The tools that were called with another outcome than that there is no such tool."""
-        names = [entry.key.name for entry in self._calls if not _refuses(entry)]
+        names = [
+            entry.key.name
+            for entry in self._tool_calls
+            if not _says_unknown_tool(entry)
+        ]
         return frozenset(names)
 
-    def answer(self, call: Call) -> Harmless | None:
+    def unknown_tool_answer(self, call: Call) -> Harmless | None:
         """Return what the server says to a call of a tool that it doesn't have; None to others."""
         name = call.name
         if call.kind is not Kind.REQUEST:
             return None
-        if call.method != CALL_TOOL or self._listed is None:
+        if call.method != CALL_TOOL or self._listed_tool_names is None:
             return None
-        if call.endpoint not in {entry.key.endpoint for entry in self._lists}:
+        if call.endpoint not in {entry.key.endpoint for entry in self._tool_lists}:
             return None
-        if name in self._listed or name in self._accepted:
+        if name in self._listed_tool_names or name in self._accepted_tool_names:
             return None
 
-        return json_answer(call, self._outcome(name), "unknown tool")
+        return json_answer(call, self._outcome_for_name(name), "unknown tool")
 
-    def _outcome(self, name: str) -> bytes:
+    def _outcome_for_name(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""
-        for known, entry in self.refusals.items():
-            spelled = _respelled(entry, known, name)
+        for known, entry in self.refused_calls.items():
+            spelled = _outcome_with_name(entry, known, name)
             if spelled is not None:
                 return spelled
 
@@ -230,26 +234,26 @@ class UnknownTools:
         return b'"error":{"code":-32602,"message":%b}' % text
 
 
-def _refuses(entry: ReplayEntry) -> bool:
+def _says_unknown_tool(entry: ReplayEntry) -> bool:
     """Tell whether a response may say that there is no such tool."""
     members = entry.exchange.rpc_members
     error = members.get("error")
     if isinstance(error, dict):
-        return error.get("code") in _CODES
+        return error.get("code") in _UNKNOWN_TOOL_CODES
 
     result = members.get("result")
     if not isinstance(result, dict) or result.get("isError") is not True:
         return False
 
-    return len(_named(entry.key.name).findall(_words_of(members))) > 0
+    return len(_name_pattern(entry.key.name).findall(_outcome_text(members))) > 0
 
 
-def _named(name: str) -> re.Pattern[str]:
+def _name_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern of a name that is no part of another one."""
     return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
 
 
-def _words_of(members: Any) -> str:
+def _outcome_text(members: Any) -> str:
     """Return the text of an error, or the texts of a result."""
     error = members.get("error")
     if isinstance(error, dict):
@@ -264,7 +268,7 @@ def _words_of(members: Any) -> str:
     return "\n".join(texts)
 
 
-def _respelled(entry: ReplayEntry, known: str, name: str) -> bytes | None:
+def _outcome_with_name(entry: ReplayEntry, known: str, name: str) -> bytes | None:
     """Return the outcome of a refused call with another name; None where it can't be put in."""
     response = entry.exchange.rpc_response
     if response is None:
@@ -276,9 +280,9 @@ def _respelled(entry: ReplayEntry, known: str, name: str) -> bytes | None:
         return None
 
     text = spelled.decode("utf-8", "surrogatepass")
-    pattern = _named(known)
+    pattern = _name_pattern(known)
     in_text = pattern.findall(text)
-    if len(in_text) > 1 or in_text != pattern.findall(_words_of(response.tree)):
+    if len(in_text) > 1 or in_text != pattern.findall(_outcome_text(response.tree)):
         return None
 
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]

@@ -97,7 +97,7 @@ class EntryPlace(NamedTuple):
     asking_turn: int
 
 
-class Numbers(NamedTuple):
+class EntryNumbers(NamedTuple):
     """Numbers that equal exchanges share, and one that tells them apart.
 
     Attributes:
@@ -154,7 +154,7 @@ class ReplayEntry:
     place: EntryPlace
     matched: MatchedRequest
     asker: Message | None
-    numbers: Numbers
+    numbers: EntryNumbers
     session: str
     issued_sha256: str | None
     question: str | None
@@ -215,7 +215,7 @@ class ReplayEntry:
         return self.matched.lookup.state is not None or self.session != NO_SESSION
 
     @property
-    def asked(self) -> Mapping[str, InputRequest]:
+    def asked_inputs(self) -> Mapping[str, InputRequest]:
         """What its response asks for, by key."""
         if self.state is not None:
             return self.state.input_requests
@@ -227,7 +227,7 @@ class ReplayEntry:
         return ask.input_requests
 
     @property
-    def asks(self) -> bool:
+    def is_ask(self) -> bool:
         """Whether its response asks for input, instead of ending the call."""
         return self.question is not None
 
@@ -260,9 +260,12 @@ class ReplayEntry:
         request = self.matched.request
         return redirected_elsewhere(request, response.status, response.headers, origin)
 
-    def issued(self, sha256: str) -> bool:
+    def has_issued_state(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
-        return self.asks and sha256 in (self.issued_sha256, self.exchange.issued_sha256)
+        return self.is_ask and sha256 in (
+            self.issued_sha256,
+            self.exchange.issued_sha256,
+        )
 
 
 def _arrival_of(
@@ -305,7 +308,7 @@ class MadeWrite(NamedTuple):
         return self.live if self.entry is None else self.entry.key
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The write in words: the call, and how its user answered."""
         words = []
         step = self.entry
@@ -324,18 +327,18 @@ class MadeWrite(NamedTuple):
         return " answered ".join(reversed(words))
 
     @property
-    def told_by_number(self) -> str:
+    def numbered_description(self) -> str:
         """The same with the number of its interaction."""
         if self.entry is None:
-            return self.told_plainly
-        return f"#{self.entry.interaction} {self.told}"
+            return self.plain_description
+        return f"#{self.entry.interaction} {self.description}"
 
     @property
-    def told_plainly(self) -> str:
+    def plain_description(self) -> str:
         """The same, and whether nothing is recorded of it."""
         if self.entry is None:
-            return f"unrecorded {self.told}"
-        return self.told
+            return f"unrecorded {self.description}"
+        return self.description
 
 
 def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
@@ -418,7 +421,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     pings = ping_ids([draft.exchange for draft in drafts])
     writer = _EntryWriter(read, pings)
     for draft in sorted(drafts, key=lambda draft: draft.due):
-        writer.write(draft)
+        writer.write_entry(draft)
 
     by_interaction: list[list[ReplayEntry]] = [[] for _ in cassette.interactions]
     by_arrival = []
@@ -461,28 +464,31 @@ class _Draft:
 def _drafts_of(cassette: Cassette) -> list[_Draft]:
     """Return the drafts of all exchanges, and when their entries are due."""
     drafts = []
-    due: dict[RecordedExchange, tuple[float, int, int]] = {}
+    due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
     for index, interaction in enumerate(cassette.interactions):
-        drafted = [*_calls_of(interaction), *_posted_of(interaction)]
-        drafted += _steps_of(interaction)
-        for draft in drafted:
+        interaction_drafts = [
+            *_call_drafts(interaction),
+            *_posted_answer_drafts(interaction),
+        ]
+        interaction_drafts += _step_drafts(interaction)
+        for draft in interaction_drafts:
             draft.index = index
             draft.due = _arrival_of(draft.exchange, draft.place)
-            for before in (draft.parent, draft.pending, draft.created_by):
-                if before is not None:
-                    draft.due = max(draft.due, due[before])
+            for referred_exchange in (draft.parent, draft.pending, draft.created_by):
+                if referred_exchange is not None:
+                    draft.due = max(draft.due, due_by_exchange[referred_exchange])
 
-            due[draft.exchange] = draft.due
+            due_by_exchange[draft.exchange] = draft.due
 
-        drafts += drafted
+        drafts += interaction_drafts
 
     return drafts
 
 
-def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+def _call_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of a call and its retries, without those that a branch shares."""
     exchanges = interaction.exchanges
-    for position in range(interaction.shared, len(exchanges)):
+    for position in range(interaction.shared_count, len(exchanges)):
         parent = None
         answered = 0
         if position:
@@ -495,10 +501,10 @@ def _calls_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
         yield _Draft(exchanges[position], 0, place, parent)
 
 
-def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+def _posted_answer_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of posted answers to the requests that were pushed during a call."""
     for number, turn in interaction.numbered_turns.items():
-        if turn.position < interaction.shared:
+        if turn.position < interaction.shared_count:
             continue
 
         questions = {question.key: question for question in turn.asked}
@@ -509,7 +515,7 @@ def _posted_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
             yield _Draft(answer.exchange, 0, place, pending=pending, question=question)
 
 
-def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
+def _step_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the steps of a task, which refer to the call that created it."""
     asking: dict[RecordedExchange, int] = {}
     answering: dict[RecordedExchange, RecordedTurn] = {}
@@ -528,8 +534,8 @@ def _steps_of(interaction: RecordedInteraction) -> Iterator[_Draft]:
             number = answered.number
             parent = answered.asking
 
-        asked = asking.get(step.exchange, 0)
-        place = EntryPlace(interaction.number, number, asked)
+        asked_number = asking.get(step.exchange, 0)
+        place = EntryPlace(interaction.number, number, asked_number)
         created_by = interaction.exchanges[-1]
         draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
         draft.state = step.state
@@ -545,17 +551,17 @@ class _EntryWriter:
 
     def __init__(self, read: ReadRequest, pings: PingIds) -> None:
         self.written: dict[RecordedExchange, ReplayEntry] = {}
-        self._read = read
+        self._read_request = read
         self._pings = pings
         self._streams = Streams[ReplayEntry]()
-        self._lookups: dict[object, int] = {}
-        self._paths: dict[object, int] = {}
+        self._lookup_numbers: dict[object, int] = {}
+        self._path_numbers: dict[object, int] = {}
         self._occurrences: Counter[tuple[str, int]] = Counter()
 
-    def write(self, draft: _Draft) -> None:
+    def write_entry(self, draft: _Draft) -> None:
         """Write the entry of the next exchange."""
         exchange = draft.exchange
-        call, matched = self._read(exchange.request)
+        call, matched = self._read_request(exchange.request)
         if is_about_a_copy(exchange):
             # An older cassette doesn't have the condition.
             traits = matched.traits._replace(is_conditional=True)
@@ -564,7 +570,7 @@ class _EntryWriter:
         asker = _asker_of(call.message)
         session = session_of(exchange.request) or opened_session(exchange.response)
         parent = self._entry_of(draft.parent)
-        answered = self._answered(draft)
+        answered = self._answered_question(draft)
         resumed = self._streams.resumed_by(exchange)
         issued, question = _asked_by(exchange, matched)
         entry = ReplayEntry(
@@ -572,7 +578,7 @@ class _EntryWriter:
             place=draft.place,
             matched=matched,
             asker=asker,
-            numbers=self._numbers(matched, session, parent, answered, resumed),
+            numbers=self._counted_numbers(matched, session, parent, answered, resumed),
             session=session,
             issued_sha256=issued,
             question=question,
@@ -595,7 +601,7 @@ class _EntryWriter:
             return None
         return self.written[exchange]
 
-    def _answered(self, draft: _Draft) -> AnsweredQuestion | None:
+    def _answered_question(self, draft: _Draft) -> AnsweredQuestion | None:
         """Return the pushed request that a draft answers; None if it is no posted answer."""
         pending = self._entry_of(draft.pending)
         if pending is None or draft.question is None:
@@ -610,14 +616,14 @@ class _EntryWriter:
             return False
         return is_pong(session, answer, self._pings)
 
-    def _numbers(
+    def _counted_numbers(
         self,
         matched: MatchedRequest,
         session: str,
         parent: ReplayEntry | None,
         answered: AnsweredQuestion | None,
         resumed: ReplayEntry | None,
-    ) -> Numbers:
+    ) -> EntryNumbers:
         """Return the numbers of the next request, and count it in its session."""
         state = matched.lookup.state
         # The answer to a retry with an unknown state tells nothing of calls without one.
@@ -626,15 +632,15 @@ class _EntryWriter:
             asked_by = parent.numbers.path
 
         path_key = (matched.key, matched.lookup.answers, matched.secrets, asked_by)
-        path = self._paths.setdefault(path_key, len(self._paths))
+        path = self._path_numbers.setdefault(path_key, len(self._path_numbers))
         pending = None if answered is None else answered.pending.numbers.lookup
         key: object = (matched.lookup, pending)
         if resumed is not None:
             key = (resumed.numbers.lookup, resumed.numbers.occurrence)
 
-        lookup = self._lookups.setdefault(key, len(self._lookups))
+        lookup = self._lookup_numbers.setdefault(key, len(self._lookup_numbers))
         self._occurrences[session, lookup] += 1
-        return Numbers(lookup, path, self._occurrences[session, lookup])
+        return EntryNumbers(lookup, path, self._occurrences[session, lookup])
 
 
 def _asker_of(message: Message | None) -> Message | None:
@@ -701,57 +707,57 @@ class OpenedSessions:
 
     def __init__(self, entries: Sequence[ReplayEntry]) -> None:
         """Find the sessions that were opened, and the paths at which clients named any."""
-        self._ids = {issued_session(entry.exchange) for entry in entries}
-        self._ids.discard(NO_SESSION)
-        self._paths: set[str] = set()
-        if not self._ids:
+        self._opened_ids = {issued_session(entry.exchange) for entry in entries}
+        self._opened_ids.discard(NO_SESSION)
+        self._session_paths: set[str] = set()
+        if not self._opened_ids:
             return
 
         for entry in entries:
             if entry.kind is not None and entry.matched.traits.session != NO_SESSION:
-                self._paths.add(_path(entry.key.endpoint))
+                self._session_paths.add(_endpoint_path(entry.key.endpoint))
 
     def standing_of(self, session: str) -> Standing:
         """Return the standing of a request that names a session as the recording names it."""
         if session == NO_SESSION:
             return Standing.NONE
-        if session in self._ids:
+        if session in self._opened_ids:
             return Standing.OPENED
         return Standing.UNKNOWN
 
     def is_outside(self, session: str, endpoint: str) -> bool:
         """Tell whether a request lacks an open session where the server wants one."""
-        if _path(endpoint) not in self._paths:
+        if _endpoint_path(endpoint) not in self._session_paths:
             return False
         return self.standing_of(session) is not Standing.OPENED
 
-    def keep(
+    def entries_for_session(
         self, entries: Sequence[ReplayEntry], session: str
     ) -> Sequence[ReplayEntry]:
         """Keep those of some equal requests that answer a request which names a session.
 
         What the server said without a session it may say in one too, unless it refused.
         """
-        if _path(entries[0].key.endpoint) not in self._paths:
+        if _endpoint_path(entries[0].key.endpoint) not in self._session_paths:
             return entries
 
         standing = self.standing_of(session)
-        alike = []
-        outside = []
+        alike_entries = []
+        outside_entries = []
         for entry in entries:
-            named = entry.matched.traits.session
-            if self.standing_of(named) is standing:
-                alike.append(entry)
+            named_session = entry.matched.traits.session
+            if self.standing_of(named_session) is standing:
+                alike_entries.append(entry)
 
-            if named == NO_SESSION and not entry.is_refused:
-                outside.append(entry)
+            if named_session == NO_SESSION and not entry.is_refused:
+                outside_entries.append(entry)
 
-        if standing is Standing.OPENED and not alike:
-            return outside
+        if standing is Standing.OPENED and not alike_entries:
+            return outside_entries
 
-        return alike
+        return alike_entries
 
 
-def _path(endpoint: str) -> str:
+def _endpoint_path(endpoint: str) -> str:
     """Return the path of an endpoint, without the HTTP method before it."""
     return endpoint.partition(" ")[2]

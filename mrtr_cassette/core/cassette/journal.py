@@ -25,7 +25,7 @@ from mrtr_cassette.errors import CassetteError
 JOURNAL_VERSION: Final = 3
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
-_FACTS = (
+_FACT_NAMES = (
     "number",
     "started_ms",
     "ended_ms",
@@ -73,7 +73,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
     Raises:
         CassetteError: it is the line of something else, of another version, or damaged.
     """
-    line = _with_end(line)
+    line = _with_line_end(line)
     body = _json_of(line)
     try:
         tree = orjson.loads(body)
@@ -157,7 +157,7 @@ def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
     request = exchange.request
     response = exchange.response
     body = encode_opaque(request.body)
-    tree: dict[str, Any] = {name: getattr(exchange, name) for name in _FACTS}
+    tree: dict[str, Any] = {name: getattr(exchange, name) for name in _FACT_NAMES}
     tree["follows"] = exchange.follows
     tree["request"] = [request.method, request.target, request.headers, body]
     tree["response"] = None
@@ -185,7 +185,7 @@ def decode_line(
     Raises:
         ValueError: it is torn, damaged, or something else.
     """
-    line = _with_end(line)
+    line = _with_line_end(line)
     body = _json_of(line)
     if with_checksum(body) != line:
         raise ValueError("the checksum doesn't match")
@@ -203,7 +203,7 @@ def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
     """Return the continuation in the JSON of a line."""
     return Continuation(
         number=tree["continues"],
-        pieces=_pieces(tree["pieces"]),
+        pieces=_pieces_of_trees(tree["pieces"]),
         end=End(tree["end"]),
         ended_ms=tree["ended_ms"],
         ended_after=tree["ended_after"],
@@ -221,10 +221,10 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
     if recorder is not None:
         recorded_by = RecordedBy(recorder, tree["number"])
 
-    facts = {name: tree[name] for name in _FACTS}
+    facts = {name: tree[name] for name in _FACT_NAMES}
     return RecordedExchange(
         **facts,
-        request=Request(method, target, _headers(headers), _raw(body)),
+        request=Request(method, target, _headers_of_pairs(headers), _raw_bytes(body)),
         response=response,
         recorded_by=recorded_by,
         follows=tuple(tree.get("follows", ())),
@@ -233,7 +233,9 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
 
 
 def _response_of(status: int, headers: Any, end: str, pieces: Any) -> Response:
-    return Response(status, _headers(headers), _pieces(pieces), End(end))
+    return Response(
+        status, _headers_of_pairs(headers), _pieces_of_trees(pieces), End(end)
+    )
 
 
 class JournalContent(NamedTuple):
@@ -252,7 +254,7 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     """
     first, *lines = data.split(b"\n")
     header = decode_header(first, path)
-    begun: dict[int, RecordedExchange] = {}
+    begun_exchanges: dict[int, RecordedExchange] = {}
     continuations: dict[int, list[Continuation]] = {}
     lost = []
     for line_number, line in enumerate(lines, start=2):
@@ -269,22 +271,22 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
 
         if isinstance(decoded, RecordedExchange):
             number = decoded.number or 0
-            begun[number] = decoded
+            begun_exchanges[number] = decoded
             continuations[number] = []
-        elif decoded.number in begun:
+        elif decoded.number in begun_exchanges:
             continuations[decoded.number].append(decoded)
         else:
             problem = "continues a response whose beginning is lost; it is left out"
             lost.append(f"line {line_number} {problem}")
 
     exchanges: dict[int, RecordedExchange] = {}
-    for number, exchange in begun.items():
-        exchanges[number] = _continued(exchange, continuations[number])
+    for number, exchange in begun_exchanges.items():
+        exchanges[number] = _continued_exchange(exchange, continuations[number])
 
     return JournalContent(header, exchanges, "; ".join(lost) or None)
 
 
-def _continued(
+def _continued_exchange(
     exchange: RecordedExchange, continuations: Sequence[Continuation]
 ) -> RecordedExchange:
     """Return an exchange as the last line about it leaves it."""
@@ -296,13 +298,13 @@ def _continued(
     for continuation in continuations:
         pieces += continuation.pieces
 
-    last = continuations[-1]
-    whole = replace(response, pieces=tuple(pieces), end=last.end)
+    last_continuation = continuations[-1]
+    whole_response = replace(response, pieces=tuple(pieces), end=last_continuation.end)
     return replace(
         exchange,
-        response=whole,
-        ended_ms=last.ended_ms,
-        ended_after=last.ended_after,
+        response=whole_response,
+        ended_ms=last_continuation.ended_ms,
+        ended_after=last_continuation.ended_after,
     )
 
 
@@ -311,7 +313,7 @@ def with_checksum(body: bytes) -> bytes:
     return b"%b %08x\n" % (body, crc32(body))
 
 
-def _with_end(line: bytes) -> bytes:
+def _with_line_end(line: bytes) -> bytes:
     return line if line.endswith(b"\n") else line + b"\n"
 
 
@@ -320,20 +322,20 @@ def _json_of(line: bytes) -> bytes:
     return line[:-CHECKSUM_LENGTH]
 
 
-def _headers(pairs: Any) -> Headers:
+def _headers_of_pairs(pairs: Any) -> Headers:
     """Return headers from pairs of JSON; equal texts share their memory."""
     # Most exchanges have the same ones.
     headers = [(intern(name), intern(value)) for name, value in pairs]
     return tuple(headers)
 
 
-def _pieces(trees: Any) -> tuple[Piece, ...]:
+def _pieces_of_trees(trees: Any) -> tuple[Piece, ...]:
     """Return pieces from the lists that `_piece_trees` returned."""
-    pieces = [Piece(_raw(raw), at_ms, after) for raw, at_ms, after in trees]
+    pieces = [Piece(_raw_bytes(raw), at_ms, after) for raw, at_ms, after in trees]
     return tuple(pieces)
 
 
-def _raw(tree: dict[str, str]) -> bytes:
+def _raw_bytes(tree: dict[str, str]) -> bytes:
     """Return the bytes that are written as `text` or as `base64`."""
     if "text" in tree:
         return tree["text"].encode()

@@ -11,7 +11,7 @@ import orjson
 
 from mrtr_cassette.core.cassette.recorded import VERSION, Cassette
 from mrtr_cassette.core.wire.pointers import escape_pointer
-from mrtr_cassette.errors import CassetteError, damaged, shorten
+from mrtr_cassette.errors import CassetteError, damage_error, shorten
 from mrtr_cassette.terms import shell_command
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load(data: bytes, path: str) -> Cassette:
     tree = _tree_of(data, path)
     # The models that come next take as much memory as the text did.
     del data
-    file = _checked(tree, path)
+    file = _checked_model(tree, path)
     del tree
     return cassette_of(file, path, _taken(file.recording.exchanges))
 
@@ -53,7 +53,7 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     Raises:
         CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
-    return _checked(_tree_of(data, path), path)
+    return _checked_model(_tree_of(data, path), path)
 
 
 def _tree_of(data: bytes, path: str) -> Any:
@@ -71,10 +71,10 @@ def _tree_of(data: bytes, path: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise _not_json(data, path, error) from None
+        raise _not_json_error(data, path, error) from None
 
 
-def _checked(tree: Any, path: str) -> CassetteModel:
+def _checked_model(tree: Any, path: str) -> CassetteModel:
     """Return the model of a cassette; the error names the version or the first wrong member."""
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
@@ -97,13 +97,15 @@ def _checked(tree: Any, path: str) -> CassetteModel:
     try:
         return CassetteModel.model_validate(tree)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
-        reason = first["msg"].lower()
-        if first["type"] != "missing":
-            reason += f", found {shorten(repr(first['input']))}"
+        first_error = error.errors(include_url=False)[0]
+        pointer = "".join(
+            f"/{escape_pointer(str(step))}" for step in first_error["loc"]
+        )
+        reason = first_error["msg"].lower()
+        if first_error["type"] != "missing":
+            reason += f", found {shorten(repr(first_error['input']))}"
 
-        raise damaged(path, pointer, reason) from None
+        raise damage_error(path, pointer, reason) from None
 
 
 def is_foreign(data: bytes) -> bool:
@@ -116,16 +118,18 @@ def is_foreign(data: bytes) -> bool:
     if not isinstance(tree, dict):
         return True
 
-    is_named = str(tree.get("$schema")).startswith(_SCHEMAS)
-    return not is_named and not tree.keys() >= _ALWAYS_THERE
+    is_named = str(tree.get("$schema")).startswith(_SCHEMA_PREFIX)
+    return not is_named and not tree.keys() >= _REQUIRED_MEMBERS
 
 
-_SCHEMAS = "urn:mrtr-cassette:"
-_ALWAYS_THERE = frozenset({"upstream", "recording"})
+_SCHEMA_PREFIX = "urn:mrtr-cassette:"
+_REQUIRED_MEMBERS = frozenset({"upstream", "recording"})
 """Members of a cassette that other files with interactions don't have, VCR's for one."""
 
 
-def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> CassetteError:
+def _not_json_error(
+    data: bytes, path: str, error: orjson.JSONDecodeError
+) -> CassetteError:
     """Return the error for a file that is not JSON, with the likely reason."""
     if not data.strip():
         return CassetteError(
@@ -142,7 +146,7 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
 
     mark = _MERGE_MARK.search(data)
     if mark is not None:
-        return _merge_conflict(data, path, mark.start())
+        return _merge_conflict_error(data, path, mark.start())
 
     return CassetteError(
         path,
@@ -151,7 +155,7 @@ def _not_json(data: bytes, path: str, error: orjson.JSONDecodeError) -> Cassette
     )
 
 
-def _merge_conflict(data: bytes, path: str, mark: int) -> CassetteError:
+def _merge_conflict_error(data: bytes, path: str, mark: int) -> CassetteError:
     """Return the error for a merge conflict, whose first mark is at the offset `mark`."""
     line = data.count(b"\n", 0, mark) + 1
     folder, slash, name = path.rpartition("/")

@@ -48,7 +48,7 @@ from mrtr_cassette.core.wire.http import (
     Response,
     line_request,
 )
-from mrtr_cassette.errors import CassetteError, damaged
+from mrtr_cassette.errors import CassetteError, damage_error
 from mrtr_cassette.terms import shell_command
 
 
@@ -82,7 +82,7 @@ def cassette_of(
     loader = _Loader(file, path, facts)
     redaction = None
     if file.redaction is not None:
-        redaction = file.redaction.rules()
+        redaction = file.redaction.redaction_rules()
 
     return Cassette(
         path=path,
@@ -93,7 +93,7 @@ def cassette_of(
         values=tuple(file.values or ()),
         recorded_at=file.recording.recorded_at,
         tool=file.recording.tool,
-        interactions=loader.interactions(),
+        interactions=loader.loaded_interactions(),
         transport=file.transport or "http",
         client=file.recording.client,
         command=file.recording.command,
@@ -110,77 +110,81 @@ class _Loader:
             recorders.append(RecorderFacts(model.id, model.wall_ms, model.offset_ms))
 
         self.recorders = tuple(recorders)
-        self._models = file.interactions
+        self._interaction_models = file.interactions
         self._path = path
         self._is_stdio = file.transport == "stdio"
         self._facts = {place_of(exchange): exchange for exchange in facts}
-        self._loaded: list[RecordedInteraction] = []
+        self._interactions_so_far: list[RecordedInteraction] = []
 
-    def interactions(self) -> tuple[RecordedInteraction, ...]:
+    def loaded_interactions(self) -> tuple[RecordedInteraction, ...]:
         """Return all interactions."""
-        self._for_each_model(self._add)
+        self._for_each_model(self._add_interaction)
         # The response that has a pushed request may belong to a later interaction.
         self._for_each_model(self._add_pushed_turns)
         for facts in self._facts.values():
             if facts.sha256 is not None:
-                raise self._changed(facts, "there is no such exchange")
+                raise self._changed_exchange_error(facts, "there is no such exchange")
 
-        return tuple(self._loaded)
+        return tuple(self._interactions_so_far)
 
     def _for_each_model(self, add: Callable[[int, InteractionModel], None]) -> None:
         """Call a function for all interactions; an error gets the pointer to its interaction."""
-        for number, model in enumerate(self._models, start=1):
+        for number, model in enumerate(self._interaction_models, start=1):
             try:
                 add(number, model)
             except ValueError as error:
-                raise damaged(
+                raise damage_error(
                     self._path, f"/interactions/{number - 1}", str(error)
                 ) from None
 
-    def _add(self, number: int, model: InteractionModel) -> None:
+    def _add_interaction(self, number: int, model: InteractionModel) -> None:
         """Load an interaction, as yet without its pushed turns."""
         branch: Branch | None = None
         shared: tuple[RecordedExchange, ...] = ()
         if model.branch is not None:
             branch = Branch(model.branch.of, model.branch.turn)
-            shared = self._shared(number, branch)
+            shared = self._shared_exchanges(number, branch)
 
-        chain = self._chain(number, model, len(shared))
+        chain = self._call_exchanges(number, model, len(shared))
         interaction = RecordedInteraction(
             number,
             (*shared, *chain),
             branch,
             bool(model.orphan),
-            steps=tuple(self._steps(number, model)),
+            steps=tuple(self._task_steps(number, model)),
         )
-        self._loaded.append(interaction)
+        self._interactions_so_far.append(interaction)
 
-    def _shared(self, number: int, branch: Branch) -> tuple[RecordedExchange, ...]:
+    def _shared_exchanges(
+        self, number: int, branch: Branch
+    ) -> tuple[RecordedExchange, ...]:
         """Return the exchanges that a branch shares, which must be equal in the file."""
-        model = self._models[number - 1]
+        model = self._interaction_models[number - 1]
         turns = model.elicitation_turns[: branch.turn]
         is_answered = False
         if len(turns) == branch.turn:
-            parting = turns[-1]
-            is_result = isinstance(parting, ResultTurnModel)
-            is_answered = is_result and parting.answer is not None
+            parting_turn = turns[-1]
+            is_result = isinstance(parting_turn, ResultTurnModel)
+            is_answered = is_result and parting_turn.answer is not None
 
         if branch.of >= number or not is_answered:
             raise ValueError(
                 "it branches at no answered result of an earlier interaction"
             )
 
-        origin = self._models[branch.of - 1]
-        if _up_to_ask(model, branch.turn) != _up_to_ask(origin, branch.turn):
+        origin = self._interaction_models[branch.of - 1]
+        if _parts_up_to_ask(model, branch.turn) != _parts_up_to_ask(
+            origin, branch.turn
+        ):
             raise ValueError(
                 f"up to the ask of turn {branch.turn} it is not the same as interaction "
                 f"{branch.of}, of which it is a branch; edit both"
             )
 
         count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
-        return self._loaded[branch.of - 1].exchanges[:count]
+        return self._interactions_so_far[branch.of - 1].exchanges[:count]
 
-    def _chain(
+    def _call_exchanges(
         self, number: int, model: InteractionModel, begin: int
     ) -> Iterator[RecordedExchange]:
         """Yield the exchanges of a call from one on, each the answer to the ask before it."""
@@ -206,9 +210,9 @@ class _Loader:
         http = model.request.http
         for position in range(begin, len(requests)):
             place, request = requests[position]
-            yield self._exchange(place, request, http, responses[position])
+            yield self._loaded_exchange(place, request, http, responses[position])
 
-    def _steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
+    def _task_steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
         steps = []
         for index, step in enumerate(model.task or ()):
@@ -220,19 +224,19 @@ class _Loader:
 
             steps.append(TaskStep(self._exchange_of(place, step), polls))
 
-        told = []
+        turns_in_file = []
         for turn in model.elicitation_turns:
             if isinstance(turn, TaskTurnModel):
-                told.append(turn.model_dump(exclude_none=True))
+                turns_in_file.append(turn.model_dump(exclude_none=True))
 
-        if told != [task_turn_tree(turn) for turn in task_turns(steps)]:
+        if turns_in_file != [task_turn_tree(turn) for turn in task_turns(steps)]:
             raise ValueError("the turns of a task are not those of its steps")
 
         return steps
 
     def _add_pushed_turns(self, number: int, model: InteractionModel) -> None:
         """Add its pushed turns to a loaded interaction; a branch takes over shared turns."""
-        interaction = self._loaded[number - 1]
+        interaction = self._interactions_so_far[number - 1]
         branch = interaction.branch
         turns: list[PushedTurn] = []
         position = 0
@@ -244,16 +248,16 @@ class _Loader:
                 continue
 
             if branch is not None and turn_number < branch.turn:
-                shared = self._loaded[branch.of - 1].pushed_turns
+                shared = self._interactions_so_far[branch.of - 1].pushed_turns
                 turns.append(shared[len(turns)])
             else:
                 place = ExchangePlace(number, turn_number)
-                turns.append(self._pushed(turn, place, position))
+                turns.append(self._pushed_turn(turn, place, position))
 
         with_turns = replace(interaction, pushed_turns=tuple(turns))
-        self._loaded[number - 1] = with_turns
+        self._interactions_so_far[number - 1] = with_turns
 
-    def _pushed(
+    def _pushed_turn(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
         """Return a pushed turn; its keys must be unique, and include those of its answers."""
@@ -271,7 +275,7 @@ class _Loader:
                 f"keys of turn {place.turn} come twice, or in its answers only"
             )
 
-        pending = self._loaded[place.interaction - 1].exchanges[position]
+        pending = self._interactions_so_far[place.interaction - 1].exchanges[position]
         asked = [self._pushed_request(event, pending) for event in turn.ask.events]
         answers = []
         for index, response in enumerate(posted):
@@ -287,10 +291,10 @@ class _Loader:
         error = ValueError(f"{event.key} is not a request of the server")
         holder = pending
         if event.interaction is not None:
-            if event.interaction > len(self._loaded):
+            if event.interaction > len(self._interactions_so_far):
                 raise error
 
-            holder = self._loaded[event.interaction - 1].exchanges[-1]
+            holder = self._interactions_so_far[event.interaction - 1].exchanges[-1]
 
         response = holder.response
         if response is None or event.event >= len(response.pieces):
@@ -306,9 +310,11 @@ class _Loader:
         self, place: ExchangePlace, model: ExchangeModel
     ) -> RecordedExchange:
         """Return the exchange of a posted answer or of a step of a task."""
-        return self._exchange(place, model.request, model.request.http, model.response)
+        return self._loaded_exchange(
+            place, model.request, model.request.http, model.response
+        )
 
-    def _exchange(
+    def _loaded_exchange(
         self,
         place: ExchangePlace,
         asked: RequestModel | AnswerModel,
@@ -316,11 +322,11 @@ class _Loader:
         answered: ResponseModel | None,
     ) -> RecordedExchange:
         """Return an exchange with the facts about its place; its digest must be as recorded."""
-        request = self._request(asked, http)
+        request = self._loaded_request(asked, http)
         facts = self._facts.pop(place, None)
         response = None
         if answered is not None:
-            response = self._response(answered, facts)
+            response = self._loaded_response(answered, facts)
 
         if facts is None:
             return RecordedExchange(None, request, response, 0, 0)
@@ -328,7 +334,7 @@ class _Loader:
         digest = exchange_sha256(request, response)
         if facts.sha256 not in (None, digest):
             reason = f"the sha256 of the exchange is {digest}, not {facts.sha256}"
-            raise self._changed(facts, reason)
+            raise self._changed_exchange_error(facts, reason)
 
         return RecordedExchange(
             number=facts.number,
@@ -352,7 +358,9 @@ class _Loader:
         recorder = self.recorders[place - 1]
         return RecordedBy(recorder.id, facts.own_number or facts.number)
 
-    def _changed(self, facts: ExchangeFactsModel, reason: str) -> CassetteError:
+    def _changed_exchange_error(
+        self, facts: ExchangeFactsModel, reason: str
+    ) -> CassetteError:
         """Return the error for an exchange that is not as it was recorded."""
         where = f"interaction {facts.interaction}"
         if facts.turn:
@@ -366,18 +374,18 @@ class _Loader:
             f"{command}",
         )
 
-    def _request(
+    def _loaded_request(
         self, model: RequestModel | AnswerModel, http: HttpModel | None
     ) -> Request:
         """Return a request from the file; without headers of HTTP it is a line on pipes."""
-        body = b"".join(model.raws)
+        body = b"".join(model.raw_pieces)
         headers = None
         if isinstance(model, AnswerModel):
             headers = model.headers
         elif http is not None:
             headers = http.headers
 
-        self._check_http(headers)
+        self._check_http_members(headers)
         if http is None or headers is None:
             return line_request(body, model.session or "")
 
@@ -385,11 +393,11 @@ class _Loader:
         target = intern(http.path)
         return Request(method, target, _headers_of(headers), body)
 
-    def _response(
+    def _loaded_response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None
     ) -> Response:
         """Return a response from the file, with the times of its pieces if the facts have them."""
-        self._check_http(model.status, model.headers)
+        self._check_http_members(model.status, model.headers)
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
         headers = _headers_of(model.headers or {})
@@ -397,7 +405,7 @@ class _Loader:
 
         return Response(status, headers, tuple(pieces), end)
 
-    def _check_http(self, *members: Any) -> None:
+    def _check_http_members(self, *members: Any) -> None:
         """Make sure that the members of HTTP are there, or over pipes that none of them is."""
         for value in members:
             if self._is_stdio and value is not None:
@@ -408,7 +416,7 @@ class _Loader:
                 )
 
 
-def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
+def _parts_up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
     """Return what branches have in common: everything before the answer of a turn."""
     turns = model.elicitation_turns[:turn_number]
     common: list[Any] = [model.request, *turns[:-1]]
@@ -420,7 +428,7 @@ def _up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
 
 def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[Piece]:
     """Return the pieces of a response, with the times at which they came if these fit."""
-    raws = model.raws
+    raws = model.raw_pieces
     if facts is None or not facts.pieces:
         return [Piece(raw, 0, 0) for raw in raws]
 
@@ -459,10 +467,10 @@ def _headers_of(tree: HeaderMap) -> Headers:
         else:
             headers.extend((name, value) for value in values)
 
-    return _shared(tuple(headers))
+    return _interned_headers(tuple(headers))
 
 
 @lru_cache(maxsize=1024)
-def _shared(headers: Headers) -> Headers:
+def _interned_headers(headers: Headers) -> Headers:
     """Return the first of equal headers: nearly all requests of a client have the same."""
     return headers

@@ -86,7 +86,7 @@ class CallerValues(NamedTuple):
     echoed: Mapping[str, bytes] = MappingProxyType({})
     """What the caller sent in the place of recorded values, which responses may repeat."""
 
-    def spelled(self, value: str) -> bytes | None:
+    def spelled_value(self, value: str) -> bytes | None:
         """Return a value by its name, which may say that the server changes its type.
 
         In a batch, the name begins with the place of the request that has the value.
@@ -98,7 +98,7 @@ class CallerValues(NamedTuple):
         if is_batched:
             if not self.batch:
                 return None
-            return self.batch[int(place)].spelled(name_in_request)
+            return self.batch[int(place)].spelled_value(name_in_request)
 
         name, _, kind = value.partition(" as ")
         spelled = self.progress_token
@@ -128,7 +128,7 @@ def caller_values(message: Message | None) -> CallerValues:
     return CallerValues(message.spelled(ID_PATH), token)
 
 
-def values_in(call: Call) -> CallerValues:
+def caller_values_in(call: Call) -> CallerValues:
     """Return the caller's values in a request, which may be a batch."""
     values = caller_values(call.message)
     of_requests = [caller_values(message) for message in call.batch]
@@ -150,18 +150,18 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
         values = CallerValues(identity[1], token[1])
         # The last one first, so that the place of the first one stays as it is.
         first, last = sorted([identity.span(1), token.span(1)])
-        remaining = _without(_without(body, *last), *first)
+        remaining = _with_value_cut_out(_with_value_cut_out(body, *last), *first)
     elif TOKEN_KEY in body:
         return None
     else:
         values = CallerValues(identity[1], None)
-        remaining = _without(body, *identity.span(1))
+        remaining = _with_value_cut_out(body, *identity.span(1))
 
     digest = blake2b(remaining, digest_size=16).digest()
     return digest, values
 
 
-def _without(body: bytes, start: int, end: int) -> bytes:
+def _with_value_cut_out(body: bytes, start: int, end: int) -> bytes:
     """Return a body with a byte that no JSON has in the place of a value."""
     return b"%b\0%b" % (body[:start], body[end:])
 
@@ -180,5 +180,5 @@ def digest_of(message: Message) -> bytes | None:
     if raw.count(ID_KEY) != 1 or raw.count(TOKEN_KEY) != tokens:
         return None
 
-    cut = cut_body(raw)
-    return None if cut is None else cut[0]
+    cut_values = cut_body(raw)
+    return None if cut_values is None else cut_values[0]

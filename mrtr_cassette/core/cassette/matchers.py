@@ -37,7 +37,7 @@ _RFC3339: Final = re.compile(
     r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     re.ASCII | re.IGNORECASE,
 )
-_ECHOING: Final = (("text",), ("message",))
+_ECHOING_MEMBERS: Final = (("text",), ("message",))
 """Members outside of structured content that may repeat a value of the caller as a whole."""
 
 
@@ -54,7 +54,7 @@ def _is_anything(_value: Any) -> bool:
     return True
 
 
-def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+def _pattern_test(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     """Return a function that tells whether a value is a text that a pattern matches as a whole."""
 
     def is_like(value: Any) -> bool:
@@ -63,9 +63,9 @@ def _like(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
     return is_like
 
 
-_KINDS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "uuid": _like(_UUID),
-    "rfc3339": _like(_RFC3339),
+_TEST_BY_KIND: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "uuid": _pattern_test(_UUID),
+    "rfc3339": _pattern_test(_RFC3339),
     "number": _is_number,
     "string": _is_text,
     "any": _is_anything,
@@ -108,13 +108,13 @@ def read_matchers(given: Mapping[str, str]) -> tuple[Matcher, ...]:
 
 def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
     """Return what tells whether a value is of a kind."""
-    if kind in _KINDS:
-        return _KINDS[kind]
+    if kind in _TEST_BY_KIND:
+        return _TEST_BY_KIND[kind]
 
     pattern = kind[1:-1]
     if not pattern or kind[0] != "/" or kind[-1] != "/":
-        nearest = difflib.get_close_matches(kind, _KINDS, n=1)
-        hint = f"the kinds are {', '.join(_KINDS)} and /regex/"
+        nearest = difflib.get_close_matches(kind, _TEST_BY_KIND, n=1)
+        hint = f"the kinds are {', '.join(_TEST_BY_KIND)} and /regex/"
         if nearest:
             hint = f"did you mean {nearest[0]!r}? {hint}"
 
@@ -168,31 +168,35 @@ class Matchers:
         """Take matchers; with `echo`, responses repeat the caller's values."""
         self.echo = echo
         self._matchers = matchers
-        self._met: set[Matcher] = set()
+        self._used_matchers: set[Matcher] = set()
 
-    def anew(self) -> Matchers:
+    def for_another_play(self) -> Matchers:
         """Return the same matchers for another play."""
         matchers = Matchers(self._matchers, echo=self.echo)
-        matchers._met = set(self._met)
+        matchers._used_matchers = set(self._used_matchers)
         return matchers
 
-    def places(self, request: Request) -> list[MatcherPlace]:
+    def matched_places(self, request: Request) -> list[MatcherPlace]:
         """Return the values of a request at whose places there are matchers."""
         call = read_call(request)
         message = call.message
         if message is None:
             return []
 
-        top = "params"
-        never = ["_meta", REQUEST_STATE, method_of(message.method).named_by]
+        outer_member = "params"
+        excluded_members = ["_meta", REQUEST_STATE, method_of(message.method).named_by]
         if message.kind is Kind.RESPONSE:
-            top = "result"
-            never = []
+            outer_member = "result"
+            excluded_members = []
 
         found: list[MatcherPlace] = []
         end = 0
         for path, span in spans_of_values(request.body):
-            is_inside = len(path) > 1 and path[0] == top and path[1] not in never
+            is_inside = (
+                len(path) > 1
+                and path[0] == outer_member
+                and path[1] not in excluded_members
+            )
             if not is_inside or span.start < end:
                 continue
 
@@ -204,7 +208,7 @@ class Matchers:
             if isinstance(value, dict | list) and not matcher.takes(value):
                 continue
 
-            self._met.add(matcher)
+            self._used_matchers.add(matcher)
             found.append(MatcherPlace(path, matcher, span, value))
             end = span.end
 
@@ -218,10 +222,10 @@ class Matchers:
 
         return None
 
-    def compared(self, request: Request) -> Request:
+    def comparable_request(self, request: Request) -> Request:
         """Return a request as it is compared: kinds stand in the places of their values."""
         replacements = []
-        for place in self.places(request):
+        for place in self.matched_places(request):
             if place.stand_in is not None:
                 text = json.dumps(place.stand_in).encode()
                 replacements.append((place.span, text))
@@ -231,11 +235,13 @@ class Matchers:
 
         return replace(request, body=splice(request.body, replacements))
 
-    def matched(self, recorded: Request, received: Request) -> list[str]:
+    def matchers_of_differences(
+        self, recorded: Request, received: Request
+    ) -> list[str]:
         """Return the matchers of the values in which a request differs from a recorded one."""
-        values = {place.path: place.value for place in self.places(recorded)}
+        values = {place.path: place.value for place in self.matched_places(recorded)}
         found = []
-        for place in self.places(received):
+        for place in self.matched_places(received):
             if place.path not in values or not place.is_of_kind:
                 continue
 
@@ -244,32 +250,36 @@ class Matchers:
 
         return found
 
-    def unused(self) -> list[str]:
+    def unused_matchers(self) -> list[str]:
         """Return the matchers at whose places nothing was, recorded or received."""
-        return [str(found) for found in self._matchers if found not in self._met]
+        return [
+            str(found) for found in self._matchers if found not in self._used_matchers
+        ]
 
     # What responses repeat
 
-    def echoed(self, recorded: Request, received: Request) -> dict[str, bytes]:
+    def echoed_spellings(
+        self, recorded: Request, received: Request
+    ) -> dict[str, bytes]:
         """Return how the caller spells each value that it sent in the place of a recorded one.
 
         A recorded value in whose places the caller has several is left out.
         """
-        spelled: dict[MemberPath, bytes] = {}
-        for place in self.places(received):
+        spelled_by_path: dict[MemberPath, bytes] = {}
+        for place in self.matched_places(received):
             span = place.span
-            spelled[place.path] = received.body[span.start : span.end]
+            spelled_by_path[place.path] = received.body[span.start : span.end]
 
         found: dict[str, bytes] = {}
-        ambiguous = set()
+        ambiguous_names = set()
         for name, path in self._recorded_values(recorded):
-            if path not in spelled:
+            if path not in spelled_by_path:
                 continue
 
-            if found.setdefault(name, spelled[path]) != spelled[path]:
-                ambiguous.add(name)
+            if found.setdefault(name, spelled_by_path[path]) != spelled_by_path[path]:
+                ambiguous_names.add(name)
 
-        for name in ambiguous:
+        for name in ambiguous_names:
             del found[name]
 
         return found
@@ -277,7 +287,7 @@ class Matchers:
     def _recorded_values(self, recorded: Request) -> list[tuple[str, MemberPath]]:
         """Return the texts and numbers for which others may come, with their names."""
         values = []
-        for place in self.places(recorded):
+        for place in self.matched_places(recorded):
             if place.is_of_kind and (_is_text(place.value) or _is_number(place.value)):
                 values.append((f"={canonical(place.value)}", place.path))
 
@@ -295,7 +305,7 @@ class Matchers:
         raw = located.message.raw
         found = []
         for path, span in spans_of_values(raw):
-            is_free = "structuredContent" in path[:-1] or path[-1:] in _ECHOING
+            is_free = "structuredContent" in path[:-1] or path[-1:] in _ECHOING_MEMBERS
             if not is_free or raw[span.start] in b"{[":
                 continue
 

@@ -18,7 +18,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules, SharedKind
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-_FORMS = ("body", "text", "base64", "events", "lines")
+_BODY_FORMS = ("body", "text", "base64", "events", "lines")
 _WITHHELD = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
 """Stands for a body of which an earlier version kept only the size and the SHA-256."""
 
@@ -75,13 +75,13 @@ class BodyModel(_Model):
     )
 
     @property
-    def raws(self) -> list[bytes]:
+    def raw_pieces(self) -> list[bytes]:
         """Its bytes, in one piece or those of its events or lines.
 
         Raises:
             ValueError: two forms at once, no base64, or JSON that is nested too deeply.
         """
-        forms = [form for form in _FORMS if getattr(self, form) is not None]
+        forms = [form for form in _BODY_FORMS if getattr(self, form) is not None]
         if len(forms) > 1:
             raise ValueError(f"both `{forms[0]}` and `{forms[1]}`")
         if self.text is not None and _WITHHELD.fullmatch(self.text):
@@ -260,7 +260,7 @@ class TaskTurnModel(_Model):
     answer: TaskAnswerModel | None = None
 
 
-def _via(turn: Any) -> str:
+def _way_of_asking(turn: Any) -> str:
     """Return how a turn asks; older files only know the result."""
     if isinstance(turn, dict):
         via = turn.get("via", "result")
@@ -275,7 +275,7 @@ TurnModel = Annotated[
     | Annotated[PushedTurnModel, Tag("push")]
     | Annotated[TaskTurnModel, Tag("task")],
     Discriminator(
-        _via,
+        _way_of_asking,
         custom_error_type="via",
         custom_error_message="`via` should be 'result', 'push' or 'task'",
     ),
@@ -372,7 +372,7 @@ class RedactionModel(_Model):
         None, description="kinds of texts taken out to share the cassette"
     )
 
-    def rules(self) -> RedactionRules:
+    def redaction_rules(self) -> RedactionRules:
         """Return the same as the rules that a redactor takes."""
         return RedactionRules(
             tuple(self.patterns),
@@ -384,7 +384,7 @@ class RedactionModel(_Model):
     @model_validator(mode="after")
     def _can_be_meant(self) -> Self:
         """Make sure that a redactor takes the rules."""
-        self.rules()
+        self.redaction_rules()
         return self
 
 
@@ -453,7 +453,7 @@ CassetteModel.model_rebuild()
 TaskTurnModel.model_rebuild()
 
 
-def schema() -> bytes:
+def cassette_schema() -> bytes:
     """Return the JSON Schema of the cassette format."""
     tree = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

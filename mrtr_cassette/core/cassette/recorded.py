@@ -170,7 +170,7 @@ class PushedRequest:
         return response.pieces[self.piece].at_ms
 
     @property
-    def asks(self) -> InputRequest:
+    def asked_input(self) -> InputRequest:
         """What it asks."""
         message = self.message
         return input_request(message.method, message.params)
@@ -204,7 +204,7 @@ class PushedTurn:
     @property
     def requests(self) -> dict[str, InputRequest]:
         """What the server asked, by key."""
-        return {request.key: request.asks for request in self.asked}
+        return {request.key: request.asked_input for request in self.asked}
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -291,7 +291,7 @@ class RecordedTurn:
         return self.via == "push"
 
     @property
-    def parts(self) -> tuple[Mapping[str, InputRequest], ...]:
+    def request_groups(self) -> tuple[Mapping[str, InputRequest], ...]:
         """The requests that are answered together, by key."""
         if not self.is_posted:
             return (self.requests,)
@@ -354,7 +354,7 @@ class RecordedInteraction:
     steps: tuple[TaskStep, ...] = ()
 
     @property
-    def shared(self) -> int:
+    def shared_count(self) -> int:
         """How many of `exchanges` it shares with the interaction that it parts from."""
         if self.branch is None:
             return 0
@@ -363,10 +363,10 @@ class RecordedInteraction:
         return turn - sum(number < turn for number in self.numbered_turns)
 
     @property
-    def placed(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
+    def placed_exchanges(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
         placed = []
-        shared = self.shared
+        shared = self.shared_count
         for position in range(shared, len(self.exchanges)):
             answered = 0
             if position:
@@ -387,9 +387,9 @@ class RecordedInteraction:
         return tuple(placed)
 
     @property
-    def own(self) -> tuple[RecordedExchange, ...]:
+    def own_exchanges(self) -> tuple[RecordedExchange, ...]:
         """The exchanges that no earlier interaction has."""
-        return tuple([exchange for exchange, _ in self.placed])
+        return tuple([exchange for exchange, _ in self.placed_exchanges])
 
     @property
     def turns(self) -> Iterator[RecordedTurn]:
@@ -451,7 +451,7 @@ class RecordedInteraction:
         return "" if task is None else task.id
 
     @property
-    def ending(self) -> RecordedExchange:
+    def ending_exchange(self) -> RecordedExchange:
         """The exchange whose response says how the call ended, as far as it was recorded."""
         for step in reversed(self.steps):
             if step.exchange.call.method == GET_TASK:
@@ -474,14 +474,14 @@ class RecordedInteraction:
         """The last state of its task; None if nothing came of one."""
         if not self.steps:
             return None
-        return polled_state(self.ending.rpc_response)
+        return polled_state(self.ending_exchange.rpc_response)
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""
         return asking_turn(position, self.pushed_turns)
 
     @property
-    def asked_on(self) -> tuple[int, ...]:
+    def asking_interactions(self) -> tuple[int, ...]:
         """The interactions on whose streams the server asks for it, and not in its own."""
         numbers = []
         for turn in self.pushed_turns:
@@ -528,7 +528,7 @@ class Cassette:
     def exchanges(self) -> Iterator[RecordedExchange]:
         """The exchanges of all interactions, each once."""
         for interaction in self.interactions:
-            yield from interaction.own
+            yield from interaction.own_exchanges
 
     @property
     def highest_number(self) -> int:
@@ -545,12 +545,12 @@ class Cassette:
 
         interactions = []
         for interaction in self.interactions:
-            interactions.append(_interaction_with(interaction, changed))
+            interactions.append(_interaction_with_exchanges(interaction, changed))
 
         return replace(self, interactions=tuple(interactions))
 
 
-def _interaction_with(
+def _interaction_with_exchanges(
     interaction: RecordedInteraction,
     changed: Mapping[RecordedExchange, RecordedExchange],
 ) -> RecordedInteraction:
@@ -558,15 +558,15 @@ def _interaction_with(
     exchanges = [changed.get(before, before) for before in interaction.exchanges]
     turns = []
     for turn in interaction.pushed_turns:
-        asked = _parts_with(turn.asked, changed)
-        answers = _parts_with(turn.answers, changed)
+        asked = _parts_with_exchanges(turn.asked, changed)
+        answers = _parts_with_exchanges(turn.answers, changed)
         turns.append(PushedTurn(turn.position, asked, answers))
 
     return replace(
         interaction,
         exchanges=tuple(exchanges),
         pushed_turns=tuple(turns),
-        steps=_parts_with(interaction.steps, changed),
+        steps=_parts_with_exchanges(interaction.steps, changed),
     )
 
 
@@ -574,16 +574,16 @@ _Part = TypeVar("_Part", PushedRequest, PostedAnswer, TaskStep)
 """A part of an interaction that names the exchange in which it is."""
 
 
-def _parts_with(
+def _parts_with_exchanges(
     parts: Iterable[_Part], changed: Mapping[RecordedExchange, RecordedExchange]
 ) -> tuple[_Part, ...]:
     """Return parts of an interaction with other exchanges in the place of some."""
-    renewed = []
+    changed_parts = []
     for part in parts:
         exchange = changed.get(part.exchange, part.exchange)
-        renewed.append(replace(part, exchange=exchange))
+        changed_parts.append(replace(part, exchange=exchange))
 
-    return tuple(renewed)
+    return tuple(changed_parts)
 
 
 def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
@@ -592,9 +592,9 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
     for index, step in enumerate(steps):
         state = step.state
         if state is not None:
-            new = _newly_asked(state, turns)
-            if new:
-                turns.append(TaskTurn(index, new))
+            new_requests = _newly_asked(state, turns)
+            if new_requests:
+                turns.append(TaskTurn(index, new_requests))
 
         answers = step.exchange.call.answers
         if answers is not None and answers.input_responses:
@@ -646,14 +646,14 @@ def in_conversation_order(
 def _first_number(interaction: RecordedInteraction) -> float:
     """Return the lowest number of an interaction's own exchanges; infinity without any."""
     first = float("inf")
-    for exchange in interaction.own:
+    for exchange in interaction.own_exchanges:
         if exchange.number is not None:
             first = min(first, exchange.number)
 
     return first
 
 
-def runs_of(
+def run_numbers(
     by_arrival: Iterable[RecordedExchange], recorders: Iterable[RecorderFacts]
 ) -> dict[str, int]:
     """Return the number of the run to which each recorder belongs, from 0.
@@ -663,19 +663,19 @@ def runs_of(
     appended = {recorder.id for recorder in recorders if not recorder.offset_ms}
     runs: dict[str, int] = {}
     run = 0
-    ended = 0
+    highest_end = 0
     for exchange in by_arrival:
         number = exchange.number or 0
-        by = exchange.recorded_by
-        if by is not None and by.recorder not in runs:
+        recorded_by = exchange.recorded_by
+        if recorded_by is not None and recorded_by.recorder not in runs:
             # A run that was appended is timed anew, and came when all else was over.
-            is_after_all_else = number > ended > 0
-            if is_after_all_else and by.recorder in appended:
+            is_after_all_else = number > highest_end > 0
+            if is_after_all_else and recorded_by.recorder in appended:
                 run += 1
 
-            runs[by.recorder] = run
+            runs[recorded_by.recorder] = run
 
-        ended = max(ended, number, exchange.ended_after or 0)
+        highest_end = max(highest_end, number, exchange.ended_after or 0)
 
     return runs
 
@@ -686,37 +686,39 @@ def runs_of(
 def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     """Return the numbered interactions without which the remaining ones can't be."""
     needed: set[int] = set()
-    waiting = _without(cassette, numbers)
+    remaining = _interactions_without(cassette, numbers)
     by_number = {call.number: call for call in cassette.interactions}
-    while waiting:
-        for number in needs_of(waiting.pop()):
+    while remaining:
+        for number in needed_interactions(remaining.pop()):
             if number in numbers and number not in needed:
                 needed.add(number)
-                waiting.append(by_number[number])
+                remaining.append(by_number[number])
 
     return needed
 
 
-def needs_of(interaction: RecordedInteraction) -> Iterator[int]:
+def needed_interactions(interaction: RecordedInteraction) -> Iterator[int]:
     """Yield the interactions that have the asks of an interaction."""
     if interaction.branch is not None:
         yield interaction.branch.of
 
-    yield from interaction.asked_on
+    yield from interaction.asking_interactions
 
 
 def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Cassette:
     """Return a cassette without some interactions; nothing that stays is changed but its number."""
-    kept = _without(cassette, numbers)
-    renumbered: dict[int, int] = {}
+    kept = _interactions_without(cassette, numbers)
+    new_numbers: dict[int, int] = {}
     for number, interaction in enumerate(kept, start=1):
-        renumbered[interaction.number] = number
+        new_numbers[interaction.number] = number
 
-    interactions = [with_numbers(interaction, renumbered) for interaction in kept]
+    interactions = [with_numbers(interaction, new_numbers) for interaction in kept]
     return replace(cassette, interactions=tuple(interactions))
 
 
-def _without(cassette: Cassette, numbers: Collection[int]) -> list[RecordedInteraction]:
+def _interactions_without(
+    cassette: Cassette, numbers: Collection[int]
+) -> list[RecordedInteraction]:
     """Return the interactions of a cassette that don't have these numbers."""
     interactions = cassette.interactions
     return [kept for kept in interactions if kept.number not in numbers]

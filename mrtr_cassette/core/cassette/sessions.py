@@ -37,8 +37,8 @@ from mrtr_cassette.core.wire.sse import SseFramer, event_id, event_type, read_ev
 
 E = TypeVar("E")
 
-_ENDPOINT = b"endpoint"
-_MESSAGE = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
+_ENDPOINT_EVENT = b"endpoint"
+_MESSAGE_DATA = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
 """Matches where the data of an event is JSON."""
 
 _LONGEST_LEAD = 64 * 1024
@@ -88,16 +88,16 @@ def posted_to(listening: str, url: str) -> str:
     if origin_in(url):
         return f"/{path}"
 
-    here, _, _ = listening.partition("?")
+    base_path, _, _ = listening.partition("?")
     if not path.startswith("?"):
-        here = here[: here.rfind("/") + 1]
+        base_path = base_path[: base_path.rfind("/") + 1]
 
-    return here + path
+    return base_path + path
 
 
 def is_endpoint(event: bytes) -> bool:
     """Tell whether an event tells a client of HTTP+SSE where to post."""
-    return _ENDPOINT in event and event_type(event) == _ENDPOINT
+    return _ENDPOINT_EVENT in event and event_type(event) == _ENDPOINT_EVENT
 
 
 def may_lead(event: bytes, data: bytes | None) -> bool:
@@ -171,36 +171,44 @@ def ends_session(request: Request, response: Response | None) -> bool:
     return request.method == "DELETE" and (response is None or response.status < 400)
 
 
-def rejoined(cassette: Cassette) -> Cassette:
+def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     """Return a cassette in which interrupted streams are joined with those that resumed them."""
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
-        exchanges += interaction.own
+        exchanges += interaction.own_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     streams = Streams[RecordedExchange]()
-    whole: dict[RecordedExchange, Response] = {}
+    joined_responses: dict[RecordedExchange, Response] = {}
     for exchange in exchanges:
-        begun = streams.add(exchange, exchange)
-        rest = exchange.response
-        if begun is None or begun.response is None or begun.call.message is None:
+        begun_exchange = streams.add(exchange, exchange)
+        rest_of_stream = exchange.response
+        if (
+            begun_exchange is None
+            or begun_exchange.response is None
+            or begun_exchange.call.message is None
+        ):
             continue
 
-        if rest is not None and rest.is_event_stream:
-            before = whole.get(begun, begun.response)
-            whole[begun] = _continued(before, rest)
+        if rest_of_stream is not None and rest_of_stream.is_event_stream:
+            response_before = joined_responses.get(
+                begun_exchange, begun_exchange.response
+            )
+            joined_responses[begun_exchange] = _joined_response(
+                response_before, rest_of_stream
+            )
 
-    changed: dict[RecordedExchange, RecordedExchange] = {}
-    for exchange, response in whole.items():
-        changed[exchange] = replace(exchange, response=response)
+    changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
+    for exchange, response in joined_responses.items():
+        changed_exchanges[exchange] = replace(exchange, response=response)
 
-    return cassette.with_exchanges(changed)
+    return cassette.with_exchanges(changed_exchanges)
 
 
-def _continued(before: Response, rest: Response) -> Response:
+def _joined_response(before: Response, rest: Response) -> Response:
     """Return an interrupted stream with those events of its rest that it didn't have."""
-    had = {identity for _, identity in event_ids(before)}
-    repeated = {index for index, identity in event_ids(rest) if identity in had}
+    known_ids = {identity for _, identity in event_ids(before)}
+    repeated = {index for index, identity in event_ids(rest) if identity in known_ids}
     pieces = [*before.pieces]
     for index, piece in enumerate(rest.pieces):
         if index not in repeated:
@@ -218,14 +226,14 @@ class Streams(Generic[E]):
     """The streams of a recording, by the ids of their events."""
 
     def __init__(self) -> None:
-        self._begun: dict[tuple[str, str], E] = {}
+        self._exchange_by_event: dict[tuple[str, str], E] = {}
 
     def resumed_by(self, exchange: RecordedExchange) -> E | None:
         """Return the name of the exchange that began the stream which another one resumes."""
         event = resumed_event(exchange.request)
         if not event:
             return None
-        return self._begun.get((_session_of(exchange), event))
+        return self._exchange_by_event.get((_session_of(exchange), event))
 
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
         """Take the next exchange in arrival order; return the name of the one that it resumes."""
@@ -233,7 +241,7 @@ class Streams(Generic[E]):
         name = known_as if begun is None else begun
         session = _session_of(exchange)
         for _, identity in event_ids(exchange.response):
-            self._begun.setdefault((session, identity), name)
+            self._exchange_by_event.setdefault((session, identity), name)
 
         return begun
 
@@ -255,23 +263,26 @@ class EndpointPassing:
         self._prefix = prefix
         self._framer = SseFramer()
         self._is_first = True
-        self._held = b""
+        self._held_bytes = b""
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes, and return those that pass."""
         if self.is_over:
             return chunk
 
-        self._held += chunk
+        self._held_bytes += chunk
         passed = b""
         for event in self._framer.feed(chunk):
-            self._held = self._held[len(event) :]
+            self._held_bytes = self._held_bytes[len(event) :]
             if self.is_over:
                 passed += event
             else:
-                passed += self._passed(event)
+                passed += self._event_as_passed(event)
 
-        if _MESSAGE.search(self._held) or len(self._held) > _LONGEST_LEAD:
+        if (
+            _MESSAGE_DATA.search(self._held_bytes)
+            or len(self._held_bytes) > _LONGEST_LEAD
+        ):
             self.is_over = True
 
         if self.is_over:
@@ -281,13 +292,13 @@ class EndpointPassing:
 
     def finish(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
-        held = self._held
-        self._held = b""
+        held = self._held_bytes
+        self._held_bytes = b""
         self.is_over = True
 
         return held
 
-    def _passed(self, raw: bytes) -> bytes:
+    def _event_as_passed(self, raw: bytes) -> bytes:
         """Return an event as it passes: an endpoint of the server without the server's origin."""
         event = read_event(raw, first=self._is_first)
         self._is_first = False
@@ -340,14 +351,14 @@ def without_pongs(
     interactions: Iterable[RecordedInteraction],
 ) -> list[RecordedInteraction]:
     """Return the interactions that are more than the answer to a ping."""
-    given = list(interactions)
+    all_interactions = list(interactions)
     exchanges: list[RecordedExchange] = []
-    for interaction in given:
-        exchanges += interaction.own
+    for interaction in all_interactions:
+        exchanges += interaction.own_exchanges
 
     ids = ping_ids(exchanges)
     kept = []
-    for interaction in given:
+    for interaction in all_interactions:
         exchange = interaction.exchanges[0]
         message = exchange.call.message
         answered = None

@@ -25,7 +25,7 @@ from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError
 
 
-def renumbered(
+def renumbered_exchange(
     exchange: RecordedExchange,
     by: RecordedBy | None,
     number: int,
@@ -131,11 +131,13 @@ def with_examples(cassette: Cassette) -> Cassette:
 
 def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
     """Return a cassette with references to those values that it doesn't know."""
-    new = {name: text for name, text in texts.items() if name not in cassette.values}
-    if not new:
+    new_values = {
+        name: text for name, text in texts.items() if name not in cassette.values
+    }
+    if not new_values:
         return cassette
 
-    values = Values((), new)
+    values = Values((), new_values)
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for exchange in cassette.exchanges:
         sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
@@ -148,7 +150,7 @@ def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
 # Several cassettes
 
 _NAMES_OF_A_CASSETTE = 100_000
-_RULES = ("transport", "request_state", "redaction", "seals_answers", "values")
+_RULE_FIELDS = ("transport", "request_state", "redaction", "seals_answers", "values")
 
 
 RULE_WORDS: Final = {"values": "set of values"}
@@ -167,18 +169,18 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
 
     interactions: list[RecordedInteraction] = []
     recorders = []
-    arrived = 0
+    arrived_before = 0
     for index, cassette in enumerate(cassettes):
         _refuse_other_rules(cassette, first)
-        moved = _moved(cassette, index, arrived)
-        arrived = max(map(_last_arrival, moved.values()), default=0)
-        before = len(interactions)
-        for interaction in cassette.with_exchanges(moved).interactions:
+        moved_exchanges = _exchanges_renamed_apart(cassette, index, arrived_before)
+        arrived_before = max(map(_last_arrival, moved_exchanges.values()), default=0)
+        earlier_count = len(interactions)
+        for interaction in cassette.with_exchanges(moved_exchanges).interactions:
             branch = interaction.branch
             if branch is not None:
-                branch = branch._replace(of=before + branch.of)
+                branch = branch._replace(of=earlier_count + branch.of)
 
-            number = before + interaction.number
+            number = earlier_count + interaction.number
             interactions.append(replace(interaction, number=number, branch=branch))
 
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
@@ -192,7 +194,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
 
 def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
     """Raise an error if a cassette was recorded by other rules than the first."""
-    for name in _RULES:
+    for name in _RULE_FIELDS:
         if getattr(cassette, name) != getattr(first, name):
             words = RULE_WORDS.get(name, name.replace("_", " "))
             reason = f"it was recorded with another {words} than {first.path}"
@@ -204,11 +206,11 @@ def _last_arrival(exchange: RecordedExchange) -> int:
     return exchange.ended_after or exchange.number or 0
 
 
-def _moved(
+def _exchanges_renamed_apart(
     cassette: Cassette, index: int, before: int
 ) -> dict[RecordedExchange, RecordedExchange]:
     """Return a cassette's exchanges with numbers and names that those before it don't have."""
-    first = index * _NAMES_OF_A_CASSETTE
+    first_number = index * _NAMES_OF_A_CASSETTE
 
     def counted_on(ref: Ref) -> Ref | None:
         """Return a reference with a number that no other cassette has; None if it has no number."""
@@ -219,7 +221,7 @@ def _moved(
         if not is_numbered:
             return None
 
-        return ref.with_last(first + int(ref.token))
+        return ref.with_last(first_number + int(ref.token))
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
         return with_refs(raw, counted_on)
@@ -231,17 +233,17 @@ def _moved(
 
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
-        exchanges += interaction.own
+        exchanges += interaction.own_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for place, exchange in enumerate(exchanges, start=1):
-        by = exchange.recorded_by or RecordedBy("", place)
-        by = by._replace(recorder=f"{index}:{by.recorder}")
+        recorded_by = exchange.recorded_by or RecordedBy("", place)
+        recorded_by = recorded_by._replace(recorder=f"{index}:{recorded_by.recorder}")
         number = before + (exchange.number or place)
-        moved = renumbered(exchange, by, number, moved_count)
+        moved_exchange = renumbered_exchange(exchange, recorded_by, number, moved_count)
         follows = [before + write for write in exchange.follows]
-        moved = replace(moved, follows=tuple(follows))
-        changed[exchange] = with_texts(moved, with_new_names)
+        moved_exchange = replace(moved_exchange, follows=tuple(follows))
+        changed[exchange] = with_texts(moved_exchange, with_new_names)
 
     return changed

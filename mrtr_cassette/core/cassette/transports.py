@@ -53,28 +53,28 @@ TRANSPORTS: Final = {"http": "HTTP", "stdio": "pipes"}
 ENDPOINT: Final = "/mcp"
 """The path of a server on pipes that is served over HTTP: the default of the official SDKs."""
 
-_HERE = "http://localhost"
-STARTED_HERE: Final = f"{_HERE}{ENDPOINT}"
+_LOCAL_ORIGIN = "http://localhost"
+STARTED_HERE: Final = f"{_LOCAL_ORIGIN}{ENDPOINT}"
 """Named as the upstream in a cassette of a server on pipes, or of an application."""
 
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of everything that was recorded with the first start of a server on pipes."""
 
-_STREAM = (("Content-Type", EVENT_STREAM),)
+_STREAM_HEADERS = (("Content-Type", EVENT_STREAM),)
 _HEADER_MISMATCH = -32020
-_ABOUT_BODIES = frozenset({"accept", "content-type"})
+_HEADERS_ABOUT_BODIES = frozenset({"accept", "content-type"})
 """Headers that say how a body is encoded, and not what it says."""
 
-_OF_MCP = "io.modelcontextprotocol/"
+_MCP_PREFIX = "io.modelcontextprotocol/"
 """Begins the metadata of a request that a server may answer to."""
 
-_Changed = tuple[Request, Response | None]
+_ChangedExchange = tuple[Request, Response | None]
 """An exchange over the other transport; a piece that has no meaning there is empty."""
 
 
 def started_here(path: str) -> str:
     """Return the URL that a cassette has for an upstream with another port on each run."""
-    return f"{_HERE}{path}"
+    return f"{_LOCAL_ORIGIN}{path}"
 
 
 def origin_of(cassette: Cassette) -> ServerOrigin:
@@ -84,7 +84,7 @@ def origin_of(cassette: Cassette) -> ServerOrigin:
 
 def is_started_here(upstream: str) -> bool:
     """Tell whether a recording has started its upstream, which has another port on each run."""
-    return upstream.startswith(f"{_HERE}/")
+    return upstream.startswith(f"{_LOCAL_ORIGIN}/")
 
 
 def recorded_path(cassette: Cassette) -> str:
@@ -104,14 +104,14 @@ def over_pipes(cassette: Cassette) -> Cassette:
         CassetteError: something in it can't be said over pipes.
     """
     if cassette.transport == "stdio":
-        return _changed(cassette, _with_session)
+        return _cassette_with_changes(cassette, _with_session)
 
     _check_headers_decide_nothing(cassette)
     is_session = _is_one_session(cassette)
     if is_session:
-        cassette = _without_ends(cassette)
+        cassette = _without_session_end(cassette)
 
-    return _changed(cassette, partial(_as_lines, is_session=is_session))
+    return _cassette_with_changes(cassette, partial(_as_lines, is_session=is_session))
 
 
 def _is_one_session(cassette: Cassette) -> bool:
@@ -135,7 +135,7 @@ def _is_stream(exchange: RecordedExchange) -> bool:
     return is_get and response is not None and response.is_event_stream
 
 
-def _without_ends(cassette: Cassette) -> Cassette:
+def _without_session_end(cassette: Cassette) -> Cassette:
     """Return a session without its end and refused streams, which a pipe doesn't have."""
     ends = set()
     for interaction in cassette.interactions:
@@ -152,49 +152,49 @@ def _check_headers_decide_nothing(cassette: Cassette) -> None:
     Equal requests with equal headers may have had several responses, so a header decides only if
     the responses have none in common.
     """
-    found: dict[str, dict[Headers, set[str]]] = {}
+    answers_by_call: dict[str, dict[Headers, set[str]]] = {}
     for exchange in cassette.exchanges:
         message = exchange.call.message
         response = exchange.rpc_members
         if message is None or message.kind is not Kind.REQUEST or not response:
             continue
 
-        by_headers = found.setdefault(_asked(message), {})
-        by_headers.setdefault(_deciding(exchange.request), set()).add(
-            _answered(response)
+        by_headers = answers_by_call.setdefault(_comparable_call(message), {})
+        by_headers.setdefault(_deciding_headers(exchange.request), set()).add(
+            _comparable_answer(response)
         )
 
-    for by_headers in found.values():
+    for by_headers in answers_by_call.values():
         for first, second in combinations(by_headers, 2):
             if by_headers[first].isdisjoint(by_headers[second]):
                 differing = {name for name, _ in set(first) ^ set(second)}
                 names = ", ".join(sorted(differing))
-                raise _unsayable(
+                raise _unsayable_error(
                     cassette, f"the header or path ({names}) decides a response"
                 )
 
 
-def _asked(message: Message) -> str:
+def _comparable_call(message: Message) -> str:
     """Return the call of a request, as any client may make it."""
     meta: dict[str, Any] = {}
     for name, value in message.meta.items():
-        if name.startswith(_OF_MCP):
+        if name.startswith(_MCP_PREFIX):
             meta[name] = value
 
     return canonical([message.method, {**message.params, "_meta": meta}])
 
 
-def _deciding(request: Request) -> Headers:
+def _deciding_headers(request: Request) -> Headers:
     """Return the path and the headers that may decide the response."""
     headers = [("path", request.target)]
     for name, value in request.headers:
-        if name.lower() not in _ABOUT_BODIES:
+        if name.lower() not in _HEADERS_ABOUT_BODIES:
             headers.append((name, value))
 
     return tuple(headers)
 
 
-def _answered(response: Mapping[str, Any]) -> str:
+def _comparable_answer(response: Mapping[str, Any]) -> str:
     """Return what a response says, but for its state."""
     result = response.get("result")
     if isinstance(result, dict):
@@ -211,7 +211,7 @@ def over_http(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "http":
         return cassette
-    return replace(_changed(cassette, _as_post), upstream=STARTED_HERE)
+    return replace(_cassette_with_changes(cassette, _as_post), upstream=STARTED_HERE)
 
 
 def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
@@ -224,7 +224,7 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
     return replace(exchange, response=response)
 
 
-def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
+def _unsayable_error(cassette: Cassette, reason: str) -> CassetteError:
     """Return the error for a cassette with something that the other transport can't say."""
     transport = "pipes"
     recorder = "record_pipe_again"
@@ -239,26 +239,28 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
     )
 
 
-def _changed(
-    cassette: Cassette, change: Callable[[RecordedExchange], _Changed]
+def _cassette_with_changes(
+    cassette: Cassette, change: Callable[[RecordedExchange], _ChangedExchange]
 ) -> Cassette:
     """Return a cassette with all exchanges changed; an error names the interaction."""
-    changed: dict[RecordedExchange, RecordedExchange] = {}
+    changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             try:
                 request, response = change(exchange)
             except ValueError as error:
-                raise _unsayable(
+                raise _unsayable_error(
                     cassette, f"interaction {interaction.number}: {error}"
                 ) from None
 
-            changed[exchange] = replace(exchange, request=request, response=response)
+            changed_exchanges[exchange] = replace(
+                exchange, request=request, response=response
+            )
 
-    return cassette.with_exchanges(changed)
+    return cassette.with_exchanges(changed_exchanges)
 
 
-def _with_session(exchange: RecordedExchange) -> _Changed:
+def _with_session(exchange: RecordedExchange) -> _ChangedExchange:
     """Return an exchange on pipes, in the first session if its request names none."""
     request = exchange.request
     if not request.header(SESSION_HEADER):
@@ -267,7 +269,7 @@ def _with_session(exchange: RecordedExchange) -> _Changed:
     return request, exchange.response
 
 
-def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
+def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _ChangedExchange:
     """Return a request over HTTP and its response as lines of the first session on pipes."""
     request = exchange.request
     response = exchange.response
@@ -285,8 +287,8 @@ def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _Changed:
 
     texts = _message_texts(response)
     has_message = _check_messages_can_be_lines(response, texts)
-    asked = exchange.call.message
-    expects_response = asked is None or asked.kind is Kind.REQUEST
+    request_message = exchange.call.message
+    expects_response = request_message is None or request_message.kind is Kind.REQUEST
     if not expects_response and not has_message:
         return line, None
 
@@ -349,7 +351,7 @@ def on_one_line(raw: bytes) -> bytes:
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
 
-def _as_post(exchange: RecordedExchange) -> _Changed:
+def _as_post(exchange: RecordedExchange) -> _ChangedExchange:
     """Return a request on pipes and its response as they are over HTTP, a line as a POST."""
     request = exchange.request
     response = exchange.response
@@ -380,7 +382,7 @@ def _as_post(exchange: RecordedExchange) -> _Changed:
     is_one_body = kinds == [Kind.RESPONSE] and response.end is End.COMPLETE
     headers: Headers = JSON_HEADERS
     if not is_one_body:
-        headers = _STREAM
+        headers = _STREAM_HEADERS
         messages = [_event_of(message) for message in messages]
 
     pieces = []
@@ -398,7 +400,7 @@ def _event_of(message: bytes) -> bytes:
 # HTTP+SSE (MCP 2024-11-05): as on pipes, one stream has all messages
 
 
-_Lines = dict[RecordedExchange, list[Piece]]
+_PiecesByExchange = dict[RecordedExchange, list[Piece]]
 
 
 def begins_old_stream(exchange: RecordedExchange) -> bool:
@@ -427,27 +429,31 @@ def over_lines(cassette: Cassette) -> Cassette:
         elif exchange.request.method == "POST":
             posts[session_of(exchange.request)].append(exchange)
 
-    changed: dict[RecordedExchange, RecordedExchange] = {}
+    changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for session, stream in streams.items():
-        lines = _assigned(stream, posts[session])
+        lines = _lines_by_exchange(stream, posts[session])
         for exchange, pieces in lines.items():
-            response = _response(exchange, pieces)
+            response = _pipe_response(exchange, pieces)
             request = line_request(on_one_line(exchange.request.body), session)
             if exchange is stream:
                 request = channel_request(session)
 
-            changed[exchange] = replace(exchange, request=request, response=response)
+            changed_exchanges[exchange] = replace(
+                exchange, request=request, response=response
+            )
 
-    return replace(cassette.with_exchanges(changed), transport="stdio")
+    return replace(cassette.with_exchanges(changed_exchanges), transport="stdio")
 
 
-def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _Lines:
+def _lines_by_exchange(
+    stream: RecordedExchange, posts: Sequence[RecordedExchange]
+) -> _PiecesByExchange:
     """Return the lines of each exchange of a session.
 
     All pieces of the stream keep their places in it: a message that moves to a post leaves an empty
     piece.
     """
-    lines: _Lines = {stream: []}
+    lines: _PiecesByExchange = {stream: []}
     for post in posts:
         lines[post] = []
 
@@ -455,23 +461,23 @@ def _assigned(stream: RecordedExchange, posts: Sequence[RecordedExchange]) -> _L
         return lines
 
     for index, piece in enumerate(stream.response.pieces):
-        left = piece._replace(raw=b"")
+        piece_left = piece._replace(raw=b"")
         data = read_event(piece.raw, first=index == 0).data
         message = server_message(data) if data else None
         if data and message is not None:
             line = piece._replace(raw=on_one_line(data) + b"\n")
-            owner = _owner(message, piece.after, posts)
+            owner = _exchange_of_message(message, piece.after, posts)
             if owner is None:
-                left = line
+                piece_left = line
             else:
                 lines[owner].append(line)
 
-        lines[stream].append(left)
+        lines[stream].append(piece_left)
 
     return lines
 
 
-def _owner(
+def _exchange_of_message(
     message: Message, after: int, posts: Sequence[RecordedExchange]
 ) -> RecordedExchange | None:
     """Return the latest request that a message responds to, or reports the progress of; or None."""
@@ -484,15 +490,15 @@ def _owner(
         return None
 
     for post in reversed(posts):
-        asked = post.call.message
-        if asked is None or asked.kind is not Kind.REQUEST:
+        request_message = post.call.message
+        if request_message is None or request_message.kind is not Kind.REQUEST:
             continue
         if (post.number or 0) > after:
             continue
 
-        asked_name = same_name(asked.progress_token)
+        asked_name = same_name(request_message.progress_token)
         if is_response:
-            asked_name = asked.same_id
+            asked_name = request_message.same_id
 
         if name == asked_name:
             return post
@@ -500,14 +506,16 @@ def _owner(
     return None
 
 
-def _response(exchange: RecordedExchange, pieces: Sequence[Piece]) -> Response | None:
+def _pipe_response(
+    exchange: RecordedExchange, pieces: Sequence[Piece]
+) -> Response | None:
     """Return a response on pipes with these pieces; None for a notification or an answer."""
-    asked = exchange.call.message
-    if asked is not None and asked.kind is not Kind.REQUEST:
+    request_message = exchange.call.message
+    if request_message is not None and request_message.kind is not Kind.REQUEST:
         return None
 
     end = End.OPEN
-    if asked is not None and _has_response(pieces):
+    if request_message is not None and _has_response(pieces):
         end = End.COMPLETE
 
     return Response(NO_STATUS, (), tuple(pieces), end)

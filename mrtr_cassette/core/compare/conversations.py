@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import without_pongs
 from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
-    ASKS,
+    ASKS_POINTER,
     comparable_by_key,
     comparable_text,
     comparable_tree,
@@ -34,14 +34,14 @@ from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,
     change_of,
-    heaviest,
-    in_order,
-    masked,
+    heaviest_verdict,
+    longest_rising_pairs,
     masked_json,
     masks_in,
-    matches,
-    paired,
+    matching_places,
+    paired_indices,
     value_changes,
+    with_masked_texts,
     without_ignored,
     without_masks,
 )
@@ -63,7 +63,7 @@ StageKind = Literal["ask", "answer", "result"]
 IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the JSON Pointers that don't count in a call: in its request, and in its response."""
 
-_ANSWERS = f"/{INPUT_RESPONSES}"
+_ANSWERS_POINTER = f"/{INPUT_RESPONSES}"
 
 
 def ignores_nothing(_call: Call) -> Collection[str]:
@@ -81,7 +81,7 @@ class Stage:
     changes: tuple[Change, ...]
 
     @property
-    def counting(self) -> list[Change]:
+    def counting_changes(self) -> list[Change]:
         """The changes that are more than information."""
         return [change for change in self.changes if not change.is_information]
 
@@ -123,7 +123,7 @@ class InteractionComparison:
     @property
     def verdict(self) -> Verdict:
         """The heaviest of its changes."""
-        verdict = heaviest(_changes_in(self.stages))
+        verdict = heaviest_verdict(_changes_in(self.stages))
         is_whole = self.recorded is not None and self.received is not None
         if verdict == "same" and not is_whole:
             return "shape-changed"
@@ -151,25 +151,25 @@ class CassetteComparison:
     @property
     def verdict(self) -> Verdict:
         """The heaviest of all changes."""
-        return heaviest(self.changes)
+        return heaviest_verdict(self.changes)
 
     @property
     def is_same(self) -> bool:
         """Whether nothing that counts differs; the order of interactions doesn't count."""
-        return not self.differing
+        return not self.differing_interactions
 
     @property
-    def differing(self) -> list[InteractionComparison]:
+    def differing_interactions(self) -> list[InteractionComparison]:
         """The interactions with differences that count."""
         return [pair for pair in self.interactions if pair.mark != "="]
 
     @property
-    def counts(self) -> Counter[Mark]:
+    def count_by_mark(self) -> Counter[Mark]:
         """How many interactions have each mark."""
         return Counter(interaction.mark for interaction in self.interactions)
 
 
-def compared(
+def cassette_comparison(
     recorded: Cassette,
     received: Cassette,
     ignored_for: IgnoredFor = ignores_nothing,
@@ -183,21 +183,23 @@ def compared(
     if handles is None:
         handles = handles_between(recorded, received, ignored_for)
 
-    return _compared(recorded, _as_recorded(received, handles), ignored_for)
+    return _comparison_with_handles(
+        recorded, _with_recorded_handles(received, handles), ignored_for
+    )
 
 
-def _compared(
+def _comparison_with_handles(
     recorded: Cassette, received: Cassette, ignored_for: IgnoredFor
 ) -> CassetteComparison:
     """Compare two cassettes with the same handles."""
-    old = list(_sides_of(recorded, ignored_for))
-    new = list(_sides_of(received, ignored_for))
-    partners = _partners(old, new)
-    namesakes = _namesakes(partners, old, new)
+    old_sides = list(_sides_of(recorded, ignored_for))
+    new_sides = list(_sides_of(received, ignored_for))
+    partners = _partner_indices(old_sides, new_sides)
+    namesakes = _unpaired_namesakes(partners, old_sides, new_sides)
     interactions = []
-    for pair in _aligned(partners, old, new):
+    for pair in _aligned_pairs(partners, old_sides, new_sides):
         if not pair.only_logs:
-            interactions.append(_interaction_of(pair, namesakes))
+            interactions.append(_interaction_comparison(pair, namesakes))
 
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
@@ -211,15 +213,17 @@ def handles_between(
     if not handles.has_names:
         return handles
 
-    waiting: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
+    waiting_by_key: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
     for side in _sides_of(recorded, ignored_for):
-        waiting[side.keys[-1]].append(side.interaction)
+        waiting_by_key[side.keys[-1]].append(side.interaction)
 
     for interaction in in_conversation_order(received.interactions):
         # Calls that send handles back are equal to recorded ones once these are known.
-        alone = _as_recorded(replace(received, interactions=(interaction,)), handles)
-        for side in _sides_of(alone, ignored_for):
-            partners = waiting[side.keys[-1]]
+        single_cassette = _with_recorded_handles(
+            replace(received, interactions=(interaction,)), handles
+        )
+        for side in _sides_of(single_cassette, ignored_for):
+            partners = waiting_by_key[side.keys[-1]]
             if partners:
                 _take_handles(handles, partners.popleft(), side.interaction)
 
@@ -230,25 +234,27 @@ def _take_handles(
     handles: Handles, old: RecordedInteraction, new: RecordedInteraction
 ) -> None:
     """Take what the second interaction has in the places of the first one's handles."""
-    for before, now in zip(old.exchanges, new.exchanges, strict=False):
-        handles.took(before.rpc_response, now.rpc_response)
+    for old_exchange, new_exchange in zip(old.exchanges, new.exchanges, strict=False):
+        handles.take_response(old_exchange.rpc_response, new_exchange.rpc_response)
 
-    handles.took(old.ending.rpc_response, new.ending.rpc_response)
+    handles.take_response(
+        old.ending_exchange.rpc_response, new.ending_exchange.rpc_response
+    )
 
 
-def _as_recorded(received: Cassette, handles: Handles) -> Cassette:
+def _with_recorded_handles(received: Cassette, handles: Handles) -> Cassette:
     """Return a cassette with the handles of the recording that it is compared with."""
     changed: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in received.interactions:
-        for exchange in (*interaction.exchanges, *interaction.own):
-            renamed = handles.as_recorded(exchange)
-            if renamed is not exchange:
-                changed[exchange] = renamed
+        for exchange in (*interaction.exchanges, *interaction.own_exchanges):
+            with_handles = handles.with_recorded_handles(exchange)
+            if with_handles is not exchange:
+                changed[exchange] = with_handles
 
     return received.with_exchanges(changed)
 
 
-def _interaction_of(
+def _interaction_comparison(
     pair: _SidePair, namesakes: Mapping[int, _Side]
 ) -> InteractionComparison:
     """Compare two interactions that belong together, or describe one without a partner."""
@@ -263,8 +269,8 @@ def _interaction_of(
         stages.append(_without_ignored(stage, side.pointers))
 
     return InteractionComparison(
-        recorded=_number_of(pair.old),
-        received=_number_of(new),
+        recorded=_interaction_number(pair.old),
+        received=_interaction_number(new),
         call=str(side.call),
         is_moved=pair.is_moved,
         stages=tuple(stages),
@@ -272,14 +278,14 @@ def _interaction_of(
     )
 
 
-def _number_of(side: _Side | None) -> int | None:
+def _interaction_number(side: _Side | None) -> int | None:
     """Return the number of an interaction, if there is one."""
     if side is None:
         return None
     return side.interaction.number
 
 
-def held_to(
+def comparison_with_run(
     recorded: Cassette, repeated: Cassette, ignored_for: IgnoredFor, *, is_part: bool
 ) -> CassetteComparison:
     """Compare a cassette with a run in which its calls, or a part of them, were made again.
@@ -288,34 +294,36 @@ def held_to(
     a part as any that is not the same as another: nobody can tell which of several it was.
     """
     handles = handles_between(recorded, repeated, ignored_for)
-    repeated = _as_recorded(repeated, handles)
-    comparison = _compared(recorded, repeated, ignored_for)
-    same = set()
+    repeated = _with_recorded_handles(repeated, handles)
+    comparison = _comparison_with_handles(recorded, repeated, ignored_for)
+    same_numbers = set()
     for pair in comparison.interactions:
         if pair.mark == "=":
-            same.add(pair.recorded)
+            same_numbers.add(pair.recorded)
 
-    made = {interaction.number: interaction for interaction in repeated.interactions}
-    found = []
+    made_calls = {
+        interaction.number: interaction for interaction in repeated.interactions
+    }
+    shown_pairs = []
     for pair in comparison.interactions:
         if pair.mark == "-" and is_part:
             continue
 
-        told = pair
-        candidates = _candidates(pair, recorded, same, is_part=is_part)
+        shown_pair = pair
+        candidates = _candidate_calls(pair, recorded, same_numbers, is_part=is_part)
         if candidates and pair.received is not None:
-            single = replace(repeated, interactions=(made[pair.received],))
-            equal = _equal_pair(recorded, candidates, single, ignored_for)
-            if equal is not None:
-                same.add(equal.recorded)
-                told = equal
+            single = replace(repeated, interactions=(made_calls[pair.received],))
+            equal_pair = _equal_pair(recorded, candidates, single, ignored_for)
+            if equal_pair is not None:
+                same_numbers.add(equal_pair.recorded)
+                shown_pair = equal_pair
 
-        found.append(told)
+        shown_pairs.append(shown_pair)
 
-    return replace(comparison, interactions=tuple(found))
+    return replace(comparison, interactions=tuple(shown_pairs))
 
 
-def _candidates(
+def _candidate_calls(
     pair: InteractionComparison,
     recorded: Cassette,
     same: Collection[int | None],
@@ -339,7 +347,7 @@ def _equal_pair(
     """Return the comparison of a single call with the first equal one of some recorded ones."""
     for interaction in candidates:
         alone = replace(recorded, interactions=(interaction,))
-        comparison = _compared(alone, made, ignored_for)
+        comparison = _comparison_with_handles(alone, made, ignored_for)
         if comparison.is_same:
             return comparison.interactions[0]
 
@@ -395,7 +403,7 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         pointers = ignored_for(call)
         ignored = _paths_of(pointers)
         turns = list(_turns_of(interaction, ignored))
-        answers = [_given(interaction.exchanges[0], ignored)]
+        answers = [_answers_of_retry(interaction.exchanges[0], ignored)]
         for turn in turns:
             answers.append(turn.answers)
 
@@ -436,7 +444,7 @@ def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
     for value in answers:
         text = ""
         if value is not ABSENT:
-            text = canonical(masked(value, masks))
+            text = canonical(with_masked_texts(value, masks))
 
         texts.append(text)
 
@@ -452,14 +460,14 @@ def _turns_of(
         if turn.ask is not None:
             answers: Any = ABSENT
             if turn.answering:
-                answers = _given(turn.answering[0], ignored)
+                answers = _answers_of_retry(turn.answering[0], ignored)
 
             yield _Turn(question, answers, turn.asking)
         elif question:
-            yield _Turn(question, _given_by_key(turn, question, ignored), None)
+            yield _Turn(question, _answers_by_key(turn, question, ignored), None)
 
 
-def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
+def _answers_of_retry(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     """Return the answers of a retry; `ABSENT` if it has none."""
     if retry.call.answers is None:
         return ABSENT
@@ -472,7 +480,7 @@ def _given(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
     return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
 
-def _given_by_key(
+def _answers_by_key(
     turn: RecordedTurn, question: Collection[str], ignored: Collection[MemberPath]
 ) -> Any:
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
@@ -491,19 +499,19 @@ def _without_null(value: Any) -> Any:
     return parse(canonical(value, without_null=True).encode())
 
 
-def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
+def _partner_indices(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
     """Return the index of the old interaction by the index of the new one."""
     partners: dict[int, int] = {}
     for level in range(3):
-        old_left = _keys_left(old, set(partners.values()), level)
-        new_left = _keys_left(new, partners, level)
-        for old_index, new_index in matches(old_left, new_left):
+        old_left = _keys_without_partner(old, set(partners.values()), level)
+        new_left = _keys_without_partner(new, partners, level)
+        for old_index, new_index in matching_places(old_left, new_left):
             partners[new_index] = old_index
 
     return partners
 
 
-def _keys_left(
+def _keys_without_partner(
     sides: Sequence[_Side], taken: Collection[int], level: int
 ) -> list[tuple[int, object]]:
     """Return the keys of the interactions without a partner, with their indices."""
@@ -515,7 +523,7 @@ def _keys_left(
     return keys
 
 
-def _namesakes(
+def _unpaired_namesakes(
     partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
 ) -> dict[int, _Side]:
     """Return old interactions without a partner by the numbers of new ones of the same name."""
@@ -525,13 +533,13 @@ def _namesakes(
         if index not in taken:
             unpaired[side.call.method, side.call.name].append(side)
 
-    found: dict[int, _Side] = {}
+    namesake_by_number: dict[int, _Side] = {}
     for index, side in enumerate(new):
         namesakes = unpaired[side.call.method, side.call.name]
         if index not in partners and namesakes:
-            found[side.interaction.number] = namesakes.pop(0)
+            namesake_by_number[side.interaction.number] = namesakes.pop(0)
 
-    return found
+    return namesake_by_number
 
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
@@ -545,25 +553,25 @@ def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     return tuple(differences(before, after))
 
 
-def _aligned(
+def _aligned_pairs(
     partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
 ) -> Iterator[_SidePair]:
     """Yield the sides that belong together, in the order of both cassettes."""
     with_partner = set(partners.values())
     pairs = sorted(zip(partners.values(), partners.keys(), strict=True))
-    kept = in_order(pairs)
+    pairs_in_order = longest_rising_pairs(pairs)
     next_old = 0
     next_new = 0
-    for at_old, at_new in [*kept, (len(old), len(new))]:
+    for at_old, at_new in [*pairs_in_order, (len(old), len(new))]:
         for index in range(next_old, at_old):
             if index not in with_partner:
                 yield _SidePair(old[index], old[index], None)
 
         for index in range(next_new, at_new):
             partner = partners.get(index)
-            moved = None if partner is None else old[partner]
-            is_moved = moved is not None
-            yield _SidePair(new[index], moved, new[index], is_moved)
+            moved_partner = None if partner is None else old[partner]
+            is_moved = moved_partner is not None
+            yield _SidePair(new[index], moved_partner, new[index], is_moved)
 
         if at_new < len(new):
             yield _SidePair(new[at_new], old[at_old], new[at_new])
@@ -576,7 +584,7 @@ def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
     """Leave the changes at ignored places out of a stage."""
     changes = tuple(without_ignored(stage.changes, ignored))
     mark = stage.mark
-    if mark == "~" and heaviest(changes) == "same":
+    if mark == "~" and heaviest_verdict(changes) == "same":
         mark = "="
 
     return replace(stage, changes=changes, mark=mark)
@@ -590,22 +598,22 @@ def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
 
     old_questions = _question_texts(old)
     new_questions = _question_texts(new)
-    for old_index, new_index in paired(old_questions, new_questions):
-        before = _turn_at(old, old_index)
-        after = _turn_at(new, new_index)
+    for old_index, new_index in paired_indices(old_questions, new_questions):
+        old_turn = _turn_at(old, old_index)
+        new_turn = _turn_at(new, new_index)
         index = new_index if old_index is None else old_index
         number = 1 + (index or 0)
         mark = _mark_of(old_index, new_index)
-        asked, answered = _turn_changes(before, after, verdict)
+        asked, answered = _turn_changes(old_turn, new_turn, verdict)
         yield Stage("ask", number, mark, tuple(asked))
-        if before.answers is not ABSENT or after.answers is not ABSENT:
+        if old_turn.answers is not ABSENT or new_turn.answers is not ABSENT:
             yield Stage("answer", number, mark, tuple(answered))
 
-    last = _last_of(old)
-    live = _last_of(new)
-    if last is not None or live is not None:
-        mark = _mark_of(last, live)
-        yield Stage("result", None, mark, tuple(_outcome_changes(last, live)))
+    old_end = _last_exchange(old)
+    new_end = _last_exchange(new)
+    if old_end is not None or new_end is not None:
+        mark = _mark_of(old_end, new_end)
+        yield Stage("result", None, mark, tuple(_outcome_changes(old_end, new_end)))
 
 
 def _outcome_changes(
@@ -634,11 +642,11 @@ def _turn_at(side: _Side | None, index: int | None) -> _Turn:
     return side.turns[index]
 
 
-def _last_of(side: _Side | None) -> RecordedExchange | None:
+def _last_exchange(side: _Side | None) -> RecordedExchange | None:
     """Return the last exchange of an interaction that has ended."""
     if side is None or side.interaction.is_open:
         return None
-    return side.interaction.ending
+    return side.interaction.ending_exchange
 
 
 def _mark_of(old: object, new: object) -> Mark:
@@ -655,8 +663,8 @@ def _turn_changes(
 ) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
     if _NO_TURN in (old, new):
-        asked = change_of(verdict, ASKS, old.question, new.question)
-        answered = change_of(verdict, _ANSWERS, old.answers, new.answers)
+        asked = change_of(verdict, ASKS_POINTER, old.question, new.question)
+        answered = change_of(verdict, _ANSWERS_POINTER, old.answers, new.answers)
         return [asked], [answered]
 
     if old.exchange is not None and new.exchange is not None:
@@ -666,4 +674,4 @@ def _turn_changes(
 
     names = renamed_keys(old.question, new.question)
     received = with_recorded_keys(new.answers, names)
-    return changes, value_changes(old.answers, received, _ANSWERS)
+    return changes, value_changes(old.answers, received, _ANSWERS_POINTER)

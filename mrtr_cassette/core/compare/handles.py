@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import response_with
-from mrtr_cassette.core.compare.values import Change, paired, value_changes
+from mrtr_cassette.core.compare.values import Change, paired_indices, value_changes
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
@@ -18,8 +18,8 @@ from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import Request, header_text
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
 
-_SHORTEST: Final = 6
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_SHORTEST_HANDLE: Final = 6
+_TOKEN_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SPELLED_TOKEN: Final = re.compile(
     rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL
 )
@@ -27,7 +27,7 @@ _SPELLED_TOKEN: Final = re.compile(
 
 _TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
 _DIGIT: Final = re.compile("[0-9]")
-_SENT_BACK: Final[tuple[MemberPath, ...]] = (
+_SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
     ("params", "arguments"),
     ("params", "argument"),
     ("params", "uri"),
@@ -36,19 +36,19 @@ _SENT_BACK: Final[tuple[MemberPath, ...]] = (
 )
 """Where a client may send a handle back: in a call, or in an answer to a question."""
 
-_SHA: Final = re.compile("[0-9a-f]{40}")
+_SHA_PATTERN: Final = re.compile("[0-9a-f]{40}")
 _SHORTEST_SHA: Final = 7
 """The digits of a commit's sha that clients send at least."""
 
-_HEADERS: Final = ("mcp-name", "mcp-param-")
+_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
 """Begin the names of headers that repeat what the body has."""
 
-_ENCODED: Final = "=?base64?"
+_ENCODED_PREFIX: Final = "=?base64?"
 
 
 def _is_handle(token: str) -> bool:
     """Tell whether a text may be made up: it is no word and no small number."""
-    if len(token) < _SHORTEST or token.startswith("mrtr-"):
+    if len(token) < _SHORTEST_HANDLE or token.startswith("mrtr-"):
         return False
     return _DIGIT.search(token) is not None or not reads_as_words(token)
 
@@ -78,46 +78,46 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
     """Yield each handle of a recording with the interactions that send it back, in their order."""
     exchanges = []
     for interaction in cassette.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             exchanges.append((interaction.number, exchange))
 
     exchanges.sort(key=lambda numbered: numbered[1].number or 0)
-    issued = _Issued()
-    of_client: set[str] = set()
+    issued_texts = _IssuedTexts()
+    client_tokens: set[str] = set()
     for number, exchange in exchanges:
-        for token in sorted(sent_in(exchange.request) - of_client):
-            texts = issued.texts_of(token)
+        for token in sorted(handles_sent_in(exchange.request) - client_tokens):
+            texts = issued_texts.texts_of(token)
             if not texts:
-                of_client.add(token)
+                client_tokens.add(token)
 
             for text in texts:
-                yield SentBack(token, text, issued.by[text], number)
+                yield SentBack(token, text, issued_texts.first_issuer[text], number)
 
-        for text in issued_in(exchange):
-            issued.add(text, number)
+        for text in handles_issued_in(exchange):
+            issued_texts.add(text, number)
 
 
-class _Issued:
+class _IssuedTexts:
     """Texts that responses have, each by the number of the first interaction that has it."""
 
     def __init__(self) -> None:
-        self.by: dict[str, int] = {}
-        self._shas: dict[str, str] = {}
+        self.first_issuer: dict[str, int] = {}
+        self._sha_by_digits: dict[str, str] = {}
         """Commits by the first digits of their shas."""
 
     def add(self, text: str, number: int) -> None:
         """Take a text of a response."""
-        self.by.setdefault(text, number)
-        if _SHA.fullmatch(text):
-            self._shas[text[:_SHORTEST_SHA]] = text
+        self.first_issuer.setdefault(text, number)
+        if _SHA_PATTERN.fullmatch(text):
+            self._sha_by_digits[text[:_SHORTEST_SHA]] = text
 
     def texts_of(self, token: str) -> list[str]:
         """Return the texts that a client may send back by a token: itself, or a commit's sha."""
         texts = []
-        if token in self.by:
+        if token in self.first_issuer:
             texts.append(token)
 
-        sha = self._shas.get(token[:_SHORTEST_SHA], "")
+        sha = self._sha_by_digits.get(token[:_SHORTEST_SHA], "")
         if sha != token and _is_beginning(token, sha):
             texts.append(sha)
 
@@ -129,20 +129,20 @@ def _is_beginning(token: str, sha: str) -> bool:
     return len(token) >= _SHORTEST_SHA and sha.startswith(token)
 
 
-def sent_in(request: Request) -> set[str]:
+def handles_sent_in(request: Request) -> set[str]:
     """Return the texts in a request that may be handles."""
     if read_call(request).message is None:
         return set()
 
     tokens: set[str] = set()
-    for spans in find_spans(request.body, _SENT_BACK).values():
+    for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
         for span in spans:
-            tokens.update(_tokens(request.body[span.start : span.end]))
+            tokens.update(_handle_words(request.body[span.start : span.end]))
 
     return set(filter(_is_handle, tokens))
 
 
-def issued_in(exchange: RecordedExchange) -> set[str]:
+def handles_issued_in(exchange: RecordedExchange) -> set[str]:
     """Return the texts in a response that may be handles; tools and prompts are called by names."""
     method = exchange.call.method
     is_of_resources = method.startswith("resources/")
@@ -150,14 +150,14 @@ def issued_in(exchange: RecordedExchange) -> set[str]:
     if exchange.response is None or is_surface:
         return set()
 
-    return set(filter(_is_handle, _tokens(exchange.response.body)))
+    return set(filter(_is_handle, _handle_words(exchange.response.body)))
 
 
-def _tokens(raw: bytes) -> Iterator[str]:
+def _handle_words(raw: bytes) -> Iterator[str]:
     """Yield the words in JSON that are long enough for handles."""
     for match in _SPELLED_TOKEN.finditer(raw):
         is_escape = match[0].startswith(b"\\")
-        if not is_escape and len(match[0]) >= _SHORTEST:
+        if not is_escape and len(match[0]) >= _SHORTEST_HANDLE:
             yield match[0].decode()
 
 
@@ -168,74 +168,76 @@ class Handles:
         self, names: Iterable[str] = (), live_names: Collection[str] | None = None
     ) -> None:
         """Take the handles of a recording, and those of the other run as far as it is recorded."""
-        self._names = set(names)
+        self._handle_names = set(names)
         self._live_names = live_names
-        self._live: dict[str, str] = {}
-        self._recorded: dict[str, str] = {}
+        self._live_by_recorded: dict[str, str] = {}
+        self._recorded_by_live: dict[str, str] = {}
 
-    def expect(self, names: Iterable[str]) -> None:
+    def expect_names(self, names: Iterable[str]) -> None:
         """Take more of them."""
-        self._names.update(names)
+        self._handle_names.update(names)
 
     @property
     def has_names(self) -> bool:
         """Whether there are any."""
-        return bool(self._names)
+        return bool(self._handle_names)
 
     def is_known(self, name: str) -> bool:
         """Tell whether the live server's own is known."""
-        return name in self._live
+        return name in self._live_by_recorded
 
-    def took(self, recorded: Message | None, live: Message | None) -> None:
+    def take_response(self, recorded: Message | None, live: Message | None) -> None:
         """Take the live response to a call, which may have others in the recorded places."""
-        if not self._names or recorded is None or live is None:
+        if not self._handle_names or recorded is None or live is None:
             return
 
         changes = value_changes(recorded.tree.get("result"), live.tree.get("result"))
         for change in changes:
             for old, new in _token_pairs(change):
-                if old in self._names and self._may_be_live(new):
-                    self._took_pair(old, new)
+                if old in self._handle_names and self._may_be_live(new):
+                    self._take_pair(old, new)
 
     def _may_be_live(self, token: str) -> bool:
         """Tell whether a word may be a handle of the other run."""
         return self._live_names is None or token in self._live_names
 
-    def _took_pair(self, recorded: str, live: str) -> None:
+    def _take_pair(self, recorded: str, live: str) -> None:
         """Take the live handle in the place of a recorded one."""
         for name in self._names_of(recorded):
-            shown = live
+            live_name = live
             if name != recorded:
-                shown = live[: len(name)]
+                live_name = live[: len(name)]
 
-            self._live[name] = shown
-            if _is_handle(shown):
-                self._recorded[shown] = name
+            self._live_by_recorded[name] = live_name
+            if _is_handle(live_name):
+                self._recorded_by_live[live_name] = name
 
     def _names_of(self, name: str) -> list[str]:
         """Return a handle, and what a client has sent of it if it is a sha."""
-        if not _SHA.fullmatch(name):
+        if not _SHA_PATTERN.fullmatch(name):
             return [name]
-        return [known for known in self._names if _is_beginning(known, name)]
+        return [known for known in self._handle_names if _is_beginning(known, name)]
 
     def answer_in_live(self, answer: bytes) -> bytes:
         """Return a recorded answer with the live server's handles."""
-        return _replaced(answer, self._live)
+        return _with_other_handles(answer, self._live_by_recorded)
 
-    def in_live(self, request: Request) -> Request:
+    def with_live_handles(self, request: Request) -> Request:
         """Return a recorded request with the live server's handles."""
-        return _with_handles(request, self._live)
+        return _with_handles(request, self._live_by_recorded)
 
-    def as_recorded(self, exchange: RecordedExchange) -> RecordedExchange:
+    def with_recorded_handles(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a live exchange with the recorded handles; itself if it has none."""
-        names = self._recorded
+        names = self._recorded_by_live
         if not names:
             return exchange
 
         request = _with_handles(exchange.request, names)
         response = exchange.response
         if response is not None:
-            response = response_with(response, lambda raw, _: _replaced(raw, names))
+            response = response_with(
+                response, lambda raw, _: _with_other_handles(raw, names)
+            )
 
         if request == exchange.request and response == exchange.response:
             return exchange
@@ -249,10 +251,10 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
         return request
 
     replacements = []
-    for spans in find_spans(request.body, _SENT_BACK).values():
+    for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
         for span in spans:
             part = request.body[span.start : span.end]
-            replacements.append((span, _replaced(part, new)))
+            replacements.append((span, _with_other_handles(part, new)))
 
     headers = []
     for name, value in request.headers:
@@ -266,17 +268,19 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
 
 def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
     """Return the value of a header with other handles, if it repeats what the body has."""
-    if not name.lower().startswith(_HEADERS) or value.startswith(_ENCODED):
+    if not name.lower().startswith(_HEADER_PREFIXES) or value.startswith(
+        _ENCODED_PREFIX
+    ):
         return value
 
-    replaced = _TOKEN.sub(lambda match: new.get(match[0], match[0]), value)
+    replaced = _TOKEN_PATTERN.sub(lambda match: new.get(match[0], match[0]), value)
     if replaced == value:
         return value
 
     return header_text(replaced)
 
 
-def _replaced(raw: bytes, new: Mapping[str, str]) -> bytes:
+def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
     """Return JSON with other words in its texts, and other numbers for numbers."""
 
     def word(match: re.Match[bytes]) -> bytes:
@@ -303,9 +307,9 @@ def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
     if recorded is None or received is None:
         return
 
-    old = _TOKEN.findall(recorded)
-    new = _TOKEN.findall(received)
-    for old_index, new_index in paired(old, new):
+    old = _TOKEN_PATTERN.findall(recorded)
+    new = _TOKEN_PATTERN.findall(received)
+    for old_index, new_index in paired_indices(old, new):
         if old_index is not None and new_index is not None:
             yield old[old_index], new[new_index]
 

@@ -15,16 +15,16 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedTurn,
     in_conversation_order,
 )
-from mrtr_cassette.core.compare.surface import SERVER_INFO, by_name, is_offer
+from mrtr_cassette.core.compare.surface import SERVER_INFO, is_offer, pairs_by_name
 from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,
-    by_place,
     change_of,
     is_below,
-    matches,
-    pinned,
+    matching_places,
+    pairs_by_place,
     value_changes,
+    with_pinned_places,
 )
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.dialect import (
@@ -63,8 +63,8 @@ from mrtr_cassette.core.secrets.names import (
     ANSWER,
     STATE,
     Ref,
-    reveal,
-    rule_alone,
+    placeholder_without_token,
+    reveal_states,
     with_refs,
 )
 from mrtr_cassette.core.secrets.sealed import reads_as_words
@@ -81,7 +81,7 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse_toler
 from mrtr_cassette.core.wire.pointers import ABSENT, ANY, escape_pointer, pointer_path
 from mrtr_cassette.errors import NotJsonError
 
-ASKS: Final = f"/{INPUT_REQUESTS}"
+ASKS_POINTER: Final = f"/{INPUT_REQUESTS}"
 """Pointer to what a server asks."""
 
 States = Mapping[str, str]
@@ -95,28 +95,30 @@ TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
 """Members of `_meta` that name a trace, which differs in every run."""
 
 
-def _members(outer: MemberPath, *names: str) -> set[MemberPath]:
+def _member_paths(outer: MemberPath, *names: str) -> set[MemberPath]:
     """Return the paths of some members of one object."""
     return {(*outer, name) for name in names}
 
 
-_VOLATILE: Final = frozenset(
+_VOLATILE_IN_RESULTS: Final = frozenset(
     {("_meta", "io.modelcontextprotocol/related-task", "taskId")}
-    | _members((), "ttlMs", "nextCursor", REQUEST_STATE)
-    | _members(("_meta",), SUBSCRIPTION_ID, *TRACE_MEMBERS)
+    | _member_paths((), "ttlMs", "nextCursor", REQUEST_STATE)
+    | _member_paths(("_meta",), SUBSCRIPTION_ID, *TRACE_MEMBERS)
 )
 """Places in any result whose values vary from run to run."""
 
 _VOLATILE_OF_MESSAGES: Final = frozenset(
-    _members(("params",), "elicitationId", "requestId", *TASK_VALUES)
-    | _members(("params", "_meta"), SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)
+    _member_paths(("params",), "elicitationId", "requestId", *TASK_VALUES)
+    | _member_paths(
+        ("params", "_meta"), SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS
+    )
 )
 _VOLATILE_OF_ASKS: Final = frozenset(
-    _members((ANY, "params"), "elicitationId")
-    | _members((ANY, "params", "_meta"), "progressToken", *TRACE_MEMBERS)
+    _member_paths((ANY, "params"), "elicitationId")
+    | _member_paths((ANY, "params", "_meta"), "progressToken", *TRACE_MEMBERS)
 )
-_VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
-_NOT_COMPARED: Final = VALIDATING_HEADERS | {
+_VOLATILE_HEADERS: Final = frozenset({SESSION_HEADER, "retry-after"})
+_IGNORED_HEADERS: Final = VALIDATING_HEADERS | {
     "content-encoding",
     "server",
     "x-powered-by",
@@ -124,16 +126,18 @@ _NOT_COMPARED: Final = VALIDATING_HEADERS | {
 }
 """Headers that vary from run to run, depend on the client, or name the server's software."""
 
-_TASK: Final = "#task"
+_TASK_MEMBER: Final = "#task"
 """Beside a result: how the task ended that has it."""
 
-OF_TASK: Final = f"/{_TASK}"
+TASK_POINTER: Final = f"/{_TASK_MEMBER}"
 """Pointer to that."""
 
-_ENDINGS: Final = frozenset({"/#error", "/#error/code", "/isError", f"/{_TASK}/status"})
+_FAILURE_POINTERS: Final = frozenset(
+    {"/#error", "/#error/code", "/isError", f"/{_TASK_MEMBER}/status"}
+)
 """Places that say that a call failed."""
 
-_OF_SHAPE: Final = frozenset({"/#status", "/#end", f"/{RESULT_TYPE}"})
+_SHAPE_POINTERS: Final = frozenset({"/#status", "/#end", f"/{RESULT_TYPE}"})
 _QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
 
 
@@ -165,29 +169,31 @@ def response_changes(
     texts that repeat them are the same in every run. A server on pipes that `is_at_start` may log
     what belongs to no call.
     """
-    old = recorded.response
-    new = live.response
-    if old is None or new is None:
-        return _missing_response(old, new)
-    if recorded.request.body == live.request.body and _is_same_response(old, new):
+    old_response = recorded.response
+    new_response = live.response
+    if old_response is None or new_response is None:
+        return _missing_response(old_response, new_response)
+    if recorded.request.body == live.request.body and _is_same_response(
+        old_response, new_response
+    ):
         return []
     if (recorded.ask is None) != (live.ask is None):
         return [_ask_change(recorded, live)]
 
-    before = _read(recorded, old, states)
-    after = _read(live, new, states)
-    if old.is_lines or new.is_lines:
-        drop_strays(
+    old_members = _members_of_response(recorded, old_response, states)
+    new_members = _members_of_response(live, new_response, states)
+    if old_response.is_lines or new_response.is_lines:
+        drop_stray_messages(
             recorded.call.method,
-            before["#messages"],
-            after["#messages"],
+            old_members["#messages"],
+            new_members["#messages"],
             is_at_start=is_at_start,
         )
 
-    _drop_incomparable(old, new, before, after)
-    changes = _judged_changes(recorded, before, after)
+    _drop_incomparable(old_response, new_response, old_members, new_members)
+    changes = _judged_changes(recorded, old_members, new_members)
     if is_failure(live) and not is_failure(recorded):
-        return list(_refusals(changes, recorded, live))
+        return list(_changes_to_failure(changes, recorded, live))
 
     return changes
 
@@ -223,14 +229,22 @@ def _drop_incomparable(
     if old.is_lines or new.is_lines:
         left_out |= {"#status", "#headers"}
 
-    if _ending_of(before) != _ending_of(after):
+    if _call_ending(before) != _call_ending(after):
         # A result and an error have no other members to compare.
         members = {*before, *after}
-        told = {"#error", "#status", "#headers", "#end", "#messages", "#result", _TASK}
+        kept_names = {
+            "#error",
+            "#status",
+            "#headers",
+            "#end",
+            "#messages",
+            "#result",
+            _TASK_MEMBER,
+        }
         if "#error" not in members:
-            told.add(RESULT_TYPE)
+            kept_names.add(RESULT_TYPE)
 
-        left_out |= members - told
+        left_out |= members - kept_names
 
     if End.OPEN in (old.end, new.end):
         left_out.add("#end")
@@ -254,15 +268,15 @@ def _judged_changes(
         after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
 
     is_surface = method_of(recorded.call.method).describes_server
-    pair_items = by_name if is_surface else by_place
+    pair_items = pairs_by_name if is_surface else pairs_by_place
     changes = _key_changes(names)
     for change in value_changes(before, after, "", pair_items):
-        changes.append(_judged(change, is_surface=is_surface))
+        changes.append(_change_with_verdict(change, is_surface=is_surface))
 
     return changes
 
 
-def _refusals(
+def _changes_to_failure(
     changes: Iterable[Change], recorded: RecordedExchange, live: RecordedExchange
 ) -> Iterator[Change]:
     """Yield the changes that count if a call fails now, with the whole result and the error.
@@ -281,9 +295,9 @@ def _refusals(
             yield change_of("refused", change.pointer, before, after)
 
 
-def _ending_of(members: Mapping[str, Any]) -> tuple[object, ...]:
+def _call_ending(members: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the facts that say how a call ended."""
-    status = members.get(_TASK, {}).get("status")
+    status = members.get(_TASK_MEMBER, {}).get("status")
     return "#error" in members, status, members.get(RESULT_TYPE) == TASK
 
 
@@ -295,7 +309,7 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
     names = renamed_keys(recorded, received)
     same_keys = with_recorded_keys(pinned_question(received), names)
     changes = _key_changes(names)
-    for change in value_changes(pinned_question(recorded), same_keys, ASKS):
+    for change in value_changes(pinned_question(recorded), same_keys, ASKS_POINTER):
         changes.append(change._replace(verdict="question-changed"))
 
     return changes
@@ -305,7 +319,7 @@ def _key_changes(names: Mapping[str, str]) -> list[Change]:
     """Return the changes of questions that only have another key."""
     changes = []
     for key, name in names.items():
-        pointer = f"{ASKS}/{escape_pointer(key)}"
+        pointer = f"{ASKS_POINTER}/{escape_pointer(key)}"
         changes.append(change_of("key-changed", pointer, key, name))
 
     return changes
@@ -316,16 +330,16 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
 
     These are two values of `inputRequests`: an object, or in the array dialect an array.
     """
-    old = _by_key(pinned_question(recorded))
-    new = _by_key(pinned_question(received))
+    old = _questions_by_key(pinned_question(recorded))
+    new = _questions_by_key(pinned_question(received))
     for key in old.keys() & new.keys():
         del old[key]
         del new[key]
 
-    return dict(matches(sorted(old.items()), sorted(new.items())))
+    return dict(matching_places(sorted(old.items()), sorted(new.items())))
 
 
-def _by_key(question: Any) -> dict[str, str]:
+def _questions_by_key(question: Any) -> dict[str, str]:
     """Return the JSON of each question by its key."""
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
@@ -358,7 +372,7 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
 
     recorded = {new: old for old, new in names.items()}
     if isinstance(value, dict):
-        return _with_keys(value, recorded)
+        return _members_under_keys(value, recorded)
 
     items = []
     for item in value:
@@ -368,14 +382,16 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
     return items
 
 
-def _with_keys(members: Mapping[str, Any], names: Mapping[str, str]) -> Members:
+def _members_under_keys(
+    members: Mapping[str, Any], names: Mapping[str, str]
+) -> Members:
     """Return members under other keys, as far as these have others."""
     return {names.get(key, key): member for key, member in members.items()}
 
 
 def round_change(recorded: Any, received: Any) -> Change:
     """Return the change that there is a question more or less; a missing one is `ABSENT`."""
-    return change_of("rounds-changed", ASKS, recorded, received)
+    return change_of("rounds-changed", ASKS_POINTER, recorded, received)
 
 
 def unasked_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
@@ -443,14 +459,14 @@ def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members
 
 def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> Members:
     """Return values by the names of the questions in place of their keys."""
-    renamed = canonical(_with_keys(values, names))
+    renamed = canonical(_members_under_keys(values, names))
     tree: Members = comparable_tree(renamed.encode())
     return tree
 
 
 def pinned_question(question: Any) -> Any:
     """Return a value of `inputRequests` that is the same for all equal questions."""
-    return pinned(question or {}, _VOLATILE_OF_ASKS)
+    return with_pinned_places(question or {}, _VOLATILE_OF_ASKS)
 
 
 def outcome_value(exchange: RecordedExchange) -> Any:
@@ -458,7 +474,7 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     if exchange.response is None:
         return None
 
-    members = _read(exchange, exchange.response, NO_STATES)
+    members = _members_of_response(exchange, exchange.response, NO_STATES)
     if "#error" in members:
         return {"error": members["#error"]}
 
@@ -470,7 +486,7 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     return result or members.get("#body") or members["#messages"] or members["#status"]
 
 
-def said_value(exchange: RecordedExchange) -> Any:
+def whole_response_value(exchange: RecordedExchange) -> Any:
     """Return the whole message of a response: its question, its result or its error."""
     if exchange.ask is None:
         return outcome_value(exchange)
@@ -479,27 +495,27 @@ def said_value(exchange: RecordedExchange) -> Any:
 
 def comparable_tree(raw: bytes, states: States = NO_STATES) -> Any:
     """Return a JSON text as a value in which all stand-ins for secrets are the same."""
-    return parse_tolerantly(_comparable(raw, states))
+    return parse_tolerantly(_comparable_bytes(raw, states))
 
 
 def comparable_text(text: str, states: States = NO_STATES) -> str:
     """Return a text in which all stand-ins for secrets are the same."""
     raw = text.encode("utf-8", "surrogatepass")
-    return _comparable(raw, states).decode("utf-8", "surrogatepass")
+    return _comparable_bytes(raw, states).decode("utf-8", "surrogatepass")
 
 
-def _comparable(raw: bytes, states: States) -> bytes:
+def _comparable_bytes(raw: bytes, states: States) -> bytes:
     """Return bytes in which all stand-ins for secrets, and ids of questions, are the same."""
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
 
-    return with_refs(reveal(raw, states.get), _alike)
+    return with_refs(reveal_states(raw, states.get), _alike_in_recordings)
 
 
-def _alike(ref: Ref) -> Ref | bytes | None:
+def _alike_in_recordings(ref: Ref) -> Ref | bytes | None:
     """Return what a reference has in every recording: its kind, and of a state the turn."""
     if ref.is_secret:
-        return rule_alone(ref)
+        return placeholder_without_token(ref)
     if ref.kind == ANSWER:
         return None
     if ref.kind == STATE:
@@ -508,14 +524,16 @@ def _alike(ref: Ref) -> Ref | bytes | None:
     return ref._replace(parts=())
 
 
-def _read(exchange: RecordedExchange, response: Response, states: States) -> Members:
+def _members_of_response(
+    exchange: RecordedExchange, response: Response, states: States
+) -> Members:
     """Read a response for comparing: the members of its result, and all else under `#` names."""
     request = exchange.call.message
     messages = messages_in(response)
     located = _response_to(messages, request)
     members: Members = {
         "#status": response.status,
-        "#headers": _headers(response),
+        "#headers": _compared_headers(response),
         "#end": response.end.value,
         "#messages": _messages_beside(messages, located, request, states),
     }
@@ -564,7 +582,7 @@ def _result_members(
         # Members whose absence means a value.
         result = {"isError": False, RESULT_TYPE: "complete", **result}
 
-    result = pinned(result, _VOLATILE.union(volatile))
+    result = with_pinned_places(result, _VOLATILE_IN_RESULTS.union(volatile))
     if exchange.ask is not None:
         result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
 
@@ -607,23 +625,25 @@ def _messages_beside(
     for located in messages:
         message = located.message
         if located is not response and message.kind is not Kind.REQUEST:
-            found.append(_message(comparable_tree(message.raw, states), token, message))
+            found.append(
+                _compared_message(comparable_tree(message.raw, states), token, message)
+            )
 
     return found
 
 
 def _task_members(state: TaskState) -> Members:
     """Return the members that are compared of the last state of a task."""
-    told = ["status"]
+    member_names = ["status"]
     if state.is_over:
-        told.append("statusMessage")
+        member_names.append("statusMessage")
 
     task = {}
-    for name in told:
+    for name in member_names:
         if name in state.tree:
             task[name] = state.tree[name]
 
-    members: Members = {_TASK: task}
+    members: Members = {_TASK_MEMBER: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
 
@@ -635,17 +655,17 @@ def _body_of(response: Response, states: States) -> Any:
     try:
         return comparable_tree(response.body, states)
     except NotJsonError:
-        return _comparable(response.body, states).decode("utf-8", "replace")
+        return _comparable_bytes(response.body, states).decode("utf-8", "replace")
 
 
-def _headers(response: Response) -> dict[str, str]:
+def _compared_headers(response: Response) -> dict[str, str]:
     """Return the headers that are compared, by their names in lower case."""
     values: dict[str, list[str]] = defaultdict(list)
     for name, value in kept_response_headers(response.headers):
         key = name.lower()
-        if key in _VALUE_IS_VOLATILE:
+        if key in _VOLATILE_HEADERS:
             values[key].append("")
-        elif key not in _NOT_COMPARED:
+        elif key not in _IGNORED_HEADERS:
             values[key].append(value)
 
     joined = {}
@@ -655,12 +675,12 @@ def _headers(response: Response) -> dict[str, str]:
     return joined
 
 
-def _message(tree: Members, token: str | None, message: Message) -> Members:
+def _compared_message(tree: Members, token: str | None, message: Message) -> Members:
     """Return the members of a message that are compared."""
-    kept = pinned(tree, _VOLATILE_OF_MESSAGES)
-    kept.pop("id", None)
-    kept.pop("jsonrpc", None)
-    params = kept.get("params")
+    compared_members = with_pinned_places(tree, _VOLATILE_OF_MESSAGES)
+    compared_members.pop("id", None)
+    compared_members.pop("jsonrpc", None)
+    params = compared_members.get("params")
     if isinstance(params, dict) and "progressToken" in params:
         received = canonical(params["progressToken"])
         params["progressToken"] = "another request's"
@@ -671,13 +691,15 @@ def _message(tree: Members, token: str | None, message: Message) -> Members:
     if task is not None and task.input_requests:
         params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
 
-    if "result" in kept:
-        kept["result"] = pinned(kept["result"], _VOLATILE)
+    if "result" in compared_members:
+        compared_members["result"] = with_pinned_places(
+            compared_members["result"], _VOLATILE_IN_RESULTS
+        )
 
-    return {key: value for key, value in kept.items() if value is not None}
+    return {key: value for key, value in compared_members.items() if value is not None}
 
 
-def _judged(change: Change, *, is_surface: bool) -> Change:
+def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
     """Return a change of a response with its verdict."""
     verdict = _verdict_of_place(change)
     if verdict is not None:
@@ -698,11 +720,11 @@ def _verdict_of_place(change: Change) -> Verdict | None:
     verdict = _verdict_of_values(change)
     if verdict is not None:
         return verdict
-    if is_below(change.pointer, ASKS):
+    if is_below(change.pointer, ASKS_POINTER):
         return "question-changed"
-    if change.pointer in _ENDINGS:
+    if change.pointer in _FAILURE_POINTERS:
         return "error-changed"
-    if change.pointer in _OF_SHAPE:
+    if change.pointer in _SHAPE_POINTERS:
         return "shape-changed"
 
     return None
@@ -730,7 +752,7 @@ _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params that name the request or task it is about."""
 
 
-def drop_strays(
+def drop_stray_messages(
     method: str, recorded: list[Any], live: list[Any], *, is_at_start: bool
 ) -> None:
     """Drop messages that may be about an earlier call over a pipe, if one run has more of them.
@@ -742,8 +764,8 @@ def drop_strays(
         return
 
     if not method or method_of(method).describes_server or is_at_start:
-        _drop(recorded, _is_log)
-        _drop(live, _is_log)
+        _drop_messages(recorded, _is_log)
+        _drop_messages(live, _is_log)
 
     if not method:
         return
@@ -752,21 +774,21 @@ def drop_strays(
         live[:] = _at_recorded_places(recorded, live)
         return
 
-    _drop(recorded, _is_stray)
-    _drop(live, _is_stray)
+    _drop_messages(recorded, _is_stray)
+    _drop_messages(live, _is_stray)
 
 
 def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[Any]:
     """Return live messages with the strays where equal ones were recorded, or else in order."""
     others = [message for message in live if not _is_stray(message)]
-    waiting = list(filter(_is_stray, live))
-    equal = []
+    waiting_strays = list(filter(_is_stray, live))
+    equal_strays = []
     for message in filter(_is_stray, recorded):
         partner = None
-        if message in waiting:
-            partner = waiting.pop(waiting.index(message))
+        if message in waiting_strays:
+            partner = waiting_strays.pop(waiting_strays.index(message))
 
-        equal.append(partner)
+        equal_strays.append(partner)
 
     placed = []
     for message in recorded:
@@ -775,9 +797,9 @@ def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[An
             del others[:1]
             continue
 
-        partner = equal.pop(0)
+        partner = equal_strays.pop(0)
         if partner is None:
-            partner = waiting.pop(0)
+            partner = waiting_strays.pop(0)
 
         placed.append(partner)
 
@@ -786,17 +808,21 @@ def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[An
 
 def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
     """Return the numbers of the first calls of sessions over pipes: the server may still start."""
-    found: dict[str, int] = {}
+    first_call_by_session: dict[str, int] = {}
     for interaction in in_conversation_order(interactions):
         first = interaction.exchanges[0]
         is_call = first.request.is_line and first.call.depends_on_writes
         if is_call and not method_of(first.call.method).describes_server:
-            found.setdefault(session_of(first.request), interaction.number)
+            first_call_by_session.setdefault(
+                session_of(first.request), interaction.number
+            )
 
-    return set(found.values())
+    return set(first_call_by_session.values())
 
 
-def _drop(messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]) -> None:
+def _drop_messages(
+    messages: list[Any], is_dropped: Callable[[Mapping[str, Any]], bool]
+) -> None:
     """Remove from a list, in place, the messages for which a function returns True."""
     messages[:] = [message for message in messages if not is_dropped(message)]
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mrtr_cassette.core.compare.values import Change, Pair, by_place, matches
+from mrtr_cassette.core.compare.values import (
+    Change,
+    Pair,
+    matching_places,
+    pairs_by_place,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
-_NAMES: Final = ("uri", "uriTemplate", "name")
+_NAME_MEMBERS: Final = ("uri", "uriTemplate", "name")
 """Members that identify an item in two lists; the first one found counts."""
 
 SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
-_INPUT: Final = "inputSchema"
+_INPUT_SCHEMA: Final = "inputSchema"
 _REQUIRED: Final = "required"
 _ONLY_DESCRIBES: Final = frozenset(
     {"$comment", "$schema", "default", "deprecated", "description", "examples", "title"}
@@ -29,14 +34,14 @@ _ALTERNATIVES: Final = frozenset(
 """Keywords of JSON Schema below which an addition allows more values."""
 
 
-def by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
+def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair the items of two lists by their names, or without names by their places."""
     old = list(map(_name_of, recorded))
     new = list(map(_name_of, received))
     if None in old or None in new:
-        return by_place(recorded, received)
+        return pairs_by_place(recorded, received)
 
-    partners = dict(matches(enumerate(old), enumerate(new)))
+    partners = dict(matching_places(enumerate(old), enumerate(new)))
     pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
     taken = set(partners.values())
     for index, name in enumerate(new):
@@ -60,7 +65,7 @@ def _name_of(item: Any) -> str | None:
     if not isinstance(item, dict):
         return canonical(item)
 
-    for member in _NAMES:
+    for member in _NAME_MEMBERS:
         if member in item:
             name = item[member]
             return name if isinstance(name, str) else None
@@ -73,7 +78,7 @@ def is_offer(change: Change, steps: tuple[str, ...]) -> bool:
     if not SERVER_INFO.isdisjoint(steps):
         return change.received is not None and steps[-1] != "name"
     if change.received is None:
-        return _INPUT in steps and _REQUIRED in steps[-2:]
+        return _INPUT_SCHEMA in steps and _REQUIRED in steps[-2:]
     if change.recorded is not None:
         return steps[-1] == _REQUIRED and change.received == "false"
 
@@ -94,10 +99,10 @@ def is_offer(change: Change, steps: tuple[str, ...]) -> bool:
 
 def _allows_more(steps: tuple[str, ...]) -> bool:
     """Tell whether an addition refuses nothing: outside an input's schema, or as a choice in it."""
-    if _INPUT not in steps:
+    if _INPUT_SCHEMA not in steps:
         return True
 
-    schema = steps[steps.index(_INPUT) + 1 :]
+    schema = steps[steps.index(_INPUT_SCHEMA) + 1 :]
     if not schema or schema[-1] in _ONLY_DESCRIBES:
         return True
 

@@ -57,14 +57,14 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 TEXT_STEP: Final = "#json"
 """In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
 
-ORDER: Final = "#order"
+ORDER_STEP: Final = "#order"
 """At the end of a pointer to a list: the order of its items."""
 
-WORD: Final = "#word/"
+WORD_STEP: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
 
-_PINNED: Final = "..."
-_KINDS: Final = {
+_PINNED_TEXT: Final = "..."
+_TYPE_BY_FIRST_CHAR: Final = {
     '"': "text",
     "{": "object",
     "[": "array",
@@ -74,8 +74,8 @@ _KINDS: Final = {
 }
 """The type of a value by the first character of its JSON."""
 
-_BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
-_MADE_UP = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
+_END_OR_STEP_BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER_STEP}$)")
+_MADE_UP_WORD = re.compile(r"[\w.:+-]*[0-9][\w.:+-]*")
 """A number, or a word with a digit, such as an id or a time."""
 
 _TIME: Final = (
@@ -89,7 +89,7 @@ _TIME_OR_ID: Final = re.compile(
 TIME_OR_ID: Final = "<time or id>"
 """Stands for a time or a random id, whichever it is."""
 
-_INDEX = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
+_INDEX_STEP = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
 _ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
 """A step that is `*`, in a pointer with escapes for a regular expression."""
 
@@ -112,7 +112,7 @@ class Change(NamedTuple):
     is_information: bool = False
 
 
-def heaviest(changes: Iterable[Change]) -> Verdict:
+def heaviest_verdict(changes: Iterable[Change]) -> Verdict:
     """Return the heaviest verdict of some changes; information doesn't count."""
     verdict: Verdict = "same"
     for change in changes:
@@ -155,7 +155,7 @@ def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
     """Tell whether two texts differ only in words whose places are ignored."""
     places = set()
     for pointer in ignored:
-        text, _, place = pointer.partition(WORD)
+        text, _, place = pointer.partition(WORD_STEP)
         if place.isdigit() and is_below(change.pointer, text):
             places.add(int(place))
 
@@ -193,7 +193,7 @@ def word_places(change: Change) -> list[str]:
     words = changed_words(change)
     if not words:
         return [change.pointer]
-    return [f"{change.pointer}{WORD}{place}" for place in words]
+    return [f"{change.pointer}{WORD_STEP}{place}" for place in words]
 
 
 def without_times_and_ids(value: str) -> str:
@@ -225,7 +225,7 @@ def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list
     places = {change.pointer for change in left_out}
     unused = []
     for pointer in pointers:
-        outer, _, _ = without_side(pointer, "params", "result").partition(WORD)
+        outer, _, _ = without_side(pointer, "params", "result").partition(WORD_STEP)
         if not any(is_below(place, outer) for place in places):
             unused.append(pointer)
 
@@ -251,19 +251,19 @@ def is_below(pointer: str, outer: str) -> bool:
     if "/*" not in outer:
         if not pointer.startswith(outer):
             return False
-        return _BELOW.match(pointer, len(outer)) is not None
+        return _END_OR_STEP_BELOW.match(pointer, len(outer)) is not None
 
     pattern = _ANY_STEP.sub("[^/#]+", re.escape(outer))
     start = re.match(pattern, pointer)
     if start is None:
         return False
 
-    return _BELOW.match(pointer, start.end()) is not None
+    return _END_OR_STEP_BELOW.match(pointer, start.end()) is not None
 
 
 def without_indices(pointer: str) -> str:
     """Return a pointer with `*` in the place of each index."""
-    return _INDEX.sub(ANY, pointer)
+    return _INDEX_STEP.sub(ANY, pointer)
 
 
 def common_pointer(pointers: Sequence[str]) -> str:
@@ -284,14 +284,14 @@ Pair = tuple[int | None, int | None]
 """Indices of two items that belong together; None if an item has no partner."""
 
 
-def paired(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
+def paired_indices(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
     pairs: list[Pair] = []
     next_old = 0
     next_new = 0
-    kept = in_order(matches(enumerate(old), enumerate(new)))
-    kept.append((len(old), len(new)))
-    for at_old, at_new in kept:
+    equal_pairs = longest_rising_pairs(matching_places(enumerate(old), enumerate(new)))
+    equal_pairs.append((len(old), len(new)))
+    for at_old, at_new in equal_pairs:
         pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
         pairs.append((at_old, at_new))
         next_old = at_old + 1
@@ -304,48 +304,48 @@ OldPlace = TypeVar("OldPlace")
 NewPlace = TypeVar("NewPlace")
 
 
-def matches(
+def matching_places(
     old: Iterable[tuple[OldPlace, Hashable]], new: Iterable[tuple[NewPlace, Hashable]]
 ) -> list[tuple[OldPlace, NewPlace]]:
     """Return the places of equal items, the first with the first and so on."""
-    waiting: dict[Hashable, deque[NewPlace]] = defaultdict(deque)
+    places_by_item: dict[Hashable, deque[NewPlace]] = defaultdict(deque)
     for new_place, item in new:
-        waiting[item].append(new_place)
+        places_by_item[item].append(new_place)
 
     pairs = []
     for old_place, item in old:
-        if waiting[item]:
-            pairs.append((old_place, waiting[item].popleft()))
+        if places_by_item[item]:
+            pairs.append((old_place, places_by_item[item].popleft()))
 
     return pairs
 
 
-def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def longest_rising_pairs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest choice of pairs, given by rising first indices, whose second ones rise."""
     lowest: list[int] = []
     ends: list[int] = []
-    before: list[int | None] = []
+    previous_positions: list[int | None] = []
     for position, (_, value) in enumerate(pairs):
-        at = bisect_left(lowest, value)
-        previous = ends[at - 1] if at else None
-        before.append(previous)
-        lowest[at : at + 1] = [value]
-        ends[at : at + 1] = [position]
+        length_index = bisect_left(lowest, value)
+        previous = ends[length_index - 1] if length_index else None
+        previous_positions.append(previous)
+        lowest[length_index : length_index + 1] = [value]
+        ends[length_index : length_index + 1] = [position]
 
-    chosen: list[tuple[int, int]] = []
-    last = ends[-1] if ends else None
-    while last is not None:
-        chosen.append(pairs[last])
-        last = before[last]
+    chosen_pairs: list[tuple[int, int]] = []
+    last_position = ends[-1] if ends else None
+    while last_position is not None:
+        chosen_pairs.append(pairs[last_position])
+        last_position = previous_positions[last_position]
 
-    return chosen[::-1]
+    return chosen_pairs[::-1]
 
 
 PairItems = Callable[[list[Any], list[Any]], list[Pair]]
 """Says which items of two arrays are compared with one another."""
 
 
-def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
+def pairs_by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
         places = range(len(recorded))
@@ -353,21 +353,24 @@ def by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
 
     old = list(map(canonical, recorded))
     new = list(map(canonical, received))
-    return paired(old, new)
+    return paired_indices(old, new)
 
 
 def value_changes(
-    recorded: Any, received: Any, pointer: str = "", pair_items: PairItems = by_place
+    recorded: Any,
+    received: Any,
+    pointer: str = "",
+    pair_items: PairItems = pairs_by_place,
 ) -> list[Change]:
     """Return the innermost places where two values differ, in order; JSON in a text is entered.
 
     A list whose items are only in another order has one change; with `pair_items`, none.
     """
     found = differences(recorded, received, pointer, partial(_places_in, pair_items))
-    return list(map(_change, found))
+    return list(map(_change_of_difference, found))
 
 
-def _change(difference: Difference) -> Change:
+def _change_of_difference(difference: Difference) -> Change:
     """Return a difference with its verdict."""
     pointer, recorded, received = difference
     kind = _kind_of(recorded)
@@ -375,7 +378,7 @@ def _change(difference: Difference) -> Change:
         return Change("shape-changed", pointer, recorded, received)
 
     if kind == "array":
-        pointer = f"{pointer.removesuffix(ORDER)}{ORDER}"
+        pointer = f"{pointer.removesuffix(ORDER_STEP)}{ORDER_STEP}"
 
     return Change("text-changed", pointer, recorded, received)
 
@@ -384,7 +387,7 @@ def _kind_of(value: str | None) -> str | None:
     """Return the type of a value of JSON; None if it is absent."""
     if value is None:
         return None
-    return _KINDS.get(value[:1], "number")
+    return _TYPE_BY_FIRST_CHAR.get(value[:1], "number")
 
 
 def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> Change:
@@ -418,16 +421,16 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
 def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two lists, or None if only their order differs."""
     pointer, old, new = place
-    if pointer.endswith(ORDER):
+    if pointer.endswith(ORDER_STEP):
         return None
 
-    if pair_items is by_place:
-        before = list(map(canonical, old))
-        after = list(map(canonical, new))
-        if before != after and sorted(before) == sorted(after):
+    if pair_items is pairs_by_place:
+        old_texts = list(map(canonical, old))
+        new_texts = list(map(canonical, new))
+        if old_texts != new_texts and sorted(old_texts) == sorted(new_texts):
             return None
 
-        shuffled = _shuffled(pointer, old, new)
+        shuffled = _places_in_shuffled_lists(pointer, old, new)
         if shuffled:
             return shuffled
 
@@ -449,15 +452,17 @@ def _item_at(items: list[Any], index: int | None) -> Any:
     return items[index]
 
 
-def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
+def _places_in_shuffled_lists(
+    pointer: str, old: list[Any], new: list[Any]
+) -> list[ValuesAt]:
     """Return the places in two lists whose items differ in numbers and are in another order."""
-    before = list(map(_without_numbers, old))
-    after = list(map(_without_numbers, new))
-    if before == after or sorted(before) != sorted(after):
+    old_texts = list(map(_without_numbers, old))
+    new_texts = list(map(_without_numbers, new))
+    if old_texts == new_texts or sorted(old_texts) != sorted(new_texts):
         return []
 
-    places = [ValuesAt(f"{pointer}{ORDER}", old, new)]
-    for at_old, at_new in matches(enumerate(before), enumerate(after)):
+    places = [ValuesAt(f"{pointer}{ORDER_STEP}", old, new)]
+    for at_old, at_new in matching_places(enumerate(old_texts), enumerate(new_texts)):
         places.append(ValuesAt(f"{pointer}/{at_old}", old[at_old], new[at_new]))
 
     return places
@@ -465,7 +470,7 @@ def _shuffled(pointer: str, old: list[Any], new: list[Any]) -> list[ValuesAt]:
 
 def _without_numbers(item: Any) -> str:
     """Return an item as JSON in which all made-up words are the same."""
-    return _MADE_UP.sub("#", canonical(item))
+    return _MADE_UP_WORD.sub("#", canonical(item))
 
 
 def json_in(text: str) -> Any:
@@ -479,24 +484,24 @@ def json_in(text: str) -> Any:
         return None
 
 
-def pinned(value: Any, places: Collection[MemberPath]) -> Any:
+def with_pinned_places(value: Any, places: Collection[MemberPath]) -> Any:
     """Return a value that has the same text at some places, if it has anything there.
 
     The places are paths, in which `ANY` stands for every member and item.
     """
     if () in places:
-        return _PINNED
+        return _PINNED_TEXT
     if not places or not isinstance(value, dict | list):
         return value
 
     def pinned_at(key: str, item: Any) -> Any:
         """Return a member or an item with the same text at the places below it."""
-        below = set()
+        places_below = set()
         for place in places:
             if place[0] in (key, ANY):
-                below.add(place[1:])
+                places_below.add(place[1:])
 
-        return pinned(item, below)
+        return with_pinned_places(item, places_below)
 
     if isinstance(value, list):
         return [pinned_at(str(index), item) for index, item in enumerate(value)]
@@ -507,10 +512,10 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
 # Masks: parts of texts that may differ, found by a user's regular expressions
 
 
-MASK: Final = "mask:"
+MASK_PREFIX: Final = "mask:"
 """Begins, among the places that don't count, a pattern: what matches it counts in no text."""
 
-_MASKED: Final = "\U0010fffd"
+_MASK_SIGN: Final = "\U0010fffd"
 """Stands for what a mask matches; texts don't have it."""
 
 
@@ -518,13 +523,15 @@ def masks_in(pointers: Collection[str]) -> list[str]:
     """Return the regular expressions of the masks among ignored pointers."""
     found = []
     for pointer in pointers:
-        if pointer.startswith(MASK):
-            found.append(pointer.removeprefix(MASK))
+        if pointer.startswith(MASK_PREFIX):
+            found.append(pointer.removeprefix(MASK_PREFIX))
 
     return found
 
 
-def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
+def with_masked_texts(
+    value: Any, masks: Sequence[str], *, in_text: bool = False
+) -> Any:
     """Return a JSON value in whose texts one sign stands for whatever a mask matches.
 
     In JSON that is a text itself (`in_text`), numbers are texts too.
@@ -532,7 +539,7 @@ def masked(value: Any, masks: Sequence[str], *, in_text: bool = False) -> Any:
     if isinstance(value, str):
         return _masked_text(value, masks)
 
-    mask_within = partial(masked, masks=masks, in_text=in_text)
+    mask_within = partial(with_masked_texts, masks=masks, in_text=in_text)
     if isinstance(value, list):
         return list(map(mask_within, value))
     if isinstance(value, dict):
@@ -550,7 +557,7 @@ def _masked_text(text: str, masks: Sequence[str]) -> str:
     """Return a text in which one sign stands for whatever a mask matches."""
     raw = text.encode("utf-8", "surrogatepass")
     for mask in masks:
-        raw = user_pattern(mask).sub(_MASKED.encode(), raw)
+        raw = user_pattern(mask).sub(_MASK_SIGN.encode(), raw)
 
     return raw.decode("utf-8", "backslashreplace")
 
@@ -565,12 +572,12 @@ def masked_json(text: str, masks: Sequence[str], *, in_text: bool = False) -> st
     except NotJsonError:
         value = text
 
-    return canonical(masked(value, masks, in_text=in_text))
+    return canonical(with_masked_texts(value, masks, in_text=in_text))
 
 
 def _has_masked(text: str) -> bool:
     """Tell whether a mask matched something in masked JSON."""
-    return canonical(_MASKED)[1:-1] in text
+    return canonical(_MASK_SIGN)[1:-1] in text
 
 
 def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
@@ -624,9 +631,9 @@ def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
                 hint="let it need a character, such as \\d+ in place of \\d*",
             )
 
-    return tuple([f"{MASK}{mask}" for mask in masks])
+    return tuple([f"{MASK_PREFIX}{mask}" for mask in masks])
 
 
 def without_masks(places: Iterable[str]) -> list[str]:
     """Return the places that are pointers."""
-    return [place for place in places if not place.startswith(MASK)]
+    return [place for place in places if not place.startswith(MASK_PREFIX)]

@@ -11,10 +11,15 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.compare.handles import Handles, handles_in, issued_in, sent_in
+from mrtr_cassette.core.compare.handles import (
+    Handles,
+    handles_in,
+    handles_issued_in,
+    handles_sent_in,
+)
 from mrtr_cassette.core.compare.values import Change, is_below
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
@@ -22,7 +27,7 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     has_error,
-    outcome,
+    response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
@@ -60,22 +65,22 @@ Steps = Generator[Conversation, None, Miss | None]
 _CURSOR_RECORDED: Final = (
     "its cursor belongs to a recorded page: record the whole list again"
 )
-_NO_ASK: Final = "no ask in this cassette has its request state"
-_OTHER_CALL: Final = "its request state was recorded for another call"
-_NOT_OPENED: Final = (
+_NO_ASK_HAS_STATE: Final = "no ask in this cassette has its request state"
+_STATE_OF_OTHER_CALL: Final = "its request state was recorded for another call"
+_SESSION_NOT_OPENED: Final = (
     "its session was recorded, and this client has not opened it with `initialize`"
 )
-_ANSWERS_STREAM: Final = (
+_ANSWERS_RECORDED_STREAM: Final = (
     "it answers a question of a recorded stream, which no live server asked"
 )
-_REFUSED: Final = (
+_OTHER_ANSWER_REFUSED: Final = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "
     "recorded one is refused"
 )
-_PLAYED_TASK: Final = "it is about the task of a call that is played as recorded"
+_ABOUT_PLAYED_TASK: Final = "it is about the task of a call that is played as recorded"
 
 
-def unrecorded(
+def unrecorded_miss(
     call: Call,
     detail: str,
     nearest: ReplayEntry | None = None,
@@ -85,7 +90,7 @@ def unrecorded(
     return Miss(call, Reason.UNRECORDED, detail, nearest, differences)
 
 
-def _differences(changes: Iterable[Change]) -> tuple[Difference, ...]:
+def _differences_without_verdicts(changes: Iterable[Change]) -> tuple[Difference, ...]:
     """Return changes as a miss has them, without their verdicts."""
     found = []
     for change in changes:
@@ -102,24 +107,26 @@ class Sessions:
 
     def __init__(self, new_recorder: NewRecorder) -> None:
         self._new_recorder = new_recorder
-        self._opening: dict[str, list[Request]] = {}
+        self._opening_requests: dict[str, list[Request]] = {}
         """The requests with which the client opened each recorded session."""
-        self._live: dict[str, str] = {}
+        self._live_session_ids: dict[str, str] = {}
         """The ids of live sessions by those of the recorded ones."""
 
-    def played(self, request: Request, method: str, response: Response | None) -> None:
+    def note_play(
+        self, request: Request, method: str, response: Response | None
+    ) -> None:
         """Take a request that was played with a response, as it may have opened a session."""
         if method == INITIALIZE and response is not None:
             headers = request.headers if request.is_line else response.headers
             session = header_value(headers, SESSION_HEADER)
             if session:
-                self._opening[session] = [request]
+                self._opening_requests[session] = [request]
         elif method == INITIALIZED:
             session = request.header(SESSION_HEADER)
-            if session in self._opening:
-                self._opening[session].append(request)
+            if session in self._opening_requests:
+                self._opening_requests[session].append(request)
 
-    def open(self, call: Call) -> Steps:
+    def open_live_session(self, call: Call) -> Steps:
         """Open the session of a request with the live server, unless that is done."""
         opening = self.opening_for(call)
         if not isinstance(opening, SessionOpening):
@@ -127,44 +134,44 @@ class Sessions:
 
         yield opening
         if opening.failure is None:
-            self.opened(opening)
+            self.note_opened_session(opening)
 
         return opening.failure
 
     def opening_for(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None if it needs none."""
         session = call.request.header(SESSION_HEADER)
-        if not is_of_kind(session, SESSION) or session in self._live:
+        if not is_of_kind(session, SESSION) or session in self._live_session_ids:
             return None
 
-        was_opened = session in self._opening
+        was_opened = session in self._opening_requests
         opens_itself = not was_opened or call.method == INITIALIZE
         if call.request.is_line and opens_itself:
             # The request itself opens it, or it needs no opening (from 2026-07-28 on).
-            self._live[session] = session
+            self._live_session_ids[session] = session
             return None
 
         if not was_opened:
-            return unrecorded(call, _NOT_OPENED)
+            return unrecorded_miss(call, _SESSION_NOT_OPENED)
         if call.message is not None and call.message.kind is Kind.RESPONSE:
-            return unrecorded(call, _ANSWERS_STREAM)
+            return unrecorded_miss(call, _ANSWERS_RECORDED_STREAM)
 
-        live = ServerSession(self._new_recorder(seals=False))
-        return SessionOpening(call, self._opening[session], live)
+        new_live_session = ServerSession(self._new_recorder(seals=False))
+        return SessionOpening(call, self._opening_requests[session], new_live_session)
 
-    def opened(self, opening: SessionOpening) -> None:
+    def note_opened_session(self, opening: SessionOpening) -> None:
         """Take a live session that has been opened."""
         request = opening.call.request
         recorded = request.header(SESSION_HEADER)
         if request.is_line:
             # A server on pipes gives no session ids.
-            self._live[recorded] = recorded
+            self._live_session_ids[recorded] = recorded
         else:
-            self._live[recorded] = opening.session.id
+            self._live_session_ids[recorded] = opening.session.id
 
     def in_live(self, request: Request) -> Request:
         """Return a request in the live session if it is in a recorded one."""
-        live = self._live.get(request.header(SESSION_HEADER))
+        live = self._live_session_ids.get(request.header(SESSION_HEADER))
         if live is None:
             return request
         return in_session(request, live)
@@ -181,13 +188,13 @@ class SessionOpening(Conversation):
         self.call = call
         self.failure: Miss | None = None
 
-    def _after(
+    def _following_request(
         self, exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
         """Return the next request of the opening; None at its end, or if it was refused."""
         if has_error(exchange) or not self._is_accepted(exchange.response):
-            detail = f"the live server opened no session: {outcome(exchange)}"
-            self.failure = unrecorded(self.call, detail)
+            detail = f"the live server opened no session: {response_in_words(exchange)}"
+            self.failure = unrecorded_miss(self.call, detail)
             return None
 
         if not self._unsent:
@@ -227,13 +234,13 @@ class RecordedAsks:
         state = None if call.answers is None else call.answers.request_state
         if state is None:
             if self._issued_cursor_of(call):
-                return unrecorded(shown, _CURSOR_RECORDED)
+                return unrecorded_miss(shown, _CURSOR_RECORDED)
             return None
 
         askers = self._askers_of(state)
         if not askers:
             if has_kind(state, STATE, TASK):
-                return unrecorded(shown, _NO_ASK)
+                return unrecorded_miss(shown, _NO_ASK_HAS_STATE)
             return None
 
         key = self._player.key_of(shown)
@@ -241,17 +248,17 @@ class RecordedAsks:
             if asker.key == key:
                 return self._replay_to(asker, call, shown)
 
-        return unrecorded(shown, _OTHER_CALL, askers[0])
+        return unrecorded_miss(shown, _STATE_OF_OTHER_CALL, askers[0])
 
     def _issued_cursor_of(self, call: Call) -> bool:
         """Tell whether a recorded page of the same list issued the cursor of a request."""
         if call.cursor is None:
             return False
 
-        listed = (call.method, call.endpoint)
+        list_key = (call.method, call.endpoint)
         for entry in self._player.entries:
             key = entry.key
-            is_page = (key.method, key.endpoint) == listed
+            is_page = (key.method, key.endpoint) == list_key
             if is_page and entry.exchange.next_cursor == call.cursor:
                 return True
 
@@ -263,31 +270,31 @@ class RecordedAsks:
             return self._askers[state]
 
         # What a client adds to a state goes to the server too, to be refused there.
-        longest = ""
+        longest_state = ""
         for issued in self._askers:
-            if issued in state and len(issued) > len(longest):
-                longest = issued
+            if issued in state and len(issued) > len(longest_state):
+                longest_state = issued
 
-        if len(longest) < SHORTEST_SEARCHED:
+        if len(longest_state) < SHORTEST_SEARCHED:
             return []
 
-        return self._askers[longest]
+        return self._askers[longest_state]
 
     def _replay_to(
         self, asker: ReplayEntry, call: Call, shown: Call
     ) -> ReplayToAsk | Miss:
         """Return how the server is brought to an ask, or why it can't be brought there."""
-        exchanges = tuple([entry.exchange for entry in _chain(asker)])
+        exchanges = tuple([entry.exchange for entry in _entries_up_to_ask(asker)])
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
         if reason is not None:
-            return unrecorded(shown, reason, asker)
+            return unrecorded_miss(shown, reason, asker)
 
         recorder = self._new_recorder(seals=True)
         return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
 
 
-def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
+def _entries_up_to_ask(asker: ReplayEntry) -> list[ReplayEntry]:
     """Return the exchanges of a call up to an ask."""
     chain = deque([asker])
     while chain[0].parent is not None:
@@ -319,17 +326,19 @@ class ReplayToAsk(Conversation):
         differences: tuple[Difference, ...] = ()
         match self.standing:
             case Finished(turn, exchange):
-                detail = f"asks nothing in turn {turn}: {outcome(exchange)}"
+                detail = f"asks nothing in turn {turn}: {response_in_words(exchange)}"
             case AskedOtherwise(LiveAsk(turn), changes):
                 detail = f"asks something else in turn {turn}"
-                differences = _differences(changes)
+                differences = _differences_without_verdicts(changes)
             case _:
                 return None
 
-        asker = _chain(self.asker)[turn - 1]
-        return unrecorded(self._shown, f"the live server {detail}", asker, differences)
+        asker = _entries_up_to_ask(self.asker)[turn - 1]
+        return unrecorded_miss(
+            self._shown, f"the live server {detail}", asker, differences
+        )
 
-    def retry(self) -> Request:
+    def retry_with_live_state(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
         live, recorded = self.states[-1]
 
@@ -357,19 +366,19 @@ class RepeatedPlay(Conversation):
         session = ServerSession(recorder, request.header(SESSION_HEADER))
         super().__init__(request, script, session)
         self.entry = entry
-        self._recorded = script
+        self._recorded_script = script
 
     @property
     def left_out(self) -> Sequence[Change]:
         """What differs at ignored places."""
-        return self._recorded.findings.left_out
+        return self._recorded_script.findings.left_out
 
-    def ended(self) -> Diverged | None:
+    def compare_end(self) -> DivergedWrite | None:
         """Take its end, which has come; return how that differs from the recorded one, or None."""
         match self.standing:
             case Finished() as last:
-                self._recorded.finished(last)
-                if not self._recorded.findings.changes:
+                self._recorded_script.take_final_response(last)
+                if not self._recorded_script.findings.changes:
                     return None
 
                 detail = "gives it another result"
@@ -378,25 +387,25 @@ class RepeatedPlay(Conversation):
             case _:
                 detail = "does not end it as recorded"
 
-        changes = without_turns(self._recorded.findings.changes)
+        changes = without_turns(self._recorded_script.findings.changes)
         detail = f"the live server {detail}"
-        return Diverged(self.entry, detail, _differences(changes))
+        return DivergedWrite(self.entry, detail, _differences_without_verdicts(changes))
 
 
 @dataclass(frozen=True, slots=True)
-class Diverged:
+class DivergedWrite:
     """A played write that the live server has not made as it was recorded."""
 
     entry: ReplayEntry
     detail: str
     differences: tuple[Difference, ...] = ()
 
-    def refusal(self, shown: Call) -> Miss:
+    def refusal_of_later_call(self, shown: Call) -> Miss:
         """Return why a request that may depend on the write is not sent on."""
         detail = (
             f"{self.entry.key} was played before it, and repeated first: {self.detail}"
         )
-        return unrecorded(shown, detail, self.entry, self.differences)
+        return unrecorded_miss(shown, detail, self.entry, self.differences)
 
 
 class PlayedCalls:
@@ -417,41 +426,45 @@ class PlayedCalls:
         self._sessions = sessions
         self._new_recorder = new_recorder
         self._ignored_for = ignored_for
-        self._recording = rejoined(player.recording)
+        self._recording = cassette_with_joined_streams(player.recording)
         self._handles = Handles(handles_in(player.recording))
-        self._unmade = deque[Play]()
+        self._unmade_writes = deque[Play]()
         """The writes that the live server has not made so far."""
-        self._diverged: Diverged | None = None
-        self._issuers: dict[str, Play] = {}
+        self._diverged_write: DivergedWrite | None = None
+        self._issuing_plays: dict[str, Play] = {}
         """The calls that first had texts which a client may send back, by these."""
-        self._of_client: set[str] = set()
+        self._texts_of_client: set[str] = set()
         """Such texts that the client has sent of its own accord."""
 
-    def played(self, play: Play) -> None:
+    def note_play(self, play: Play) -> None:
         """Take a call that was played."""
-        self._of_client |= sent_in(play.request) - self._issuers.keys()
-        for text in issued_in(play.entry.exchange) - self._of_client:
-            self._issuers.setdefault(text, play)
+        self._texts_of_client |= (
+            handles_sent_in(play.request) - self._issuing_plays.keys()
+        )
+        for text in handles_issued_in(play.entry.exchange) - self._texts_of_client:
+            self._issuing_plays.setdefault(text, play)
 
         if self._player.is_write(play.entry):
-            self._unmade.append(play)
+            self._unmade_writes.append(play)
 
     def repeated_by(self, request: Request) -> list[str]:
         """Return the texts in a request that a played response had first."""
-        repeated = [text for text in sent_in(request) if text in self._issuers]
-        self._handles.expect(repeated)
+        repeated = [
+            text for text in handles_sent_in(request) if text in self._issuing_plays
+        ]
+        self._handles.expect_names(repeated)
         return repeated
 
     def make_writes(self, shown: Call) -> Steps:
         """Have the live server make all writes before a request, which may depend on them."""
-        while self._unmade and self._diverged is None:
-            failure = yield from self._make_write(self._unmade.popleft())
+        while self._unmade_writes and self._diverged_write is None:
+            failure = yield from self._make_write(self._unmade_writes.popleft())
             if failure is not None:
                 return failure
 
-        if self._diverged is None:
+        if self._diverged_write is None:
             return None
-        return self._diverged.refusal(shown)
+        return self._diverged_write.refusal_of_later_call(shown)
 
     def _make_write(self, call: Play) -> Steps:
         """Have the live server make a played write, and take note if it does not go as recorded."""
@@ -461,20 +474,22 @@ class PlayedCalls:
             reason = "no response to it was recorded"
 
         if reason is not None:
-            self._diverged = Diverged(call.entry, f"it can't be repeated: {reason}")
+            self._diverged_write = DivergedWrite(
+                call.entry, f"it can't be repeated: {reason}"
+            )
             return None
 
         # Unless it is followed to its end, nobody knows whether it has been made.
         no_response = "the live server gave no complete response"
-        self._diverged = Diverged(call.entry, no_response)
-        shown = self._player.shown(call.request)
-        failure = yield from self._sessions.open(shown)
+        self._diverged_write = DivergedWrite(call.entry, no_response)
+        shown = self._player.call_as_shown(call.request)
+        failure = yield from self._sessions.open_live_session(shown)
         if failure is not None:
             return failure
 
-        write = self._repeated(call)
+        write = self._repeated_play(call)
         yield write
-        self._diverged = write.ended()
+        self._diverged_write = write.compare_end()
         for change in write.left_out:
             self._player.left_out(partial(is_below, change.pointer))
 
@@ -483,36 +498,36 @@ class PlayedCalls:
     def make_reads(self, texts: Iterable[str]) -> Generator[Conversation, None, None]:
         """Have the live server make up texts that the client had from played reads."""
         for text in texts:
-            call = self._issuers.pop(text, None)
+            call = self._issuing_plays.pop(text, None)
             if call is None or self._handles.is_known(text):
                 continue
 
             is_write = self._player.is_write(call.entry)
             reason = why_not_repeatable(self._interaction_of(call))
             if not is_write and reason is None:
-                read = self._repeated(call)
+                read = self._repeated_play(call)
                 yield read
-                read.ended()
+                read.compare_end()
 
     def _interaction_of(self, call: Play) -> RecordedInteraction:
         """Return the recorded interaction of a call that was played."""
         return self._recording.interactions[call.entry.interaction - 1]
 
-    def _repeated(self, call: Play) -> RepeatedPlay:
+    def _repeated_play(self, call: Play) -> RepeatedPlay:
         """Return a played call for the live server, in its session and with its handles."""
         matched = read_call(call.entry.matched.request)
         ignored = self._ignored_for(matched)
         interaction = self._interaction_of(call)
         script = RecordedScript(interaction, ignored, handles=self._handles)
         request = self._sessions.in_live(call.request)
-        request = self._handles.in_live(request)
+        request = self._handles.with_live_handles(request)
         recorder = self._new_recorder(seals=True)
 
         return RepeatedPlay(request, call.entry, script, recorder)
 
     def in_live(self, request: Request) -> Request:
         """Return a request with the texts that the live server has made up."""
-        return self._handles.in_live(request)
+        return self._handles.with_live_handles(request)
 
 
 def _refusal_of(miss: Miss) -> Miss | None:
@@ -520,13 +535,15 @@ def _refusal_of(miss: Miss) -> Miss | None:
     if miss.reason is Reason.HOOK_FAILED:
         return miss
     if miss.is_refused:
-        return replace(unrecorded(miss.call, _REFUSED), is_refused=True)
+        return replace(
+            unrecorded_miss(miss.call, _OTHER_ANSWER_REFUSED), is_refused=True
+        )
 
     nearest = miss.nearest
     if nearest is None or nearest.created_by is None:
         return None
 
-    return unrecorded(miss.call, _PLAYED_TASK, nearest)
+    return unrecorded_miss(miss.call, _ABOUT_PLAYED_TASK, nearest)
 
 
 class Appending:
@@ -551,21 +568,25 @@ class Appending:
         self._live_asks = live_asks
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
-        self._calls = PlayedCalls(player, self._sessions, new_recorder, ignored_for)
+        self._played_calls = PlayedCalls(
+            player, self._sessions, new_recorder, ignored_for
+        )
 
-    def received(self, request: Request, now: float | None) -> Play | Call | Miss:
+    def play_if_recorded(
+        self, request: Request, now: float | None
+    ) -> Play | Call | Miss:
         """Return what is played for a request, or why it gets nothing.
 
         A call is the request as messages may show it, for which the live server is brought to where
         its client is.
         """
-        call = self._recorder.read(self.recorded(request))
+        call = self._recorder.read(self.as_recorded(request))
         if self._live_asks.answered_by(call) or self._recorder.has_asked(call):
-            return self._player.shown(request)
+            return self._player.call_as_shown(request)
 
         decision = self._player.request_received(request, now)
         if isinstance(decision, Play):
-            self._played(decision)
+            self._note_play(decision)
             return decision
 
         # What the cassette lacks is no miss of a run that records it.
@@ -575,20 +596,20 @@ class Appending:
 
         return _refusal_of(decision) or decision.call
 
-    def _played(self, play: Play) -> None:
+    def _note_play(self, play: Play) -> None:
         """Take note of a play: it may open a session, or be a write for the live server to make."""
-        sealed = self._recorder.values.sealed(play.request)
+        sealed = self._recorder.values.sealed_request(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
         play = play._replace(request=sealed, delivery=None)
         exchange = play.entry.exchange
         method = play.entry.key.method
-        self._sessions.played(play.request, method, exchange.response)
-        self._calls.played(play)
+        self._sessions.note_play(play.request, method, exchange.response)
+        self._played_calls.note_play(play)
         if self._player.is_write(play.entry) and exchange.number is not None:
-            request = self.recorded(play.request)
+            request = self.as_recorded(play.request)
             self._recorder.has_played(request, exchange.number)
 
-    def recorded(self, request: Request) -> Request:
+    def as_recorded(self, request: Request) -> Request:
         """Return a client's request as it is recorded: on pipes, in the session that is played."""
         if not request.is_line:
             return request
@@ -599,7 +620,7 @@ class Appending:
 
         return line_request(request.body, session)
 
-    def bring(
+    def bring_server_to_client(
         self, request: Request, shown: Call
     ) -> Generator[Conversation, None, Request | Miss]:
         """Yield the conversations that bring the live server to where the client is.
@@ -607,25 +628,25 @@ class Appending:
         Returns the request in the live server's terms, or why it is not sent.
         """
         values = self._recorder.values
-        recorded = values.sealed(request)
-        repeated = self._calls.repeated_by(recorded)
+        sealed_request = values.sealed_request(request)
+        repeated_texts = self._played_calls.repeated_by(sealed_request)
         failure: Miss | None = None
         if shown.depends_on_writes:
-            failure = yield from self._calls.make_writes(shown)
+            failure = yield from self._played_calls.make_writes(shown)
 
         if failure is None:
-            failure = yield from self._sessions.open(shown)
+            failure = yield from self._sessions.open_live_session(shown)
 
         if failure is not None:
             return failure
 
-        yield from self._calls.make_reads(repeated)
-        sent = yield from self._bring_to_ask(recorded, shown)
-        if isinstance(sent, Miss):
-            return sent
+        yield from self._played_calls.make_reads(repeated_texts)
+        live_request = yield from self._bring_to_ask(sealed_request, shown)
+        if isinstance(live_request, Miss):
+            return live_request
 
         self._player.goes_live(request)
-        return values.revealed(self._calls.in_live(sent))
+        return values.revealed_request(self._played_calls.in_live(live_request))
 
     def _bring_to_ask(
         self, request: Request, shown: Call
@@ -634,11 +655,11 @@ class Appending:
 
         Returns the request in the live session, with the live state, or why it is not sent.
         """
-        sent = self._sessions.in_live(request)
-        call = self._recorder.read(sent)
+        live_request = self._sessions.in_live(request)
+        call = self._recorder.read(live_request)
         replay = self._recorded_asks.replay_for(call, shown)
         if replay is None:
-            return sent
+            return live_request
         if isinstance(replay, Miss):
             return replay
 
@@ -647,9 +668,9 @@ class Appending:
             return replay.failure
 
         for live, recorded in replay.states:
-            self._recorder.known.remember(recorded)
-            self._recorder.known.remember(live, shown_as=recorded)
+            self._recorder.known.remember_state(recorded)
+            self._recorder.known.remember_state(live, shown_as=recorded)
 
         # Something may have been played meanwhile.
-        failure = yield from self._calls.make_writes(shown)
-        return replay.retry() if failure is None else failure
+        failure = yield from self._played_calls.make_writes(shown)
+        return replay.retry_with_live_state() if failure is None else failure

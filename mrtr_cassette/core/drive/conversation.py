@@ -59,13 +59,13 @@ from mrtr_cassette.errors import shorten
 _MOST_PAGES: Final = 100
 """Pages of a list that are read; a server may have no last one."""
 
-_POLL_S: Final = 1.0
+_DEFAULT_POLL_S: Final = 1.0
 """Seconds between polls if the server says nothing about it."""
 
-_CANCELLED: Final = (
+_CANCELLED_NOTIFICATION: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
-_POSTED: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
+_POSTED_RESPONSE: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
 
 
 def has_error(exchange: RecordedExchange) -> bool:
@@ -73,7 +73,7 @@ def has_error(exchange: RecordedExchange) -> bool:
     return exchange.rpc_members.get("error") is not None
 
 
-def outcome(exchange: RecordedExchange) -> str:
+def response_in_words(exchange: RecordedExchange) -> str:
     """Describe the response of a live server in a few words."""
     response = exchange.response
     if response is None:
@@ -153,12 +153,12 @@ class LiveAsk:
         """What it asks, for `question_changes`."""
         return asked_question(self.exchange)
 
-    def answered(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
         """Return answers to its requests in the form in which the server takes them."""
-        asked = self.exchange.ask
-        if asked is None or not asked.input_requests:
+        recorded_ask = self.exchange.ask
+        if recorded_ask is None or not recorded_ask.input_requests:
             return Answered(None)
-        return Answered(write_answers(asked.dialect, answers))
+        return Answered(write_answers(recorded_ask.dialect, answers))
 
     def with_answer(
         self, answered: Answered, live_key: str, answer: bytes | None
@@ -201,7 +201,7 @@ class PushedAsk(LiveAsk):
         """What it asks, for `question_changes`."""
         return {"question": pushed_value(self.message.raw)}
 
-    def answered(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
         """Return the result to be posted."""
         return Answered(to_json(answers[self.key]).encode())
 
@@ -250,14 +250,14 @@ class TaskAsk(LiveAsk):
         return {key: requests[key] for key in self.live_keys.values()}
 
     @property
-    def _names(self) -> dict[str, str]:
+    def _answer_keys(self) -> dict[str, str]:
         """The keys under which it is answered by those of the task, which may have its id."""
         return key_names(self._new_requests, self.task.id)
 
     @property
     def requests(self) -> Mapping[str, InputRequest]:
         """What it asks, by the keys under which it is answered."""
-        names = self._names
+        names = self._answer_keys
         return {names[key]: request for key, request in self._new_requests.items()}
 
     @property
@@ -265,14 +265,14 @@ class TaskAsk(LiveAsk):
         """What it asks, for `question_changes`."""
         return task_question(self._new_requests, self.task.id)
 
-    def answered(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
         """Return answers under the keys of the task."""
-        given = {}
-        for key, name in self._names.items():
+        given_answers = {}
+        for key, name in self._answer_keys.items():
             if name in answers:
-                given[key] = answers[name]
+                given_answers[key] = answers[name]
 
-        return self.updated(given)
+        return self.updated(given_answers)
 
     def updated(self, given: Mapping[str, Any], *, cancels: bool = False) -> Answered:
         """Return answers by the keys of the task, if there are any."""
@@ -351,10 +351,10 @@ class Conversation:
         """The latest state of the task that the server has made of the call."""
         self._script = script
         self._follows_task = follows_task
-        self._asked = 0
+        self._ask_count = 0
         self._seen_keys: set[str] = set()
         """The live keys under which the task has asked."""
-        self._due = [first or self._with_answers(None, None)]
+        self._due_requests = [first or self._call_with_answers(None, None)]
         """The requests to be sent next."""
 
     @property
@@ -363,7 +363,7 @@ class Conversation:
         return self.standing is not None
 
     @property
-    def unanswered(self) -> LiveAsk | None:
+    def unanswered_ask(self) -> LiveAsk | None:
         """The ask that waits for an answer from elsewhere."""
         if isinstance(self.standing, NeedsAnswers):
             return self.standing.ask
@@ -376,7 +376,7 @@ class Conversation:
             return False
         return not task.input_requests.keys().isdisjoint(ask.live_keys.values())
 
-    def _with_answers(self, answers: bytes | None, state: str | None) -> Request:
+    def _call_with_answers(self, answers: bytes | None, state: str | None) -> Request:
         """Return the call's request with other answers and another state."""
         message = read_call(self.request).message
         if message is None or message.kind is not Kind.REQUEST:
@@ -386,12 +386,12 @@ class Conversation:
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request: as long as the server asks for between polls."""
-        if self.task is None or self._due or self.is_over:
+        if self.task is None or self._due_requests or self.is_over:
             return 0.0
 
         interval_ms = self.task.tree.get(POLL_INTERVAL)
         if not isinstance(interval_ms, int | float) or interval_ms < 0:
-            return _POLL_S
+            return _DEFAULT_POLL_S
 
         return interval_ms / 1000
 
@@ -403,17 +403,17 @@ class Conversation:
         if self.is_over:
             return self._leaving_request()
 
-        if self.task is not None and not self._due:
-            self._due = [self._about_task(GET_TASK, self.task)]
+        if self.task is not None and not self._due_requests:
+            self._due_requests = [self._request_about_task(GET_TASK, self.task)]
 
-        if not self._due:
+        if not self._due_requests:
             return None
 
-        observation = self.session.request(self._due.pop(0), self)
+        observation = self.session.request_in_session(self._due_requests.pop(0), self)
         if self.task is None:
-            self.leaving.sends(observation)
+            self.leaving.count_request(observation)
         else:
-            self.leaving.sends(None)
+            self.leaving.count_request(None)
 
         return observation
 
@@ -421,30 +421,32 @@ class Conversation:
 
     def _leaving_request(self) -> Observation | None:
         """Return the request that cancels the call or its task; None if nothing is pending."""
-        pending = self.leaving.pending
+        pending = self.leaving.pending_request
         if pending is None:
-            return self.leave()
+            return self.leave_task()
 
-        self.leaving.pending = None
+        self.leaving.pending_request = None
         departure = self.leaving.departure
         if departure is not None and departure.notice is None:
             # The recorded client closed the connection.
             return None
 
-        return self._cancel(pending)
+        return self._cancel_pending_request(pending)
 
-    def _cancel(self, pending: Observation) -> Observation | None:
+    def _cancel_pending_request(self, pending: Observation) -> Observation | None:
         """Return the notification that cancels a pending request; None if that has no id."""
         message = pending.call.message
         identity = None if message is None else message.spelled(ID_PATH)
         if identity is None:
             return None
 
-        cancelling = self.session.post(self.request, _CANCELLED % identity, self)
-        self.leaving.cancelling = cancelling
+        cancelling = self.session.post(
+            self.request, _CANCELLED_NOTIFICATION % identity, self
+        )
+        self.leaving.sent_cancellation = cancelling
         return cancelling
 
-    def came(self, observation: Observation) -> Observation | None:
+    def response_part_received(self, observation: Observation) -> Observation | None:
         """Take a part of a response, after which the call may be left.
 
         Returns the notification that cancels it, if the response is waited for all the same.
@@ -454,21 +456,23 @@ class Conversation:
 
         departure = self.leaving.departure
         if departure is not None and departure.waits:
-            return self._cancel(observation)
+            return self._cancel_pending_request(observation)
 
-        self.standing = Finished(self._asked + 1, observation.seal(End.OPEN, 0.0))
+        self.standing = Finished(self._ask_count + 1, observation.seal(End.OPEN, 0.0))
         return None
 
-    def leave(self) -> Observation | None:
+    def leave_task(self) -> Observation | None:
         """Return the request that cancels the task, unless it has ended or was cancelled."""
         task = self.task
         self.task = None
         if task is None or task.is_over:
             return None
 
-        return self.session.request(self._about_task(CANCEL_TASK, task), self)
+        return self.session.request_in_session(
+            self._request_about_task(CANCEL_TASK, task), self
+        )
 
-    def _about_task(self, method: str, task: TaskState) -> Request:
+    def _request_about_task(self, method: str, task: TaskState) -> Request:
         """Return a request about a task, with the headers of the call."""
         return request_beside(self.request, method, {TASK_ID: task.id})
 
@@ -480,21 +484,21 @@ class Conversation:
             return None
 
         exchange, message = self.session.as_recorded(push)
-        pending = self.leaving.pending
+        pending = self.leaving.pending_request
         so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
         ask = PushedAsk(
-            self._asked + 1,
+            self._ask_count + 1,
             exchange,
             key=push.key,
             message=message,
             live_id=push.message.spelled(ID_PATH) or b"null",
             so_far=so_far,
         )
-        return self._tell(ask)
+        return self._let_script_answer(ask)
 
-    def responded(self, observation: Observation) -> None:
+    def response_received(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
-        self.session.responded(observation)
+        self.session.response_received(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
         if self.task is not None:
             self._task_responded(observation, exchange)
@@ -503,11 +507,11 @@ class Conversation:
 
     def _is_awaited(self, observation: Observation) -> bool:
         """Tell whether a response to the call still counts."""
-        if observation is not self.leaving.pending:
+        if observation is not self.leaving.pending_request:
             return False
 
         # A server may also give its result without waiting for an answer.
-        is_late = self.unanswered is not None and observation.is_answered
+        is_late = self.unanswered_ask is not None and observation.is_answered
         return is_late or not self.is_over
 
     def _call_responded(
@@ -515,24 +519,26 @@ class Conversation:
     ) -> None:
         """Take the response to the call: a task, an ask, the end, or a refusal of its id."""
         response = observation.response
-        self.leaving.pending = None
+        self.leaving.pending_request = None
         self.standing = None
         if self.session.refused_id(exchange):
-            self._due = [observation.call.request]
+            self._due_requests = [observation.call.request]
             self.leaving.sends_again()
             return
 
         if self._follows_task:
             self.task = created_task(observation.call.message, response)
 
-        turn = self._asked + 1
+        turn = self._ask_count + 1
         asked = observation.ask
         if self.task is not None:
-            self._tell(TaskAsk(turn, exchange, response=response, task=self.task))
+            self._let_script_answer(
+                TaskAsk(turn, exchange, response=response, task=self.task)
+            )
         elif asked is not None and self._script is not None:
             keys = _live_keys(exchange, asked)
             state = asked.request_state
-            self._tell(LiveAsk(turn, exchange, state, response, keys))
+            self._let_script_answer(LiveAsk(turn, exchange, state, response, keys))
         else:
             self._go_on_after(exchange, response)
 
@@ -540,13 +546,13 @@ class Conversation:
         self, exchange: RecordedExchange, response: Message | None
     ) -> None:
         """Take a response that asks nothing, or nobody: another request may follow."""
-        following = self._after(exchange, response)
+        following = self._following_request(exchange, response)
         if following is None:
-            self.standing = Finished(self._asked + 1, exchange, response)
+            self.standing = Finished(self._ask_count + 1, exchange, response)
         else:
-            self._due = [following]
+            self._due_requests = [following]
 
-    def _after(
+    def _following_request(
         self, _exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
         """Return the request that follows a response, if any does."""
@@ -559,21 +565,25 @@ class Conversation:
         method = observation.call.method
         response = observation.response
         if method == GET_TASK:
-            self._polled(exchange, response)
+            self._take_task_state(exchange, response)
         elif method == UPDATE_TASK and is_failure(exchange):
-            self.standing = Finished(self._asked + 1, exchange, response)
+            self.standing = Finished(self._ask_count + 1, exchange, response)
 
-    def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
+    def _take_task_state(
+        self, exchange: RecordedExchange, response: Message | None
+    ) -> None:
         """Take a state of the task, which may ask something new, or be the last one."""
         state = polled_state(response)
         self.task = state
         if state is None or state.is_over:
-            self.standing = Finished(self._asked + 1, exchange, response)
+            self.standing = Finished(self._ask_count + 1, exchange, response)
             return
 
-        sealed = polled_state(exchange.rpc_response) or state
+        sealed_state = polled_state(exchange.rpc_response) or state
         new_keys: dict[str, str] = {}
-        for name, key in zip(sealed.input_requests, state.input_requests, strict=False):
+        for name, key in zip(
+            sealed_state.input_requests, state.input_requests, strict=False
+        ):
             if key not in self._seen_keys:
                 new_keys[name] = key
 
@@ -582,36 +592,36 @@ class Conversation:
 
         self._seen_keys.update(new_keys.values())
         ask = TaskAsk(
-            self._asked + 1,
+            self._ask_count + 1,
             exchange,
             response=response,
             live_keys=new_keys,
             task=state,
             created_by=read_call(self.request),
         )
-        self._tell(ask)
+        self._let_script_answer(ask)
 
     # Answers
 
-    def _tell(self, ask: LiveAsk) -> Observation | None:
+    def _let_script_answer(self, ask: LiveAsk) -> Observation | None:
         """Let the script answer an ask; return the request that posts the answer, if any."""
         if not ask.asks_nothing:
-            self._asked += 1
+            self._ask_count += 1
 
         if self._script is None:
             return None
-        return self._replied(ask, self._script.answer(ask))
+        return self._act_on_reply(ask, self._script.answer(ask))
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer the ask that is unanswered so far, unless the server has not waited for that."""
-        ask = self.unanswered
+        ask = self.unanswered_ask
         if ask is None:
             return None
 
         self.standing = None
-        return self._replied(ask, answer)
+        return self._act_on_reply(ask, answer)
 
-    def _replied(self, ask: LiveAsk, reply: Reply) -> Observation | None:
+    def _act_on_reply(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         """Take the reply to an ask; return the request to post if the ask was pushed, or None."""
         if not isinstance(reply, Answered):
             self.standing = reply
@@ -619,14 +629,14 @@ class Conversation:
 
         if isinstance(ask, PushedAsk):
             member = reply.member.encode()
-            body = _POSTED % (ask.live_id, member, reply.value or b"{}")
+            body = _POSTED_RESPONSE % (ask.live_id, member, reply.value or b"{}")
             return self.session.post(self.request, body, self)
 
         if isinstance(ask, TaskAsk):
-            self._due += self._task_requests(ask.task, reply)
+            self._due_requests += self._task_requests(ask.task, reply)
             return None
 
-        self._due = [self.retry_of(ask, reply.value, ask.request_state)]
+        self._due_requests = [self.retry_of(ask, reply.value, ask.request_state)]
         return None
 
     def retry_of(
@@ -638,19 +648,19 @@ class Conversation:
             if key != live_key:
                 names[key] = live_key
 
-        retry = self._with_answers(answers, state)
+        retry = self._call_with_answers(answers, state)
         return with_body(retry, with_answer_keys(retry.body, names))
 
     def _task_requests(self, task: TaskState, reply: Answered) -> list[Request]:
         """Return the requests that answer a state of a task."""
         requests = []
         if reply.value is not None:
-            update = self._about_task(UPDATE_TASK, task)
+            update = self._request_about_task(UPDATE_TASK, task)
             body = with_params(update.body, {INPUT_RESPONSES: reply.value})
             requests.append(with_body(update, body))
 
         if reply.cancels:
-            requests.append(self._about_task(CANCEL_TASK, task))
+            requests.append(self._request_about_task(CANCEL_TASK, task))
 
         return requests
 
@@ -673,9 +683,9 @@ class ToolList(Conversation):
         super().__init__(listing, script, session, follows_task=False)
         self.tools: list[Any] = []
         self.is_whole = True
-        self._pages = 0
+        self._page_count = 0
 
-    def _after(
+    def _following_request(
         self, _exchange: RecordedExchange, response: Message | None
     ) -> Request | None:
         """Take a page of tools; return the request for the next page if it is read."""
@@ -684,20 +694,20 @@ class ToolList(Conversation):
             page = members_of(response.tree.get("result"))
 
         tools = page.get("tools")
-        self._pages += 1
+        self._page_count += 1
         self.is_whole = isinstance(tools, list)
         if not isinstance(tools, list):
             return None
 
         self.tools += tools
         cursor = page.get("nextCursor")
-        if not isinstance(cursor, str) or self._pages == _MOST_PAGES:
+        if not isinstance(cursor, str) or self._page_count == _MOST_PAGES:
             return None
 
         member = {"cursor": encode_basestring_ascii(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
-    def hints(self, name: str) -> Mapping[str, Any]:
+    def hints_of_tool(self, name: str) -> Mapping[str, Any]:
         """Return what the server says that a tool does to the world."""
         for tool in self.tools:
             if isinstance(tool, dict) and tool.get("name") == name:
@@ -723,46 +733,52 @@ class AnsweredPoll(Conversation):
     ) -> None:
         super().__init__(poll, None, session)
         self._call = call
-        self._seen = seen
-        self._asked = asked
+        self._answered_by_key = seen
+        self._ask_count = asked
 
-    def leave(self) -> Observation | None:
+    def leave_task(self) -> Observation | None:
         """Leave the task to its client."""
         return None
 
     def answer(self, answer: Answered) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
-        ask = self.unanswered
+        ask = self.unanswered_ask
         if isinstance(ask, TaskAsk) and answer.value is not None:
-            self._mark(ask.live_keys, is_answered=True)
+            self._mark_questions(ask.live_keys, is_answered=True)
             self.task = ask.task
             super().answer(answer)
 
         return None
 
-    def responded(self, observation: Observation) -> None:
+    def response_received(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
-        self.session.responded(observation)
-        self.leaving.pending = None
+        self.session.response_received(observation)
+        self.leaving.pending_request = None
         exchange = observation.seal(End.COMPLETE, 0.0)
         if observation.call.method != UPDATE_TASK:
-            self._polled(exchange, observation.response)
+            self._take_task_state(exchange, observation.response)
         elif is_failure(exchange):
-            self._mark(self._seen, is_answered=False)
+            self._mark_questions(self._answered_by_key, is_answered=False)
 
-    def _polled(self, exchange: RecordedExchange, response: Message | None) -> None:
+    def _take_task_state(
+        self, exchange: RecordedExchange, response: Message | None
+    ) -> None:
         """Take a state of the task, to poll again if all that it asks has been answered."""
         state = polled_state(response)
-        asked = {} if state is None else state.input_requests
-        new_keys = {key: key for key in asked if key not in self._seen}
+        asked_requests = {} if state is None else state.input_requests
+        new_keys = {
+            key: key for key in asked_requests if key not in self._answered_by_key
+        }
         # Answers may not have taken effect so far.
-        is_answered = bool(asked) and all(self._seen.get(key) for key in asked)
+        is_answered = bool(asked_requests) and all(
+            self._answered_by_key.get(key) for key in asked_requests
+        )
         self.task = state if is_answered else None
         if state is not None and new_keys:
-            self._asked += 1
-            self._mark(new_keys, is_answered=False)
+            self._ask_count += 1
+            self._mark_questions(new_keys, is_answered=False)
             ask = TaskAsk(
-                self._asked,
+                self._ask_count,
                 exchange,
                 live_keys=new_keys,
                 task=state,
@@ -770,11 +786,11 @@ class AnsweredPoll(Conversation):
             )
             self.standing = NeedsAnswers(ask)
         elif self.task is None:
-            self.standing = Finished(self._asked, exchange)
+            self.standing = Finished(self._ask_count, exchange)
 
-    def _mark(self, keys: Iterable[str], *, is_answered: bool) -> None:
+    def _mark_questions(self, keys: Iterable[str], *, is_answered: bool) -> None:
         """Take note of whether the task's questions with these keys were answered here."""
-        self._seen.update(dict.fromkeys(keys, is_answered))
+        self._answered_by_key.update(dict.fromkeys(keys, is_answered))
 
 
 # Leaving a call before it ends
@@ -821,40 +837,40 @@ class Leaving:
     """Leaving a call on the live server, as its recorded client did or because nobody answers."""
 
     def __init__(self, departure: Departure | None) -> None:
-        self.pending: Observation | None = None
+        self.pending_request: Observation | None = None
         """The request of the call whose response is not complete yet."""
-        self.cancelling: Observation | None = None
+        self.sent_cancellation: Observation | None = None
         """The notification that cancels the call, once sent."""
         self.departure = departure
-        self._sent = 0
+        self._sent_count = 0
 
-    def sends(self, pending: Observation | None) -> None:
+    def count_request(self, pending: Observation | None) -> None:
         """Count the next request; None stands for one about a task, which is never left."""
-        self.pending = pending
-        self._sent += 1
+        self.pending_request = pending
+        self._sent_count += 1
 
     def sends_again(self) -> None:
         """Count the last request only once, as it is sent again."""
-        self._sent -= 1
+        self._sent_count -= 1
 
     @property
     def may_be_at_once(self) -> bool:
         """Whether the pending request is left before any of its response has come."""
         departure = self.departure
-        if departure is None or self.pending is None:
+        if departure is None or self.pending_request is None:
             return False
         return departure.after == 0 and self._is_at(departure)
 
     def _is_at(self, departure: Departure) -> bool:
         """Tell whether the request sent last is the one that the recorded client left."""
-        return departure.request == self._sent - 1
+        return departure.request == self._sent_count - 1
 
     def is_due(self, observation: Observation) -> bool:
         """Tell whether the call is left now, after this much of a response."""
         departure = self.departure
-        if departure is None or observation is not self.pending:
+        if departure is None or observation is not self.pending_request:
             return False
-        if observation.is_answered or self.cancelling is not None:
+        if observation.is_answered or self.sent_cancellation is not None:
             return False
         if not self._is_at(departure):
             return False

@@ -11,7 +11,7 @@ from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedInteraction,
     in_conversation_order,
-    needs_of,
+    needed_interactions,
     without_interactions,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
@@ -29,14 +29,14 @@ from mrtr_cassette.core.protocol.methods import (
 )
 from mrtr_cassette.core.replay.player import Player
 
-_LISTS: Final = {
+_LISTS_BY_METHOD: Final = {
     CALL_TOOL: (LIST_TOOLS,),
     GET_PROMPT: ("prompts/list",),
     READ_RESOURCE: ("resources/list", "resources/templates/list"),
 }
 """The lists that name what a method calls."""
 
-_VERSION: Final = "mcp-protocol-version"
+_VERSION_HEADER: Final = "mcp-protocol-version"
 
 
 def cut_out(
@@ -48,27 +48,27 @@ def cut_out(
     and, unless they are wanted `alone`, the writes before them and what issued their handles.
     """
     needs = _Needs(cassette, alone=alone)
-    waiting = [*numbers]
+    unvisited_numbers = [*numbers]
     for number in numbers:
-        waiting += needs.opening_of(number)
-        waiting += needs.writes_before(number)
+        unvisited_numbers += needs.opening_of(number)
+        unvisited_numbers += needs.writes_before(number)
 
     needed: set[int] = set()
-    while waiting:
-        number = waiting.pop()
+    while unvisited_numbers:
+        number = unvisited_numbers.pop()
         if number not in needed:
             needed.add(number)
-            waiting += needs.of(number)
+            unvisited_numbers += needs.needed_by(number)
 
-    known = {interaction.number for interaction in cassette.interactions}
-    return without_interactions(cassette, known - needed)
+    all_numbers = {interaction.number for interaction in cassette.interactions}
+    return without_interactions(cassette, all_numbers - needed)
 
 
 def last_call(cassette: Cassette) -> int:
     """Return the number of the last call of a tool, prompt or resource, or of anything else."""
     ordered = in_conversation_order(cassette.interactions)
     for interaction in reversed(ordered):
-        if interaction.exchanges[0].call.method in _LISTS:
+        if interaction.exchanges[0].call.method in _LISTS_BY_METHOD:
             return interaction.number
 
     return ordered[-1].number
@@ -78,71 +78,73 @@ class _Needs:
     """Knows which other interactions each interaction of a cassette needs."""
 
     def __init__(self, cassette: Cassette, *, alone: bool) -> None:
-        self._alone = alone
-        self._ordered = in_conversation_order(cassette.interactions)
-        self._places: dict[int, int] = {}
+        self._leaves_out_earlier_calls = alone
+        self._ordered_interactions = in_conversation_order(cassette.interactions)
+        self._places_by_number: dict[int, int] = {}
         """The place of each interaction in the conversation."""
-        for place, interaction in enumerate(self._ordered):
-            self._places[interaction.number] = place
+        for place, interaction in enumerate(self._ordered_interactions):
+            self._places_by_number[interaction.number] = place
 
-        self._issuers: dict[int, set[int]] = defaultdict(set)
+        self._issuers_of_handles: dict[int, set[int]] = defaultdict(set)
         """The interactions whose handles an interaction sends back."""
         for repeated in sent_back_in(cassette):
-            self._issuers[repeated.sent_by].add(repeated.issued_by)
+            self._issuers_of_handles[repeated.sent_by].add(repeated.issued_by)
 
         player = Player(cassette)
-        self._writes: set[int] = set()
+        self._numbers_of_writes: set[int] = set()
         for entry in player.entries:
             if player.is_write(entry):
-                self._writes.add(entry.interaction)
+                self._numbers_of_writes.add(entry.interaction)
 
     def writes_before(self, number: int) -> Iterator[int]:
         """Yield the writes on which the result of a call may depend."""
-        place = self._places[number]
-        selected = self._ordered[place]
+        place = self._places_by_number[number]
+        selected = self._ordered_interactions[place]
         call = selected.exchanges[0].call
-        if self._alone or not call.depends_on_writes:
+        if self._leaves_out_earlier_calls or not call.depends_on_writes:
             return
 
-        for earlier in self._ordered[:place]:
-            is_write = earlier.number in self._writes
+        for earlier in self._ordered_interactions[:place]:
+            is_write = earlier.number in self._numbers_of_writes
             if is_write and _session_in(earlier) == _session_in(selected):
                 yield earlier.number
 
-    def of(self, number: int) -> Iterator[int]:
+    def needed_by(self, number: int) -> Iterator[int]:
         """Yield what an interaction can't be without."""
-        interaction = self._ordered[self._places[number]]
-        yield from needs_of(interaction)
+        interaction = self._ordered_interactions[self._places_by_number[number]]
+        yield from needed_interactions(interaction)
         if _is_answered_elsewhere(interaction):
             yield from self._whole_session(interaction)
 
-        if not self._alone:
-            yield from self._issuers[number]
+        if not self._leaves_out_earlier_calls:
+            yield from self._issuers_of_handles[number]
 
     def opening_of(self, number: int) -> Iterator[int]:
         """Yield what opens the conversation of a call: the last before it, or the first after it.
 
         Equal requests count once, so that a cassette of many clients becomes small.
         """
-        here = self._places[number]
-        selected = self._ordered[here]
-        wanted = _LISTS.get(selected.exchanges[0].call.method, ())
-        found: dict[object, int] = {}
-        for place, opening in enumerate(self._ordered):
+        selected_place = self._places_by_number[number]
+        selected = self._ordered_interactions[selected_place]
+        wanted_lists = _LISTS_BY_METHOD.get(selected.exchanges[0].call.method, ())
+        openings_by_key: dict[object, int] = {}
+        for place, opening in enumerate(self._ordered_interactions):
             session = _session_in(opening)
             if session not in (NO_SESSION, _session_in(selected)):
                 continue
 
-            key = _opening_key(opening, wanted)
-            if key is not None and (place < here or key not in found):
-                found[key] = opening.number
+            key = _opening_key(opening, wanted_lists)
+            if key is not None and (
+                place < selected_place or key not in openings_by_key
+            ):
+                openings_by_key[key] = opening.number
 
-        yield from found.values()
+        yield from openings_by_key.values()
 
     def _whole_session(self, interaction: RecordedInteraction) -> Iterator[int]:
         """Yield all of a session: messages of several calls are in one of its streams."""
         session = _session_in(interaction)
-        for neighbour in self._ordered:
+        for neighbour in self._ordered_interactions:
             if _session_in(neighbour) == session:
                 yield neighbour.number
 
@@ -167,16 +169,16 @@ def _opening_key(
         return None
 
     digest = request.body
-    cut = cut_body(request.body)
-    if cut is not None:
-        digest, _ = cut
+    cut_request = cut_body(request.body)
+    if cut_request is not None:
+        digest, _ = cut_request
 
-    return digest, request.header(_VERSION)
+    return digest, request.header(_VERSION_HEADER)
 
 
 def _is_answered_elsewhere(interaction: RecordedInteraction) -> bool:
     """Tell whether a stream that other calls share has a question or the response of a call."""
-    if interaction.asked_on:
+    if interaction.asking_interactions:
         return True
 
     last = interaction.exchanges[-1]

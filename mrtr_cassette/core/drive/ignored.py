@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.compare.values import (
-    WORD,
+    WORD_STEP,
     Change,
     changed_texts,
     changed_words,
@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.pointers import without_side
 from mrtr_cassette.errors import UsageError
 
-_TABLE: Final = "ignore"
+_TABLE_NAME: Final = "ignore"
 _SAME_TODAY: Final = (
     "both calls of today say the same, in words: accept it if the server has changed"
 )
@@ -68,7 +68,7 @@ def read_ignored(text: str) -> list[IgnoredPlaces]:
     Raises:
         ValueError: it is none; the text says where and why.
     """
-    return [_read_rule(rule, where) for where, rule in tables_in(text, _TABLE)]
+    return [_read_rule(rule, where) for where, rule in tables_in(text, _TABLE_NAME)]
 
 
 def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
@@ -92,11 +92,11 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     """Return the places that a table names; a `ValueError` says what is wrong with it."""
     needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-    problem = (
+    wrong_table = (
         f"{where} has {needed}, may have `call`, a text, `masks`, and nothing else"
     )
     if not isinstance(rule, dict) or not rule.keys() <= {"call", "pointers", "masks"}:
-        raise ValueError(problem)
+        raise ValueError(wrong_table)
 
     call = rule.get("call", "*")
     masks = rule.get("masks", [])
@@ -104,14 +104,14 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     if "masks" in rule and "pointers" not in rule:
         pointers = []
     elif not _are_pointers(pointers):
-        raise ValueError(problem)
+        raise ValueError(wrong_table)
 
     if not isinstance(masks, list) or not all(isinstance(mask, str) for mask in masks):
         raise ValueError(f"{where}: `masks` is not a list of regular expressions")
 
     is_named = isinstance(call, str)
     if not is_named:
-        raise ValueError(problem)
+        raise ValueError(wrong_table)
 
     try:
         places = masks_as_places(masks)
@@ -135,13 +135,11 @@ def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
     if text:
         gap = "\n" if text.endswith("\n") else "\n\n"
 
-    rule = (
-        f"[[{_TABLE}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
-    )
+    rule = f"[[{_TABLE_NAME}]]\ncall = {encode_basestring(call)}\npointers = [\n{lines},\n]\n"
     return f"{text}{gap}{rule}"
 
 
-class Learned(NamedTuple):
+class LearnedPlace(NamedTuple):
     """One place that differs by itself, and why it is not left out; None where it is.
 
     `is_unstable`: two calls in a row differ there, and not only the recording and today's server.
@@ -152,40 +150,44 @@ class Learned(NamedTuple):
     is_unstable: bool = True
 
 
-def learned(
+def learned_places(
     first: VerifiedInteraction,
     second: VerifiedInteraction | None,
     known: Collection[str] = (),
-) -> list[Learned]:
+) -> list[LearnedPlace]:
     """Return what differs by itself, but at `known` places.
 
     That is what differs between two live runs of a conversation, if there is a second one, and what
     looks made up where the recording and the first one differ: times within one second, and what is
     the same until the server is started again, are the same in both.
     """
-    places: dict[str, Learned] = {}
+    places: dict[str, LearnedPlace] = {}
     if second is not None:
-        first_pairs = first.findings.pairs
-        second_pairs = second.findings.pairs
+        first_pairs = first.findings.response_pairs
+        second_pairs = second.findings.response_pairs
         if len(first_pairs) != len(second_pairs):
             reason = "the server asks more questions in one run than in the other"
-            return [Learned("", reason)]
+            return [LearnedPlace("", reason)]
 
         for before, after in zip(first_pairs, second_pairs, strict=True):
             differing = response_changes(before.live, after.live)
             for change in without_ignored(differing, known):
-                _learn(places, change)
+                _add_places_of_change(places, change)
 
-    found = [place.pointer for place in places.values() if place.reason is None]
-    unproven = _CALLED_ONCE if second is None else _SAME_TODAY
-    for change in without_ignored(without_turns(first.changes), [*known, *found]):
-        _learn(places, change, unproven)
+    learned_pointers = [
+        place.pointer for place in places.values() if place.reason is None
+    ]
+    reason_if_unproven = _CALLED_ONCE if second is None else _SAME_TODAY
+    for change in without_ignored(
+        without_turns(first.changes), [*known, *learned_pointers]
+    ):
+        _add_places_of_change(places, change, reason_if_unproven)
 
     return list(places.values())
 
 
 def varying_in(
-    verified: VerifiedInteraction, places: Sequence[Learned], *, is_written: bool
+    verified: VerifiedInteraction, places: Sequence[LearnedPlace], *, is_written: bool
 ) -> tuple[str, ...]:
     """Return where a call differs from its recording, and will in every run.
 
@@ -193,16 +195,16 @@ def varying_in(
     are times or random ids.
     """
     changes = {change.pointer: change for change in without_turns(verified.changes)}
-    found = []
+    varying_pointers = []
     for place in places:
-        change = changes.get(place.pointer.partition(WORD)[0])
+        change = changes.get(place.pointer.partition(WORD_STEP)[0])
         if change is None or place.reason is not None:
             continue
 
         if place.is_unstable or (is_written and _differs_in_times_and_ids(change)):
-            found.append(place.pointer)
+            varying_pointers.append(place.pointer)
 
-    return tuple(found)
+    return tuple(varying_pointers)
 
 
 def _differs_in_times_and_ids(change: Change) -> bool:
@@ -214,14 +216,14 @@ def _differs_in_times_and_ids(change: Change) -> bool:
     return recorded == without_times_and_ids(change.received)
 
 
-def _learn(
-    places: dict[str, Learned], change: Change, unproven: str | None = None
+def _add_places_of_change(
+    places: dict[str, LearnedPlace], change: Change, unproven: str | None = None
 ) -> None:
     """Add the places of a change; of one between two calls nothing is unproven."""
     if change.is_information:
         return
 
-    reason = _why_not(change)
+    reason = _why_not_left_out(change)
     if reason is None and unproven is not None and not _looks_made_up(change):
         reason = unproven
 
@@ -230,10 +232,10 @@ def _learn(
         pointers = word_places(change)
 
     for pointer in pointers:
-        places.setdefault(pointer, Learned(pointer, reason, unproven is None))
+        places.setdefault(pointer, LearnedPlace(pointer, reason, unproven is None))
 
 
-def _why_not(change: Change) -> str | None:
+def _why_not_left_out(change: Change) -> str | None:
     """Return why the place of a change can't be left out; None if it can."""
     if change.verdict in ("question-changed", "rounds-changed"):
         return "a question that differs is never answered"

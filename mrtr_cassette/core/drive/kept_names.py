@@ -10,8 +10,8 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.compare.responses import question_ids
 from mrtr_cassette.core.drive.live_session import (
-    ISSUED,
-    SENT_BACK,
+    ISSUED_VALUE_PATHS,
+    SENT_BACK_PATHS,
     issued_values,
     with_values,
 )
@@ -31,7 +31,7 @@ from mrtr_cassette.core.secrets.names import (
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 
-_BODIES = ""
+_BODIES_KEY = ""
 """Stands for the target and the bodies of an exchange among the names of its headers."""
 
 
@@ -42,16 +42,16 @@ class KeptNames:
     """
 
     def __init__(self, file: bytes = b"") -> None:
-        self._taken = set(_names_in(file))
+        self._taken_names = set(_names_in(file))
         """The names that nothing else may have."""
-        self._kept = {name: name for name in self._taken}
+        self._kept_by_new_name = {name: name for name in self._taken_names}
         """The names that are kept, by those of the new recording."""
-        self._values: dict[str, str] = {}
+        self._kept_values: dict[str, str] = {}
         """The same for cursors and task ids."""
-        self._question_ids: dict[bytes, bytes] = {}
+        self._kept_question_ids: dict[bytes, bytes] = {}
         """The same for ids that the server makes up for questions."""
 
-    def keep(self, kept: RecordedExchange, new: RecordedExchange) -> None:
+    def keep_names(self, kept: RecordedExchange, new: RecordedExchange) -> None:
         """Map the names in a new exchange to those of the kept one, which says the same.
 
         A new exchange without a number was not recorded: the names of the kept one are only taken.
@@ -63,21 +63,21 @@ class KeptNames:
 
         for header, text in _texts_of(kept).items():
             names = _names_in(text)
-            self._taken.update(names)
+            self._taken_names.update(names)
             new_names = _names_in(new_texts.get(header, b""))
             if len(new_names) == len(names):
                 pairs = dict(zip(new_names, names, strict=True))
                 for new_name, name in pairs.items():
-                    self._kept.setdefault(new_name, name)
+                    self._kept_by_new_name.setdefault(new_name, name)
 
     def keep_issued(self, kept: RecordedExchange, new: RecordedExchange) -> None:
         """Map cursors and ids that a new response issues to those of the kept response."""
-        self._values |= issued_values(new.rpc_response, kept.rpc_response)
+        self._kept_values |= issued_values(new.rpc_response, kept.rpc_response)
         kept_texts = _texts_of(kept)
         new_texts = _texts_of(new)
-        kept_ids = question_ids(kept_texts[_BODIES])
-        new_ids = question_ids(new_texts[_BODIES])
-        self._question_ids |= zip(new_ids, kept_ids, strict=False)
+        kept_ids = question_ids(kept_texts[_BODIES_KEY])
+        new_ids = question_ids(new_texts[_BODIES_KEY])
+        self._kept_question_ids |= zip(new_ids, kept_ids, strict=False)
 
     def with_kept(
         self, new: RecordedExchange, partner: RecordedExchange | None
@@ -97,18 +97,18 @@ class KeptNames:
         if message is None or message.kind is not Kind.REQUEST:
             return new
 
-        body = with_values(new.request.body, SENT_BACK, self._values.get)
+        body = with_values(new.request.body, SENT_BACK_PATHS, self._kept_values.get)
         request = replace(new.request, body=body)
         return replace(new, request=request)
 
     def _with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""
-        for new_id, kept_id in self._question_ids.items():
+        for new_id, kept_id in self._kept_question_ids.items():
             text = text.replace(new_id, kept_id)
 
-        return with_refs(text, self._renamed)
+        return with_refs(text, self._reference_with_kept_name)
 
-    def _renamed(self, ref: Ref) -> Ref | None:
+    def _reference_with_kept_name(self, ref: Ref) -> Ref | None:
         """Return a reference with its kept name and its own turn; None if it isn't renamed."""
         name = _name_of(ref)
         if name is None:
@@ -122,25 +122,25 @@ class KeptNames:
 
     def _kept_for(self, name: Ref) -> Ref:
         """Return the kept name for a new one, or the next name that is free."""
-        if name not in self._kept:
-            free = self._next_free(name)
-            self._kept[name] = free
-            self._taken.add(free)
+        if name not in self._kept_by_new_name:
+            free_name = self._next_free(name)
+            self._kept_by_new_name[name] = free_name
+            self._taken_names.add(free_name)
 
-        return self._kept[name]
+        return self._kept_by_new_name[name]
 
     def _next_free(self, name: Ref) -> Ref:
         """Return a name if it is free, or the next that is; a journal's placeholders begin at 1."""
         if name.is_secret and is_journal_token(name.token):
             name = name.with_last(1)
 
-        while name in self._taken:
-            name = _following(name)
+        while name in self._taken_names:
+            name = _next_name(name)
 
         return name
 
 
-def _following(name: Ref) -> Ref:
+def _next_name(name: Ref) -> Ref:
     """Return the next name of the same kind; hashes come in no order."""
     if name.kind == HASH:
         return name.with_last(sha256_of(name.name))
@@ -200,18 +200,18 @@ def _issued_again(
 
     These are a cursor, and the id and the times of a task.
     """
-    before = kept.located_response
-    now = new.located_response
-    if before is None or now is None:
+    kept_response = kept.located_response
+    new_response = new.located_response
+    if kept_response is None or new_response is None:
         return
 
-    paths = list(ISSUED)
+    paths = list(ISSUED_VALUE_PATHS)
     for path in method_of(kept.call.method).volatile:
         if path[0] in TASK_VALUES:
             paths.append(("result", *path))
 
-    for path, spans in find_spans(now.message.raw, paths).items():
-        value = value_at(before.message.tree, path)
-        span = now.in_body(spans[-1])
+    for path, spans in find_spans(new_response.message.raw, paths).items():
+        value = value_at(kept_response.message.tree, path)
+        span = new_response.in_body(spans[-1])
         if isinstance(value, str) and span is not None:
             yield span, canonical(value).encode()

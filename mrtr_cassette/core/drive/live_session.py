@@ -62,27 +62,31 @@ Header = tuple[str, str]
 _FIRST_ID: Final = 2_042_100_000
 """Our requests have the numbers after this one as ids; hardly any other text contains them."""
 
-_TEXT_ID: Final = b"mrtr-cassette-"
+_TEXT_ID_PREFIX: Final = b"mrtr-cassette-"
 """Begins our ids for a server that accepts only texts; a number follows."""
 
-OWN_ID: Final = re.compile(rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID)
+OWN_ID: Final = re.compile(
+    rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID_PREFIX
+)
 _INVALID_REQUEST: Final = -32600
-_OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
+_SESSION_WIDE_HEADERS: Final = frozenset(
+    {"authorization", "mcp-protocol-version", SESSION_HEADER}
+)
 """Headers that are the same in all requests of a session."""
 
 _PAUSE_MS: Final = 1000
 """How long clients of the SDKs wait by default, and the longest that we wait."""
 
-_PONG: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
-_OF_CALL: Final = ("mcp-name", "mcp-param-")
-ISSUED: Final[tuple[MemberPath, ...]] = (
+_PONG_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
+_CALL_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
+ISSUED_VALUE_PATHS: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
     ("result", "taskId"),
     ("result", "task", "taskId"),
 )
 """Members of responses with values that clients send back."""
 
-SENT_BACK: Final[tuple[MemberPath, ...]] = (
+SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
     ("params", "taskId"),
     ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
@@ -109,35 +113,35 @@ class ServerSession:
     def __init__(self, recorder: Recorder, session_id: str = "") -> None:
         self.recorder = recorder
         self.id = session_id
-        self.wants_text = False
+        self.wants_text_ids = False
         """Whether replies of the server show that ids have to be texts."""
-        self._sent = 0
-        self._owners: dict[int, RequestOwner] = {}
+        self._request_count = 0
+        self._owners_by_number: dict[int, RequestOwner] = {}
 
-    def request(self, request: Request, owner: RequestOwner) -> Observation:
+    def request_in_session(self, request: Request, owner: RequestOwner) -> Observation:
         """Return a request as it is sent in this session, a call with a new id.
 
         The observation is to be shown the response; the owner gets the requests that the server
         pushes because of this one.
         """
-        self._sent += 1
+        self._request_count += 1
         message = read_call(request).message
         if message is not None and message.kind is Kind.REQUEST:
             request = self._with_new_id(request, message)
 
-        request = _readable(in_session(request, self.id))
-        request = self.recorder.values.revealed(request)
+        request = _with_identity_encoding(in_session(request, self.id))
+        request = self.recorder.values.revealed_request(request)
         observation = self.recorder.request_received(request, 0.0)
-        self._owners[observation.number] = owner
+        self._owners_by_number[observation.number] = owner
 
         return observation
 
     def _with_new_id(self, request: Request, message: Message) -> Request:
         """Return a call with the next id, spelled as the server wants it."""
-        new_id = b"%d" % (_FIRST_ID + self._sent)
+        new_id = b"%d" % (_FIRST_ID + self._request_count)
         # The recorded server answered another client under a text.
-        if self.wants_text or _is_text(message.id):
-            new_id = b'"%b%d"' % (_TEXT_ID, self._sent)
+        if self.wants_text_ids or _is_text(message.id):
+            new_id = b'"%b%d"' % (_TEXT_ID_PREFIX, self._request_count)
 
         replacements = []
         for span in find_spans(request.body, [ID_PATH])[ID_PATH]:
@@ -153,16 +157,16 @@ class ServerSession:
             headers = (*POST_HEADERS, *_shared_headers(first))
             posted = Request("POST", first.target, headers, body)
 
-        return self.request(posted, owner)
+        return self.request_in_session(posted, owner)
 
-    def pong(self, ping: Message, owner: RequestOwner) -> Observation:
+    def answer_to_ping(self, ping: Message, owner: RequestOwner) -> Observation:
         """Return the request that answers a ping of the server."""
         identity = ping.spelled(ID_PATH) or b"null"
-        return self.post(owner.request, _PONG % identity, owner)
+        return self.post(owner.request, _PONG_BODY % identity, owner)
 
-    def pushed(self, push: OpenPush) -> Observation | None:
+    def route_push(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""
-        owner = self._owners.get(push.exchange)
+        owner = self._owners_by_number.get(push.exchange)
         if owner is None:
             return None
         return owner.push_received(push)
@@ -172,17 +176,17 @@ class ServerSession:
         piece = Piece(push.message.raw, 0.0, 0)
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         request = push.call.request
-        seen = RecordedExchange(
+        unsealed_exchange = RecordedExchange(
             push.exchange, request, response, 0.0, 0.0, ended_after=0
         )
-        exchange = self.recorder.seal(seen, push.call).exchange
+        exchange = self.recorder.seal(unsealed_exchange, push.call).exchange
         if exchange.response is None:
             return exchange, push.message
 
         sealed = server_message(exchange.response.body)
         return exchange, sealed or push.message
 
-    def responded(self, observation: Observation) -> RequestOwner | None:
+    def response_received(self, observation: Observation) -> RequestOwner | None:
         """Take the whole response to a request; return the owner of the request.
 
         A session has the id that comes with the result of `initialize`. Servers also name one in
@@ -191,7 +195,7 @@ class ServerSession:
         if observation.call.method == INITIALIZE and observation.status == 200:
             self.id = observation.session or self.id
 
-        return self._owners.pop(observation.number, None)
+        return self._owners_by_number.pop(observation.number, None)
 
     def refused_id(self, exchange: RecordedExchange) -> bool:
         """Take a reply; tell whether it refuses a request because its id is a number.
@@ -200,7 +204,7 @@ class ServerSession:
         """
         request = exchange.call.message
         response = exchange.response
-        if self.wants_text or request is None or response is None:
+        if self.wants_text_ids or request is None or response is None:
             return False
 
         reply = last_response(response)
@@ -209,7 +213,7 @@ class ServerSession:
 
         error = members_of(reply.tree.get("error"))
         is_refused = reply.id is None and error.get("code") == _INVALID_REQUEST
-        self.wants_text = is_refused or reply.id == canonical(request.id)
+        self.wants_text_ids = is_refused or reply.id == canonical(request.id)
 
         return is_refused
 
@@ -228,7 +232,9 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
 
     call_id = caller_values(call.message).id or b""
     # In a text, quotes may be escaped; a server that quotes one writes a number without them.
-    repeated = re.compile(rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits)
+    repeated_id_pattern = re.compile(
+        rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits
+    )
 
     def with_call_id(found: re.Match[bytes]) -> bytes:
         quote = found[1] or b""
@@ -236,10 +242,10 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
             return quote + call_id[1:-1] + quote
         return call_id
 
-    return with_texts(live, lambda raw, _: repeated.sub(with_call_id, raw))
+    return with_texts(live, lambda raw, _: repeated_id_pattern.sub(with_call_id, raw))
 
 
-def resumption(observation: Observation) -> tuple[Request, float] | None:
+def resuming_request(observation: Observation) -> tuple[Request, float] | None:
     """Return the request for the rest of a response that broke off, and the wait before it.
 
     A server may end the stream of a call before the response, once it has sent an event with an id;
@@ -263,9 +269,9 @@ def resumption(observation: Observation) -> tuple[Request, float] | None:
     if not last_id:
         return None
 
-    kept = _shared_headers(call.request)
-    headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last_id))
-    request = _readable(Request("GET", call.request.target, headers, b""))
+    session_headers = _shared_headers(call.request)
+    headers = (("Accept", EVENT_STREAM), *session_headers, ("Last-Event-ID", last_id))
+    request = _with_identity_encoding(Request("GET", call.request.target, headers, b""))
 
     return request, min(wait_ms, _PAUSE_MS) / 1000
 
@@ -274,7 +280,7 @@ def _shared_headers(request: Request) -> Headers:
     """Return the headers of a request that all requests of its session have."""
     kept = []
     for name, value in request.headers:
-        if name.lower() in _OF_ALL:
+        if name.lower() in _SESSION_WIDE_HEADERS:
             kept.append((name, value))
 
     return tuple(kept)
@@ -287,7 +293,7 @@ def in_session(request: Request, session: str) -> Request:
     return _with_header(request, "Mcp-Session-Id", session)
 
 
-def _readable(request: Request) -> Request:
+def _with_identity_encoding(request: Request) -> Request:
     """Return a request whose response is not to be compressed."""
     if request.is_line:
         return request
@@ -323,14 +329,14 @@ def with_values(
             if not isinstance(value, str):
                 continue
 
-            new = new_value(value)
-            if new is not None:
-                replacements.append((span, _quoted(new)))
+            new_text = new_value(value)
+            if new_text is not None:
+                replacements.append((span, _json_string(new_text)))
 
     return splice(body, replacements)
 
 
-def _quoted(text: str) -> bytes:
+def _json_string(text: str) -> bytes:
     """Return a text as JSON."""
     return encode_basestring_ascii(text).encode()
 
@@ -347,7 +353,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         if not is_name or ref.name not in live_by_name:
             return None
 
-        quoted = _quoted(live_by_name[ref.name])
+        quoted = _json_string(live_by_name[ref.name])
         return quoted[1:-1]
 
     return with_refs(raw, live)
@@ -359,11 +365,11 @@ def issued_values(recorded: Message | None, live: Message | None) -> dict[str, s
     if recorded is None or live is None:
         return values
 
-    for path in ISSUED:
-        old = value_at(recorded.tree, path)
-        new = value_at(live.tree, path)
-        if isinstance(old, str) and isinstance(new, str):
-            values[old] = new
+    for path in ISSUED_VALUE_PATHS:
+        recorded_value = value_at(recorded.tree, path)
+        live_value = value_at(live.tree, path)
+        if isinstance(recorded_value, str) and isinstance(live_value, str):
+            values[recorded_value] = live_value
 
     return values
 
@@ -402,7 +408,7 @@ def _headers_beside(call: Request, method: str) -> list[Header]:
         lower = name.lower()
         if lower == "mcp-method":
             headers.append((name, method))
-        elif not lower.startswith(_OF_CALL):
+        elif not lower.startswith(_CALL_HEADER_PREFIXES):
             headers.append((name, value))
 
     return headers
@@ -411,8 +417,8 @@ def _headers_beside(call: Request, method: str) -> list[Header]:
 Era = Literal["legacy", "modern"]
 MODERN_VERSION: Final = "2026-07-28"
 LEGACY_VERSION: Final = "2025-11-25"
-_META: Final = "io.modelcontextprotocol/"
-_CAPABILITIES: Final = f"{_META}clientCapabilities"
+_META_PREFIX: Final = "io.modelcontextprotocol/"
+_CAPABILITIES_KEY: Final = f"{_META_PREFIX}clientCapabilities"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
@@ -430,20 +436,20 @@ class OwnClient:
             self.era = "modern"
 
         self._target = target
-        self._about = {"name": "mrtr-cassette", "version": version}
-        self._capabilities = _capabilities(kinds)
-        self._version = MODERN_VERSION
+        self._client_info = {"name": "mrtr-cassette", "version": version}
+        self._capabilities = _client_capabilities(kinds)
+        self._protocol_version = MODERN_VERSION
 
     @property
     def _version_header(self) -> Header:
         """The header with the revision that the client speaks."""
-        return VERSION_HEADER, self._version
+        return VERSION_HEADER, self._protocol_version
 
-    def discover(self) -> Request:
+    def discover_request(self) -> Request:
         """Return the request that tries the newer revision."""
-        return self.call(DISCOVER, {})
+        return self.call_request(DISCOVER, {})
 
-    def discovered(self, exchange: RecordedExchange) -> None:
+    def take_discover_response(self, exchange: RecordedExchange) -> None:
         """Take the response to it."""
         result = members_of(exchange.rpc_members.get("result"))
         versions = result.get("supportedVersions")
@@ -453,21 +459,21 @@ class OwnClient:
 
         if isinstance(versions, list) and MODERN_VERSION in versions:
             self.era = "modern"
-            self._version = MODERN_VERSION
+            self._protocol_version = MODERN_VERSION
         else:
             self.era = "legacy"
-            self._version = LEGACY_VERSION
+            self._protocol_version = LEGACY_VERSION
 
-    def initialize(self) -> Request:
+    def initialize_request(self) -> Request:
         """Return the request that opens a session of an earlier revision."""
         params = {
-            "protocolVersion": self._version,
+            "protocolVersion": self._protocol_version,
             "capabilities": self._capabilities,
-            "clientInfo": self._about,
+            "clientInfo": self._client_info,
         }
-        return self._post(INITIALIZE, params, ())
+        return self._posting_request(INITIALIZE, params, ())
 
-    def initialized(self, exchange: RecordedExchange) -> Request | None:
+    def take_initialize_response(self, exchange: RecordedExchange) -> Request | None:
         """Take the response to `initialize`; return the next request, or None if there is none."""
         result = exchange.rpc_members.get("result")
         if not isinstance(result, dict):
@@ -475,20 +481,20 @@ class OwnClient:
 
         version = result.get("protocolVersion")
         if isinstance(version, str):
-            self._version = version
+            self._protocol_version = version
 
-        return self._post(INITIALIZED, None, (self._version_header,))
+        return self._posting_request(INITIALIZED, None, (self._version_header,))
 
-    def listening(self) -> Request:
+    def listening_request(self) -> Request:
         """Return the request for the stream on which a server of an earlier revision asks too."""
         headers = (("Accept", EVENT_STREAM), self._version_header)
         return Request("GET", self._target, headers, b"")
 
-    def leaving(self) -> Request:
+    def session_end_request(self) -> Request:
         """Return the request that ends a session."""
         return Request("DELETE", self._target, (self._version_header,), b"")
 
-    def call(
+    def call_request(
         self,
         method: str,
         params: Mapping[str, Any],
@@ -496,12 +502,12 @@ class OwnClient:
     ) -> Request:
         """Return the first request of a call; the tool's schema may want arguments in headers."""
         if self.era == "legacy":
-            return self._post(method, params, (self._version_header,))
+            return self._posting_request(method, params, (self._version_header,))
 
         meta = {
-            f"{_META}protocolVersion": self._version,
-            f"{_META}clientInfo": self._about,
-            _CAPABILITIES: self._capabilities,
+            f"{_META_PREFIX}protocolVersion": self._protocol_version,
+            f"{_META_PREFIX}clientInfo": self._client_info,
+            _CAPABILITIES_KEY: self._capabilities,
         }
 
         headers = [self._version_header, ("Mcp-Method", method)]
@@ -510,9 +516,9 @@ class OwnClient:
             headers.append(("Mcp-Name", header_text(name)))
 
         headers += _argument_headers(input_schema or {}, params.get("arguments"))
-        return self._post(method, {**params, "_meta": meta}, headers)
+        return self._posting_request(method, {**params, "_meta": meta}, headers)
 
-    def _post(
+    def _posting_request(
         self,
         method: str,
         params: Mapping[str, Any] | None,
@@ -532,26 +538,29 @@ class OwnClient:
 
 def is_modern(call: Call) -> bool:
     """Tell whether a request itself says who sends it, as the newer revision demands."""
-    return call.message is not None and f"{_META}protocolVersion" in call.message.meta
+    return (
+        call.message is not None
+        and f"{_META_PREFIX}protocolVersion" in call.message.meta
+    )
 
 
-def declaring(request: Request, kinds: Collection[str]) -> Request:
+def with_declared_kinds(request: Request, kinds: Collection[str]) -> Request:
     """Return a request of the newer revision that declares more kinds of questions."""
     message = read_call(request).message
     if message is None or not isinstance(message.params.get("_meta"), dict):
         return request
 
-    declared = dict(members_of(message.meta.get(_CAPABILITIES)))
-    for name, added in _capabilities(kinds).items():
-        before = members_of(declared.get(name))
-        declared[name] = {**before, **added}
+    declared = dict(members_of(message.meta.get(_CAPABILITIES_KEY)))
+    for name, added in _client_capabilities(kinds).items():
+        declared_options = members_of(declared.get(name))
+        declared[name] = {**declared_options, **added}
 
-    member = {_CAPABILITIES: canonical(declared).encode()}
+    member = {_CAPABILITIES_KEY: canonical(declared).encode()}
     body = replace_members(request.body, ("params", "_meta"), member)
     return with_body(request, body)
 
 
-def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
+def _client_capabilities(kinds: Collection[str]) -> dict[str, Any]:
     """Return the capabilities of a client that answers these kinds of questions."""
     modes: dict[str, Any] = {}
     for mode in ("form", "url"):

@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     RecorderFacts,
     in_conversation_order,
-    runs_of,
+    run_numbers,
 )
 from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
 from mrtr_cassette.core.drive.conversation import Departure, has_error, messages_so_far
@@ -49,7 +49,7 @@ a listening stream, or other traffic over HTTP."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planned:
+class PlannedInteraction:
     """One interaction, as it is repeated."""
 
     interaction: RecordedInteraction
@@ -89,12 +89,12 @@ class Planned:
     def may_write(self) -> bool:
         """Whether it may have changed something, as far as its method and its response say."""
         is_call = self.part == "call" and not method_of(self.call.method).reads
-        return is_call and not has_error(self.interaction.ending)
+        return is_call and not has_error(self.interaction.ending_exchange)
 
 
-def planned(
+def planned_interactions(
     cassette: Cassette, only: Sequence[str] = (), *, is_on_pipes: bool = False
-) -> list[Planned]:
+) -> list[PlannedInteraction]:
     """Return the interactions of a cassette, in the order of the conversation.
 
     Of the patterns in `only`, one must match the method, the name, both, or the number; none stands
@@ -112,7 +112,7 @@ def planned(
         if call.method == INITIALIZE:
             opens = opened_session(first.response)
 
-        item = Planned(
+        item = PlannedInteraction(
             interaction,
             call,
             _part_of(first, call),
@@ -130,25 +130,29 @@ def planned(
     return _with_needed(plan)
 
 
-def _why_skipped(item: Planned, endpoint: str, *, is_on_pipes: bool) -> str | None:
+def _why_skipped(
+    item: PlannedInteraction, endpoint: str, *, is_on_pipes: bool
+) -> str | None:
     """Return why an interaction can't be sent to the live server, or None."""
     if item.call.request.is_line and not is_on_pipes:
         return "it is the beginning of a pipe"
     if is_on_pipes and not item.call.request.is_line:
         return "it is not part of a session, and the server accepts nothing else"
-    return next(_objections(item, endpoint), None)
+    return next(_objections_to_repeating(item, endpoint), None)
 
 
-def _with_needed(plan: Sequence[Planned]) -> list[Planned]:
+def _with_needed(plan: Sequence[PlannedInteraction]) -> list[PlannedInteraction]:
     """Mark the calls that were not selected, and may write what a selected one depends on."""
-    dependent = 0
+    last_dependent_place = 0
     for place, item in enumerate(plan):
         if item.is_compared and item.skipped is None and item.call.depends_on_writes:
-            dependent = place
+            last_dependent_place = place
 
     marked = []
     for place, item in enumerate(plan):
-        is_needed = place < dependent and item.may_write and not item.is_compared
+        is_needed = (
+            place < last_dependent_place and item.may_write and not item.is_compared
+        )
         marked.append(replace(item, is_needed=is_needed))
 
     return marked
@@ -181,15 +185,15 @@ def check_patterns(
         UsageError: one fits none; the error says what there is.
     """
     names: dict[str, None] = {}
-    unused = dict.fromkeys(only)
+    unmatched_patterns = dict.fromkeys(only)
     for interaction in interactions:
         call = interaction.exchanges[0].call
         names[call.name or call.method] = None
-        for pattern in list(unused):
+        for pattern in list(unmatched_patterns):
             if is_selected(interaction, call, (pattern,)):
-                del unused[pattern]
+                del unmatched_patterns[pattern]
 
-    for pattern in unused:
+    for pattern in unmatched_patterns:
         raise UsageError(
             f"<<only>> {pattern!r} matches no call of the cassettes",
             hint=shorten(f"they have {', '.join(names)}"),
@@ -206,7 +210,7 @@ def _path_of(target: str) -> str:
     return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
 
 
-def is_at(endpoint: str, request: Request) -> bool:
+def is_sent_to(endpoint: str, request: Request) -> bool:
     """Tell whether a request is sent to a path."""
     return not request.is_line and _path_of(request.target) == endpoint
 
@@ -224,7 +228,7 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
     return "call" if call.message.kind is Kind.REQUEST else "notice"
 
 
-def _objections(item: Planned, endpoint: str) -> Iterator[str]:
+def _objections_to_repeating(item: PlannedInteraction, endpoint: str) -> Iterator[str]:
     """Yield why an interaction can't be repeated with a live server."""
     call = item.call
     is_response = call.message is not None and call.message.kind is Kind.RESPONSE
@@ -241,7 +245,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     if response is not None and response.status in ABOUT_COPIES:
         yield "it asks about a copy that its client had of an earlier response"
 
-    if _is_lost(item):
+    if _has_lost_response(item):
         yield "no complete response was recorded: its client left, or the server was lost"
 
     if item.part == "call":
@@ -250,7 +254,7 @@ def _objections(item: Planned, endpoint: str) -> Iterator[str]:
     yield from _objections_to_request(call.request, endpoint)
 
 
-def _objections_to_call(item: Planned) -> Iterator[str]:
+def _objections_to_call(item: PlannedInteraction) -> Iterator[str]:
     """Yield why a call can't be repeated: it listens, or can't be answered as recorded."""
     if listens(item.call, item.interaction.exchanges[-1].response):
         yield "it listens to effects of other calls"
@@ -260,7 +264,7 @@ def _objections_to_call(item: Planned) -> Iterator[str]:
         yield reason
 
 
-def _is_lost(item: Planned) -> bool:
+def _has_lost_response(item: PlannedInteraction) -> bool:
     """Tell whether no complete response was recorded where there should be one."""
     last = item.interaction.exchanges[-1]
     if item.is_left or item.part == "listening" or last.rpc_response is not None:
@@ -274,7 +278,7 @@ def _is_lost(item: Planned) -> bool:
 def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
     """Yield why a request can't be sent again: secrets, states or session ids in it are unknown."""
     # What was sent to the upstream's URL is sent to that of the live server.
-    target = "" if is_at(endpoint, request) else request.target
+    target = "" if is_sent_to(endpoint, request) else request.target
     text = f"{request.body.decode('latin-1')}\n{target}"
     if has_secrets(text):
         yield "its request has redacted secrets"
@@ -308,8 +312,8 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
 
 
 def planned_by_run(
-    plan: Sequence[Planned], recorders: Sequence[RecorderFacts]
-) -> list[list[Planned]]:
+    plan: Sequence[PlannedInteraction], recorders: Sequence[RecorderFacts]
+) -> list[list[PlannedInteraction]]:
     """Return what is repeated in each run of the recorder, which had a server of its own.
 
     What a run that appended had played from the cassette is brought to its server: the openings of
@@ -317,30 +321,30 @@ def planned_by_run(
     """
     exchanges: list[RecordedExchange] = []
     for item in plan:
-        exchanges += item.interaction.own
+        exchanges += item.interaction.own_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
-    runs = runs_of(exchanges, recorders)
-    by_number: dict[int | None, Planned] = {}
-    openings: dict[str, list[Planned]] = {}
-    opened: set[tuple[int, str]] = set()
-    plans: dict[int, list[Planned]] = {}
+    runs = run_numbers(exchanges, recorders)
+    by_number: dict[int | None, PlannedInteraction] = {}
+    openings: dict[str, list[PlannedInteraction]] = {}
+    sessions_opened_in_run: set[tuple[int, str]] = set()
+    plans: dict[int, list[PlannedInteraction]] = {}
     for item in plan:
-        recorded = item.interaction.own
-        run = _run_of(recorded[0], runs)
-        brought: list[Planned] = []
+        own_exchanges = item.interaction.own_exchanges
+        run = _run_of(own_exchanges[0], runs)
+        brought: list[PlannedInteraction] = []
         session = item.opens or item.session
-        if (run, session) not in opened:
-            opened.add((run, session))
+        if (run, session) not in sessions_opened_in_run:
+            sessions_opened_in_run.add((run, session))
             brought += openings.get(session, ())
 
         brought += _writes_before(item, by_number)
-        of_run = plans.setdefault(run, [])
-        for before in brought:
-            of_run.append(replace(before, is_brought=True))
+        run_plan = plans.setdefault(run, [])
+        for brought_item in brought:
+            run_plan.append(replace(brought_item, is_brought=True))
 
-        of_run.append(item)
-        for exchange in recorded:
+        run_plan.append(item)
+        for exchange in own_exchanges:
             by_number[exchange.number] = item
 
         if item.call.method in (INITIALIZE, INITIALIZED):
@@ -350,10 +354,10 @@ def planned_by_run(
 
 
 def _writes_before(
-    item: Planned, by_number: Mapping[int | None, Planned]
-) -> Iterator[Planned]:
+    item: PlannedInteraction, by_number: Mapping[int | None, PlannedInteraction]
+) -> Iterator[PlannedInteraction]:
     """Yield the writes that an interaction follows."""
-    for exchange in item.interaction.own:
+    for exchange in item.interaction.own_exchanges:
         for write in exchange.follows:
             if write in by_number:
                 yield by_number[write]
@@ -361,10 +365,10 @@ def _writes_before(
 
 def _run_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
     """Return the run of the recorder in which an exchange was recorded."""
-    by = exchange.recorded_by
-    if by is None:
+    recorder_mark = exchange.recorded_by
+    if recorder_mark is None:
         return 0
-    return runs.get(by.recorder, 0)
+    return runs.get(recorder_mark.recorder, 0)
 
 
 # How clients left calls before these ended: by cancelling them, or by closing the connection
@@ -372,7 +376,7 @@ def _run_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
 
 def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Departure]:
     """Return how clients of a recording left calls early, by the number of the call."""
-    found: dict[int, Departure] = {}
+    departures_by_number: dict[int, Departure] = {}
     calls: dict[tuple[str, str], RecordedInteraction] = {}
     for interaction in interactions:
         exchange = interaction.exchanges[-1]
@@ -382,16 +386,20 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
             continue
 
         if message.method == CANCELLED:
-            named = canonical(message.params.get("requestId"))
-            call = calls.get((session, named))
+            named_id = canonical(message.params.get("requestId"))
+            call = calls.get((session, named_id))
             if call is not None and _is_pending(call.exchanges[-1], exchange):
-                found[call.number] = _cancelled(call, interaction)
+                departures_by_number[call.number] = _departure_by_notice(
+                    call, interaction
+                )
         elif message.kind is Kind.REQUEST and message.id is not None:
             calls[session, message.id] = interaction
             if _was_closed(exchange):
-                found[interaction.number] = _closed(interaction)
+                departures_by_number[interaction.number] = _departure_by_closing(
+                    interaction
+                )
 
-    return found
+    return departures_by_number
 
 
 def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
@@ -409,7 +417,9 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     return response.pieces[located.piece].after >= cancelling.number
 
 
-def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Departure:
+def _departure_by_notice(
+    call: RecordedInteraction, notice: RecordedInteraction
+) -> Departure:
     """Return how a call was left that a notification cancels."""
     exchange = call.exchanges[-1]
     count = messages_so_far(exchange.response, notice.exchanges[0].number)
@@ -418,7 +428,7 @@ def _cancelled(call: RecordedInteraction, notice: RecordedInteraction) -> Depart
     return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
 
 
-def _closed(call: RecordedInteraction) -> Departure:
+def _departure_by_closing(call: RecordedInteraction) -> Departure:
     """Return how a call was left whose client closed the connection."""
     count = messages_so_far(call.exchanges[-1].response)
     return Departure(len(call.exchanges) - 1, count)

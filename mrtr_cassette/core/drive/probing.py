@@ -19,7 +19,7 @@ from mrtr_cassette.core.drive.conversation import (
     Reply,
 )
 from mrtr_cassette.core.drive.live_session import in_session, with_body
-from mrtr_cassette.core.drive.plan import Planned
+from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import (
@@ -50,10 +50,10 @@ OTHER_ARGUMENTS: Final = "state-other-arguments"
 OTHER_TOOL: Final = "state-other-tool"
 OTHER_QUESTION: Final = "state-other-question"
 URL_ACCEPTED: Final = "url-accepted-at-once"
-EXTRA: Final = frozenset({"answer-extra-member", "answer-extra-key"})
+EXTRA_PROBES: Final = frozenset({"answer-extra-member", "answer-extra-key"})
 """Probes that add something, which a server may ignore."""
 
-OF_STATES: Final[Mapping[str, str]] = {
+STATE_PROBES: Final[Mapping[str, str]] = {
     "state-altered": "one character of the state altered",
     "state-cut": "half of the state",
     "state-empty": "an empty state",
@@ -67,7 +67,7 @@ OF_STATES: Final[Mapping[str, str]] = {
 }
 """What the probes of request states send."""
 
-OF_ANSWERS: Final = (
+ANSWER_PROBES: Final = (
     DECLINED,
     CANCELLED,
     "accepted-empty",
@@ -80,13 +80,13 @@ OF_ANSWERS: Final = (
     "answer-missing-key",
     URL_ACCEPTED,
 )
-PROBES: Final = (*OF_STATES, *OF_ANSWERS)
+PROBES: Final = (*STATE_PROBES, *ANSWER_PROBES)
 """The names of all probes."""
 
-_WITHOUT_STATE: Final = frozenset({UNASKED, REPEATED})
-_STRANGE: Final = "mrtr-cassette-probe"
-_ACCEPT: Final = "accept"
-_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_PROBES_WITHOUT_STATE: Final = frozenset({UNASKED, REPEATED})
+_STRANGE_TEXT: Final = "mrtr-cassette-probe"
+_ACCEPT_ACTION: Final = "accept"
+_CHECKED_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +108,13 @@ class Probe:
     @property
     def is_of_state(self) -> bool:
         """Whether the answers are the recorded ones, and what goes with them is not."""
-        return self.name in OF_STATES
+        return self.name in STATE_PROBES
 
     @property
-    def sent(self) -> str:
+    def sent_in_words(self) -> str:
         """What it sends, for people."""
         if self.is_of_state:
-            return OF_STATES[self.name]
+            return STATE_PROBES[self.name]
         if self.answer is None:
             return "no answer"
         return self.answer.decode()
@@ -130,7 +130,7 @@ class ProbedAsk:
         declining: recorded endings of the same conversation, declined or cancelled here.
     """
 
-    planned: Planned
+    planned: PlannedInteraction
     turn: RecordedTurn
     index: int
     requests: Mapping[str, InputRequest]
@@ -153,11 +153,11 @@ class ProbedAsk:
         return not any(request.takes_value for request in self.requests.values())
 
 
-def _asks_in(planned: Planned) -> Iterator[ProbedAsk]:
+def _asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
     """Yield what is asked in a recorded conversation and has an answer."""
     index = 0
     for turn in planned.interaction.turns:
-        for requests in turn.parts:
+        for requests in turn.request_groups:
             index += 1
             if turn.given is not None:
                 yield ProbedAsk(planned, turn, index, requests, turn.given)
@@ -168,13 +168,13 @@ def _is_accepted(ask: ProbedAsk) -> bool:
     for key, request in ask.requests.items():
         answer = members_of(ask.given.get(key))
         is_elicited = request.kind in ("form", "url") and not request.takes_value
-        if is_elicited and answer.get("action") != _ACCEPT:
+        if is_elicited and answer.get("action") != _ACCEPT_ACTION:
             return False
 
     return True
 
 
-def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
+def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
     """Return the recorded questions of a plan, each once, with the answers that accept them."""
     groups: dict[object, list[ProbedAsk]] = {}
     for planned in plan:
@@ -182,21 +182,28 @@ def probed_asks(plan: Iterable[Planned]) -> list[ProbedAsk]:
             continue
 
         call = planned.call
-        before: tuple[str, ...] = ()
+        earlier_answers: tuple[str, ...] = ()
         for ask in _asks_in(planned):
-            same = (call.method, call.name, canonical(call.arguments), before)
-            groups.setdefault((*same, ask.index), []).append(ask)
-            before = (*before, canonical(dict(ask.given)))
+            call_key = (
+                call.method,
+                call.name,
+                canonical(call.arguments),
+                earlier_answers,
+            )
+            groups.setdefault((*call_key, ask.index), []).append(ask)
+            earlier_answers = (*earlier_answers, canonical(dict(ask.given)))
 
     asks = []
     for group in groups.values():
-        accepted = [ask for ask in group if _is_accepted(ask)]
-        chosen = (accepted or group)[0]
-        declining = [ask.planned.interaction for ask in group if ask not in accepted]
-        if accepted:
-            chosen = replace(chosen, declining=tuple(declining))
+        accepted_asks = [ask for ask in group if _is_accepted(ask)]
+        chosen_ask = (accepted_asks or group)[0]
+        declining = [
+            ask.planned.interaction for ask in group if ask not in accepted_asks
+        ]
+        if accepted_asks:
+            chosen_ask = replace(chosen_ask, declining=tuple(declining))
 
-        asks.append(chosen)
+        asks.append(chosen_ask)
 
     return asks
 
@@ -211,21 +218,31 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
         for key, request in ask.requests.items():
             answer = members_of(ask.given.get(key))
             if request.kind == "url":
-                probes += _actions(key)
-                probes.append(Probe(URL_ACCEPTED, key, _action(_ACCEPT)))
+                probes += _declining_probes(key)
+                probes.append(
+                    Probe(URL_ACCEPTED, key, _answer_with_action(_ACCEPT_ACTION))
+                )
             elif request.kind == "form":
-                probes += _actions(key)
-                probes += _of_form(key, request, answer)
+                probes += _declining_probes(key)
+                probes += _probes_of_form(key, request, answer)
 
     if not ask.turn.is_posted and ask.requests and ask.is_form_of_map:
-        probes.append(Probe("answer-extra-key", _STRANGE, _action(_ACCEPT)))
+        probes.append(
+            Probe(
+                "answer-extra-key", _STRANGE_TEXT, _answer_with_action(_ACCEPT_ACTION)
+            )
+        )
         probes += [Probe("answer-missing-key", key) for key in ask.requests]
 
-    probes += [Probe(name) for name in OF_STATES if _fits(name, ask, is_slow=is_slow)]
+    probes += [
+        Probe(name)
+        for name in STATE_PROBES
+        if _is_probe_for_ask(name, ask, is_slow=is_slow)
+    ]
     return sorted(probes, key=lambda probe: probe.name not in (DECLINED, CANCELLED))
 
 
-def _fits(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
+def _is_probe_for_ask(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     """Tell whether a probe of states fits the place of an ask in its conversation."""
     if name == UNASKED:
         is_first = ask.index == 1 and not ask.turn.is_posted
@@ -245,32 +262,32 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
 
     `latest` is the greatest index of all asks, whose state may be sent.
     """
-    length = 1
+    conversation_length = 1
     for turn in ask.planned.interaction.turns:
-        length += len(turn.parts)
+        conversation_length += len(turn.request_groups)
 
     if ask.via != "result":
         # A call or a task that goes on asking is cancelled.
-        length += 1
+        conversation_length += 1
 
-    count = 2 * length
+    count = 2 * conversation_length
     for probe in probes:
-        count += length
+        count += conversation_length
         if probe.name == REPEATED:
-            count += length - ask.index
+            count += conversation_length - ask.index
 
         if probe.name == OTHER_TOOL:
-            count += length + latest
+            count += conversation_length + latest
 
     return count
 
 
 def needs_state(probe: Probe) -> bool:
     """Tell whether a probe is made only if the server sends a request state."""
-    return probe.is_of_state and probe.name not in _WITHOUT_STATE
+    return probe.is_of_state and probe.name not in _PROBES_WITHOUT_STATE
 
 
-def _action(action: str, content: Any = None) -> bytes:
+def _answer_with_action(action: str, content: Any = None) -> bytes:
     """Return the JSON text of an answer with an action and, unless that is None, content."""
     answer: dict[str, Any] = {"action": action}
     if content is not None:
@@ -279,44 +296,52 @@ def _action(action: str, content: Any = None) -> bytes:
     return to_json(answer).encode()
 
 
-def _actions(key: str) -> list[Probe]:
+def _declining_probes(key: str) -> list[Probe]:
     """Return the probes that decline and cancel a question."""
     return [
-        Probe(DECLINED, key, _action("decline")),
-        Probe(CANCELLED, key, _action("cancel")),
+        Probe(DECLINED, key, _answer_with_action("decline")),
+        Probe(CANCELLED, key, _answer_with_action("cancel")),
     ]
 
 
-def _of_form(
+def _probes_of_form(
     key: str, request: InputRequest, answer: Mapping[str, Any]
 ) -> Iterator[Probe]:
     """Yield the probes of an accepted form."""
     schema = members_of(request.definition.get("requestedSchema"))
     fields = members_of(schema.get("properties"))
-    required = schema.get("required")
+    required_fields = schema.get("required")
     content = members_of(answer.get("content"))
-    if not isinstance(required, list):
-        required = []
+    if not isinstance(required_fields, list):
+        required_fields = []
 
-    if required:
-        yield Probe("accepted-empty", key, _action(_ACCEPT))
+    if required_fields:
+        yield Probe("accepted-empty", key, _answer_with_action(_ACCEPT_ACTION))
 
-    types = {members_of(field).get("type") for field in fields.values()}
-    denied = {}
+    field_types = {members_of(field).get("type") for field in fields.values()}
+    denied_fields = {}
     for name, value in content.items():
-        is_decisive = name in required or types == {"boolean"}
+        is_decisive = name in required_fields or field_types == {"boolean"}
         if value is True and is_decisive:
-            denied[name] = False
+            denied_fields[name] = False
 
-    if denied:
-        yield Probe("accepted-false", key, _action(_ACCEPT, {**content, **denied}))
+    if denied_fields:
+        yield Probe(
+            "accepted-false",
+            key,
+            _answer_with_action(_ACCEPT_ACTION, {**content, **denied_fields}),
+        )
 
-    yield from _of_fields(key, content, fields, required)
-    extra = {**content, "mrtrCassetteProbe": True}
-    yield Probe("answer-extra-member", key, _action(_ACCEPT, extra))
+    yield from _probes_of_fields(key, content, fields, required_fields)
+    content_with_extra_member = {**content, "mrtrCassetteProbe": True}
+    yield Probe(
+        "answer-extra-member",
+        key,
+        _answer_with_action(_ACCEPT_ACTION, content_with_extra_member),
+    )
 
 
-def _of_fields(
+def _probes_of_fields(
     key: str,
     content: Mapping[str, Any],
     fields: Mapping[str, Any],
@@ -325,14 +350,16 @@ def _of_fields(
     """Yield the probes that give a field another value: of each kind the first that fits."""
     names = sorted(content, key=lambda name: _type_order(content[name]))
     names.sort(key=lambda name: name not in required)
-    found: dict[str, Probe] = {}
+    probes_by_name: dict[str, Probe] = {}
     for name in names:
-        accepted = content[name]
-        for probe, value in _wrong_values(members_of(fields.get(name)), accepted):
-            answer = _action(_ACCEPT, {**content, name: value})
-            found.setdefault(probe, Probe(probe, key, answer, (value, accepted)))
+        accepted_value = content[name]
+        for probe, value in _wrong_values(members_of(fields.get(name)), accepted_value):
+            answer = _answer_with_action(_ACCEPT_ACTION, {**content, name: value})
+            probes_by_name.setdefault(
+                probe, Probe(probe, key, answer, (value, accepted_value))
+            )
 
-    yield from found.values()
+    yield from probes_by_name.values()
 
 
 def _type_order(value: Any) -> int:
@@ -346,13 +373,13 @@ def _wrong_values(
     schema: Mapping[str, Any], accepted: Any
 ) -> Iterator[tuple[str, Any]]:
     """Yield values that a field may not have, and the probes that send them."""
-    yield "answer-wrong-type", _of_other_type(accepted)
+    yield "answer-wrong-type", _value_of_other_type(accepted)
     if _is_choice(schema):
-        yield "answer-not-in-enum", _STRANGE
+        yield "answer-not-in-enum", _STRANGE_TEXT
     elif _is_choice(members_of(schema.get("items"))):
-        yield "answer-not-in-enum", [_STRANGE]
+        yield "answer-not-in-enum", [_STRANGE_TEXT]
 
-    outside = _outside(schema)
+    outside = _value_out_of_bounds(schema)
     if outside is not None:
         yield "answer-out-of-bounds", outside
 
@@ -362,16 +389,16 @@ def _is_choice(schema: Mapping[str, Any]) -> bool:
     return not {"enum", "oneOf", "anyOf"}.isdisjoint(schema)
 
 
-def _of_other_type(value: Any) -> Any:
+def _value_of_other_type(value: Any) -> Any:
     """Return a value of another type that a careless server takes for the same."""
     if isinstance(value, bool):
         return "no"
     if isinstance(value, int | Number):
         return to_json(value)
-    return [value] if isinstance(value, str) else _STRANGE
+    return [value] if isinstance(value, str) else _STRANGE_TEXT
 
 
-def _outside(schema: Mapping[str, Any]) -> Any:
+def _value_out_of_bounds(schema: Mapping[str, Any]) -> Any:
     """Return a value beyond the bounds of a field; None if it has no bounds."""
     largest = schema.get("maximum")
     smallest = schema.get("minimum")
@@ -388,7 +415,7 @@ def _outside(schema: Mapping[str, Any]) -> Any:
     if isinstance(shortest, int) and shortest:
         return ""
 
-    return _STRANGE if schema.get("format") in _FORMATS else None
+    return _STRANGE_TEXT if schema.get("format") in _CHECKED_FORMATS else None
 
 
 def altered_state(state: str) -> str:
@@ -400,7 +427,7 @@ def altered_state(state: str) -> str:
             parts[index] = altered
             return ".".join(parts)
 
-    return _altered(state)
+    return _with_altered_character(state)
 
 
 def _altered_within(encoded: str) -> str | None:
@@ -415,13 +442,15 @@ def _altered_within(encoded: str) -> str | None:
             continue
 
         if text and text.isprintable():
-            altered = base64.b64encode(_altered(text).encode(), alphabet).decode()
+            altered = base64.b64encode(
+                _with_altered_character(text).encode(), alphabet
+            ).decode()
             return altered if encoded.endswith("=") else altered.rstrip("=")
 
     return None
 
 
-def _altered(text: str) -> str:
+def _with_altered_character(text: str) -> str:
     """Return a text with another digit, or else another letter, as near its middle as possible."""
     middle = len(text) // 2
     places = sorted(range(len(text)), key=lambda place: abs(place - middle))
@@ -429,8 +458,8 @@ def _altered(text: str) -> str:
         for place in places:
             char = text[place]
             if char.isascii() and is_wanted(char):
-                new = chr(ord(char) ^ 1)
-                return f"{text[:place]}{new}{text[place + 1 :]}"
+                altered_char = chr(ord(char) ^ 1)
+                return f"{text[:place]}{altered_char}{text[place + 1 :]}"
 
     return f"{text}x"
 
@@ -441,9 +470,9 @@ def with_other_arguments(body: bytes, schema: Mapping[str, Any]) -> bytes | None
     params = members_of(parse(body).get("params"))
     fields = members_of(schema.get("properties"))
     for name, value in members_of(params.get("arguments")).items():
-        other = _other_argument(members_of(fields.get(name)), value)
-        if other is not None:
-            return replace_members(body, path, {name: to_json(other).encode()})
+        other_value = _other_argument(members_of(fields.get(name)), value)
+        if other_value is not None:
+            return replace_members(body, path, {name: to_json(other_value).encode()})
 
     return None
 
@@ -452,8 +481,8 @@ def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
     """Return another value for an argument, a choice if it has choices; None if none is known."""
     choices = schema.get("enum")
     if isinstance(choices, list):
-        others = [choice for choice in choices if choice != value]
-        return others[0] if others else None
+        other_choices = [choice for choice in choices if choice != value]
+        return other_choices[0] if other_choices else None
 
     if isinstance(value, bool):
         return not value
@@ -494,16 +523,16 @@ class ProbingScript:
     probe: Probe | None
     """None stops at the ask."""
 
-    asked: LiveAsk | None = None
+    live_ask: LiveAsk | None = None
     reply: Answered | None = None
-    after: LiveAsk | None = None
-    seen: list[LiveAsk] = field(default_factory=list)
+    ask_after: LiveAsk | None = None
+    seen_asks: list[LiveAsk] = field(default_factory=list)
 
     def is_still_asked(self, steps: Conversation) -> bool:
         """Tell whether the server goes on asking what a probe has answered."""
-        if self.asked is None or self.probe is ACCEPTED:
+        if self.live_ask is None or self.probe is ACCEPTED:
             return False
-        return steps.still_asks(self.asked)
+        return steps.still_asks(self.live_ask)
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
@@ -514,15 +543,15 @@ class ProbingScript:
         if ask.asks_nothing:
             return reply
 
-        self.seen.append(ask)
-        if isinstance(reply, Answered) and len(self.seen) == self.ask.index:
+        self.seen_asks.append(ask)
+        if isinstance(reply, Answered) and len(self.seen_asks) == self.ask.index:
             return self._answer_probed(ask, reply)
 
         return reply
 
     def _answer_probed(self, ask: LiveAsk, reply: Answered) -> Reply:
         """Answer the ask that is probed."""
-        self.asked = ask
+        self.live_ask = ask
         self.reply = reply
         if self.probe is None:
             return NeedsAnswers(ask)
@@ -552,11 +581,11 @@ class ProbingScript:
         if ask.asks_nothing:
             return reply if isinstance(reply, Answered) else Answered(None)
 
-        if self.after is None:
-            self.after = ask
+        if self.ask_after is None:
+            self.ask_after = ask
 
         if isinstance(reply, Answered):
-            self.seen.append(ask)
+            self.seen_asks.append(ask)
 
         return reply
 
@@ -594,7 +623,7 @@ class BranchRequests:
         if call.answers is not None:
             state = call.answers.request_state
 
-        asked = self.script.asked
+        asked = self.script.live_ask
         if ask.via == "result" and asked is not None and not self._is_begun:
             body = with_answer_keys(body, _recorded_keys(ask, asked))
             state = self._recorded_state(ask, state)
@@ -615,14 +644,14 @@ class BranchRequests:
         if probe is not None and probe.question not in ask.requests:
             return False
 
-        return ask.via != "result" or _is_fit(ask, self.script.asked)
+        return ask.via != "result" or _has_fitting_answer(ask, self.script.live_ask)
 
     def _recorded_state(self, ask: ProbedAsk, state: str | None) -> str | None:
         """Return the state that the recorded ask issued, for which the live one stands."""
         recorded = None if ask.turn.ask is None else ask.turn.ask.request_state
         if state is not None and recorded is not None:
-            self.recorder.known.remember(recorded)
-            self.recorder.known.remember(state, shown_as=recorded)
+            self.recorder.known.remember_state(recorded)
+            self.recorder.known.remember_state(state, shown_as=recorded)
 
         return recorded
 
@@ -641,7 +670,7 @@ class BranchRequests:
         return in_session(request, session)
 
 
-def _is_fit(ask: ProbedAsk, asked: LiveAsk | None) -> bool:
+def _has_fitting_answer(ask: ProbedAsk, asked: LiveAsk | None) -> bool:
     """Tell whether a live ask was reached, and its answer fits the recorded one."""
     if asked is None or ask.turn.ask is None:
         return False

@@ -21,11 +21,11 @@ from mrtr_cassette.core.cassette.recorded import (
     in_conversation_order,
     with_numbers,
 )
-from mrtr_cassette.core.cassette.texts import renumbered, with_texts
+from mrtr_cassette.core.cassette.texts import renumbered_exchange, with_texts
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     InteractionComparison,
-    compared,
+    cassette_comparison,
     handles_between,
     ignores_nothing,
 )
@@ -35,7 +35,7 @@ from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
-_SETTINGS: Final = attrgetter(
+_recording_settings: Final = attrgetter(
     "transport", "request_state", "redaction", "seals_answers", "values"
 )
 """What a recording leaves out or hides: another one can't share its interactions."""
@@ -74,28 +74,30 @@ def recorded_over(
     What differs only at the ignored pointers is unchanged. If everything is, the earlier cassette
     itself is returned. Branches, and calls that share a stream, are kept together or not at all.
     """
-    if _SETTINGS(earlier) != _SETTINGS(recorded):
+    if _recording_settings(earlier) != _recording_settings(recorded):
         return recorded, 0
 
     partners: dict[int, RecordedInteraction] = {}
     unchanged: set[int] = set()
     handles = handles_between(earlier, recorded, ignored_for)
-    for pair in compared(earlier, recorded, ignored_for, handles).interactions:
+    for pair in cassette_comparison(
+        earlier, recorded, ignored_for, handles
+    ).interactions:
         if pair.recorded is None or pair.received is None:
             continue
 
-        old = earlier.interactions[pair.recorded - 1]
-        new = recorded.interactions[pair.received - 1]
-        partners[new.number] = old
-        if _is_unchanged(pair, old, new):
-            unchanged.add(new.number)
+        earlier_interaction = earlier.interactions[pair.recorded - 1]
+        new_interaction = recorded.interactions[pair.received - 1]
+        partners[new_interaction.number] = earlier_interaction
+        if _is_unchanged(pair, earlier_interaction, new_interaction):
+            unchanged.add(new_interaction.number)
 
     if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
         return earlier, len(unchanged)
 
     overlap = _Overlap(earlier, recorded, partners, unchanged, handles)
     kept = _kept_together(overlap)
-    return _merged(replace(overlap, kept=kept)), len(kept)
+    return _merged_cassette(replace(overlap, kept=kept)), len(kept)
 
 
 # What is kept
@@ -115,12 +117,18 @@ def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool
 
     The user may want those of requests, and clients send back what responses say in the others.
     """
-    for before, now in zip(old.exchanges, new.exchanges, strict=False):
-        if not _header_names(now.request) <= _header_names(before.request):
+    for earlier_exchange, new_exchange in zip(
+        old.exchanges, new.exchanges, strict=False
+    ):
+        if not _header_names(new_exchange.request) <= _header_names(
+            earlier_exchange.request
+        ):
             return True
 
-        if before.response is not None and now.response is not None:
-            added = _header_names(now.response) - _header_names(before.response)
+        if earlier_exchange.response is not None and new_exchange.response is not None:
+            added = _header_names(new_exchange.response) - _header_names(
+                earlier_exchange.response
+            )
             if not added.isdisjoint(VALIDATING_HEADERS):
                 return True
 
@@ -136,36 +144,38 @@ def _kept_together(overlap: _Overlap) -> set[int]:
     """Return those of the kept interactions that can stay without the others."""
     kept: dict[int, int] = {}
     for number in overlap.kept:
-        old = overlap.partners[number]
-        new = overlap.recorded.interactions[number - 1]
-        if _places_without_steps(old) == _places_without_steps(new):
-            kept[number] = old.number
+        earlier_interaction = overlap.partners[number]
+        new_interaction = overlap.recorded.interactions[number - 1]
+        if _places_without_steps(earlier_interaction) == _places_without_steps(
+            new_interaction
+        ):
+            kept[number] = earlier_interaction.number
 
-    connected_before = _connected(overlap.earlier)
-    connected_now = _connected(overlap.recorded)
+    connected_before = _connected_numbers(overlap.earlier)
+    connected_now = _connected_numbers(overlap.recorded)
     while True:
-        apart = []
+        separated_numbers = []
         for number, old_number in kept.items():
             old_numbers = set(map(kept.get, connected_now[number]))
             if old_numbers != connected_before[old_number]:
-                apart.append(number)
+                separated_numbers.append(number)
 
-        if not apart:
+        if not separated_numbers:
             return set(kept)
 
-        for number in apart:
+        for number in separated_numbers:
             del kept[number]
 
 
 def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
     """Return the places of an interaction's exchanges, without the steps of a task."""
-    return [place for _, place in interaction.placed if place.step is None]
+    return [place for _, place in interaction.placed_exchanges if place.step is None]
 
 
-def _connected(cassette: Cassette) -> dict[int, set[int]]:
+def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     """Return for each interaction itself and those without which it can't be kept."""
     connected: dict[int, set[int]] = {}
-    pairs = list(Player(cassette).connected)
+    pairs = list(Player(cassette).connected_interactions)
     for interaction in cassette.interactions:
         connected[interaction.number] = {interaction.number}
         if interaction.branch is not None:
@@ -212,7 +222,7 @@ def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
             pairs.kept.update(_kept_pairs(old, new))
             continue
 
-        pairs.changed.update(dict.fromkeys(new.own))
+        pairs.changed.update(dict.fromkeys(new.own_exchanges))
         if old is not None:
             pairs.changed.update(_changed_pairs(old, new))
 
@@ -241,7 +251,7 @@ def _kept_pairs(
 def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchange]:
     """Return the exchanges that no earlier interaction has, without the steps of a task."""
     exchanges = []
-    for exchange, place in interaction.placed:
+    for exchange, place in interaction.placed_exchanges:
         if place.step is None:
             exchanges.append(exchange)
 
@@ -263,7 +273,7 @@ def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
     names = KeptNames()
     exchanges: _NewExchanges = {}
     for old, new in pairs.kept.items():
-        names.keep(old, new)
+        names.keep_names(old, new)
         exchanges[old] = _kept_exchange(old, new)
 
     for new, partner in pairs.changed.items():
@@ -271,7 +281,7 @@ def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
             names.keep_issued(partner, new)
 
     for new, partner in pairs.changed.items():
-        exchanges[new] = handles.as_recorded(names.with_kept(new, partner))
+        exchanges[new] = handles.with_recorded_handles(names.with_kept(new, partner))
 
     return exchanges
 
@@ -319,7 +329,7 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
 
     Any other exchange has its time after the one before it.
     """
-    timed: _NewExchanges = {}
+    timed_exchanges: _NewExchanges = {}
     offset_ms = 0.0
 
     def number_of(source: RecordedExchange) -> int:
@@ -328,13 +338,15 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
     for source in sorted(exchanges, key=number_of):
         exchange = exchanges[source]
         partner = source if source in pairs.kept else pairs.changed[source]
-        if partner is not None and _arrivals(partner) == _arrivals(exchange):
+        if partner is not None and _arrival_counts(partner) == _arrival_counts(
+            exchange
+        ):
             offset_ms = partner.ended_ms - exchange.ended_ms
-            timed[source] = _with_times_of(partner, source, exchange)
+            timed_exchanges[source] = _with_times_of(partner, source, exchange)
         elif exchange.number is None:
-            timed[source] = exchange
+            timed_exchanges[source] = exchange
         else:
-            timed[source] = renumbered(
+            timed_exchanges[source] = renumbered_exchange(
                 exchange,
                 exchange.recorded_by,
                 exchange.number,
@@ -342,7 +354,7 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
                 offset_ms,
             )
 
-    return timed
+    return timed_exchanges
 
 
 def _with_times_of(
@@ -363,7 +375,7 @@ def _with_times_of(
     )
 
 
-def _arrivals(exchange: RecordedExchange) -> tuple[int | None, ...]:
+def _arrival_counts(exchange: RecordedExchange) -> tuple[int | None, ...]:
     """Return how many requests had arrived when it came, at its end, and at each of its events."""
     response = exchange.response
     events: list[int] = []
@@ -381,26 +393,30 @@ def _arrivals(exchange: RecordedExchange) -> tuple[int | None, ...]:
 # Interactions
 
 
-def _merged(overlap: _Overlap) -> Cassette:
+def _merged_cassette(overlap: _Overlap) -> Cassette:
     """Return both recordings in one, in the order of the new conversation."""
     exchanges = _exchanges_over(overlap)
-    before = overlap.earlier.with_exchanges(exchanges).interactions
-    now = overlap.recorded.with_exchanges(exchanges).interactions
-    order = _ordered(overlap)
+    earlier_interactions = overlap.earlier.with_exchanges(exchanges).interactions
+    new_interactions = overlap.recorded.with_exchanges(exchanges).interactions
+    recorded_numbers = _numbers_in_new_order(overlap)
     new_numbers: dict[int, int] = {}
     old_numbers: dict[int, int] = {}
-    for number, recorded_number in enumerate(order, start=1):
+    for number, recorded_number in enumerate(recorded_numbers, start=1):
         new_numbers[recorded_number] = number
         if recorded_number in overlap.kept:
             old_numbers[overlap.partners[recorded_number].number] = number
 
     interactions = []
-    for recorded_number in order:
+    for recorded_number in recorded_numbers:
         if recorded_number in overlap.kept:
             partner = overlap.partners[recorded_number]
-            interaction = with_numbers(before[partner.number - 1], old_numbers)
+            interaction = with_numbers(
+                earlier_interactions[partner.number - 1], old_numbers
+            )
         else:
-            interaction = with_numbers(now[recorded_number - 1], new_numbers)
+            interaction = with_numbers(
+                new_interactions[recorded_number - 1], new_numbers
+            )
 
         interactions.append(interaction)
 
@@ -418,27 +434,27 @@ def _upstream_over(earlier: str, recorded: str) -> str:
     return earlier if is_same else recorded
 
 
-def _ordered(overlap: _Overlap) -> list[int]:
+def _numbers_in_new_order(overlap: _Overlap) -> list[int]:
     """Return the numbers of the recorded interactions in their new order.
 
     Which of two calls that were in flight together came first is chance: these come in the earlier
     order, and a call that is new comes after the one that came before it.
     """
     recorded = overlap.recorded.interactions
-    places = _earlier_places(overlap)
+    earlier_places = _earlier_places(overlap)
     arriving = deque(in_conversation_order(recorded))
     in_flight: list[tuple[int, int]] = []
     ordered: dict[int, None] = {}
-    ends = []
+    call_ends = []
     for interaction in recorded:
-        ends.append((_ended_after(interaction), interaction.number))
+        call_ends.append((_ended_after(interaction), interaction.number))
 
-    for ended_after, ended in sorted(ends):
-        while arriving and _arrived(arriving[0]) <= ended_after:
+    for ended_after, ended_number in sorted(call_ends):
+        while arriving and _first_request_number(arriving[0]) <= ended_after:
             number = arriving.popleft().number
-            heappush(in_flight, (places[number], number))
+            heappush(in_flight, (earlier_places[number], number))
 
-        while ended not in ordered:
+        while ended_number not in ordered:
             _, number = heappop(in_flight)
             ordered[number] = None
 
@@ -463,15 +479,15 @@ def _earlier_places(overlap: _Overlap) -> dict[int, int]:
     return places
 
 
-def _arrived(interaction: RecordedInteraction) -> int:
+def _first_request_number(interaction: RecordedInteraction) -> int:
     """Return the number of its first request."""
-    return min(exchange.number or 0 for exchange in interaction.own)
+    return min(exchange.number or 0 for exchange in interaction.own_exchanges)
 
 
 def _ended_after(interaction: RecordedInteraction) -> float:
     """Return how many requests had arrived when a call ended; infinite if it was left."""
     latest = 0
-    for exchange in interaction.own:
+    for exchange in interaction.own_exchanges:
         if exchange.ended_after is None:
             return inf
 

@@ -102,30 +102,30 @@ class Asides:
     """The turns of one session that its server asks of its own accord, whatever call is pending."""
 
     def __init__(self) -> None:
-        self._turns: dict[int, list[OpenTurn]] = {}
+        self._turns_by_interaction: dict[int, list[OpenTurn]] = {}
 
-    def take(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
+    def take_turns(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
         """Take the turns of an interaction; they replace its earlier ones."""
         asides = []
         for turn in turns:
             if turn.is_aside:
                 asides.append(turn)
 
-        self._turns[interaction] = asides
+        self._turns_by_interaction[interaction] = asides
 
-    def drop(self, interaction: int) -> None:
+    def drop_turns(self, interaction: int) -> None:
         """Stop expecting the turns of an interaction."""
-        self._turns.pop(interaction, None)
+        self._turns_by_interaction.pop(interaction, None)
 
-    def open(self) -> list[tuple[int, OpenTurn]]:
+    def unasked_turns(self) -> list[tuple[int, OpenTurn]]:
         """Return the turns that the server has not asked so far, with their interactions."""
-        found = []
-        for interaction, turns in self._turns.items():
+        turns_with_questions = []
+        for interaction, turns in self._turns_by_interaction.items():
             for turn in turns:
                 if turn.questions:
-                    found.append((interaction, turn))
+                    turns_with_questions.append((interaction, turn))
 
-        return found
+        return turns_with_questions
 
 
 def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
@@ -144,7 +144,7 @@ def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
     """Return a pushed turn with all its questions."""
     questions = []
     for key, asked in question_of(turn).items():
-        questions.append(Question(key, asked, _posted(pushed, key), key))
+        questions.append(Question(key, asked, _posted_answer(pushed, key), key))
 
     return OpenTurn(
         turn.number,
@@ -181,18 +181,18 @@ def _is_aside(request: PushedRequest) -> bool:
 
 def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
     """Return a turn that a state of the task asks, with all its questions."""
-    given = turn.given or {}
+    recorded_answers = turn.given or {}
     questions = []
     for name, request in turn.requests.items():
         answer = None
-        if name in given:
-            answer = Answered(to_json(given[name]).encode())
+        if name in recorded_answers:
+            answer = Answered(to_json(recorded_answers[name]).encode())
 
         key, asked = _question_alone(name, request, interaction.task_id)
         questions.append(Question(key, asked, answer, name))
 
-    after = len(interaction.exchanges)
-    return OpenTurn(turn.number, after, questions, turn.asking)
+    end_position = len(interaction.exchanges)
+    return OpenTurn(turn.number, end_position, questions, turn.asking)
 
 
 def _question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
@@ -204,7 +204,7 @@ def _question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str
     return key, asked
 
 
-def _posted(turn: PushedTurn, key: str) -> Answered | None:
+def _posted_answer(turn: PushedTurn, key: str) -> Answered | None:
     """Return the recorded response to a pushed request as it was spelled."""
     for answer in turn.answers:
         message = answer.exchange.call.message
@@ -285,21 +285,21 @@ class Findings:
     pushes: list[LivePush] = field(default_factory=list)
     is_rerouted: bool = False
     complete: list[LivePair] = field(default_factory=list)
-    pending: LivePair | None = None
+    pending_pair: LivePair | None = None
 
     @property
-    def pairs(self) -> list[LivePair]:
+    def response_pairs(self) -> list[LivePair]:
         """The responses that have come, and the beginning of the one that is still to come."""
-        if self.pending is None:
+        if self.pending_pair is None:
             return [*self.complete]
-        return [*self.complete, self.pending]
+        return [*self.complete, self.pending_pair]
 
     @property
     def recorded_by_hash(self) -> dict[str, str]:
         """The recorded states and names by the hashes of the live ones."""
         return {sha256_of(live): recorded for live, recorded in self.states}
 
-    def add(self, turn: int, changes: Iterable[Change]) -> None:
+    def add_changes(self, turn: int, changes: Iterable[Change]) -> None:
         """Add changes in a turn."""
         for change in changes:
             self.changes.append(TurnChange(turn, change))
@@ -341,7 +341,7 @@ class _Progress:
     sent: int = 0
     answered: set[int] = field(default_factory=set)
 
-    def answer(self, index: int) -> None:
+    def pass_answered_ask(self, index: int) -> None:
         """Go on behind the ask of an exchange, and behind those that were answered before."""
         self.answered.add(index)
         self.sent = index + 1
@@ -369,52 +369,54 @@ class _OpenQuestions:
         """
         self._turns = turns
         self._turns_until_left = _turns_until_left(interaction)
-        self._ignored = ignored
-        self._refused = refused
+        self._ignored_places = ignored
+        self._refused_verdicts = refused
         self._findings = findings
 
     def open_at(self, position: int) -> list[OpenTurn]:
         """Return the turns that come before the response to an exchange."""
-        found = []
+        turns_until_position = []
         for turn in self._turns:
             if turn.questions and turn.position <= position:
-                found.append(turn)
+                turns_until_position.append(turn)
 
-        return found
+        return turns_until_position
 
     @property
     def is_left_now(self) -> bool:
         """Whether the recorded client cancelled the task after the turns asked so far."""
-        asked = 0
+        asked_turns = 0
         for turn in self._turns:
             if turn.is_of_task and not turn.questions:
-                asked += 1
+                asked_turns += 1
 
-        return asked == self._turns_until_left
+        return asked_turns == self._turns_until_left
 
-    def counting(self, changes: list[Change]) -> list[Change]:
+    def changes_that_count(self, changes: list[Change]) -> list[Change]:
         """Return the changes that count; the ignored ones are left out."""
-        kept = without_ignored(changes, self._ignored)
+        counting_changes = without_ignored(changes, self._ignored_places)
         for change in changes:
-            if change not in kept:
+            if change not in counting_changes:
                 self._findings.left_out.append(change)
 
-        return kept
+        return counting_changes
 
-    def fits(self, changes: Iterable[Change]) -> bool:
+    def has_fitting_answer(self, changes: Iterable[Change]) -> bool:
         """Tell whether the recorded answer fits a question with these changes."""
-        return all(change.verdict not in self._refused for change in changes)
+        return all(change.verdict not in self._refused_verdicts for change in changes)
 
-    def matches(self, asked: object, key: str, position: int) -> list[_QuestionMatch]:
+    def nearest_matches(
+        self, asked: object, key: str, position: int
+    ) -> list[_QuestionMatch]:
         """Return the nearest question of each open turn; `key` is that of a task's question."""
-        found = []
+        question_matches = []
         for turn in self.open_at(position):
             if turn.is_of_task == bool(key):
-                found.append(self.nearest(turn, asked, key))
+                question_matches.append(self.nearest_match(turn, asked, key))
 
-        return found
+        return question_matches
 
-    def answerable(
+    def answerable_match(
         self, matches: Sequence[_QuestionMatch], asked: Any
     ) -> _QuestionMatch | None:
         """Return the question whose answer fits what is asked now, if there is one.
@@ -422,7 +424,7 @@ class _OpenQuestions:
         The answer to a form with other words fits if the fields are the same.
         """
         for match in matches:
-            if self.fits(match.changes):
+            if self.has_fitting_answer(match.changes):
                 return match
 
         for match in matches:
@@ -431,7 +433,9 @@ class _OpenQuestions:
 
         return None
 
-    def nearest(self, turn: OpenTurn, asked: object, key: str = "") -> _QuestionMatch:
+    def nearest_match(
+        self, turn: OpenTurn, asked: object, key: str = ""
+    ) -> _QuestionMatch:
         """Return the question of a turn that is nearest to what is asked now.
 
         What was asked together may come in another order.
@@ -440,7 +444,7 @@ class _OpenQuestions:
         for question in turn.questions:
             recorded = {question.key: question.asked}
             received = {key or question.key: asked}
-            changes = self.counting(question_changes(recorded, received))
+            changes = self.changes_that_count(question_changes(recorded, received))
             matches.append(_QuestionMatch(turn.number, changes, turn, question))
 
         return min(matches, key=lambda match: len(match.changes))
@@ -490,11 +494,13 @@ class RecordedScript:
         if turns is None:
             turns = open_turns(interaction)
 
-        refused: set[Verdict] = {"question-changed"}
+        refused_verdicts: set[Verdict] = {"question-changed"}
         if not renames_keys:
-            refused.add("key-changed")
+            refused_verdicts.add("key-changed")
 
-        self._open = _OpenQuestions(interaction, turns, ignored, refused, self.findings)
+        self._open_questions = _OpenQuestions(
+            interaction, turns, ignored, refused_verdicts, self.findings
+        )
         self._asides = asides or Asides()
         self._handles = handles
         self._is_at_start = is_at_start
@@ -505,7 +511,7 @@ class RecordedScript:
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
-        reply = self._reply(ask)
+        reply = self._recorded_reply(ask)
         if not isinstance(reply, Answered) or reply.value is None:
             return reply
 
@@ -516,7 +522,7 @@ class RecordedScript:
 
         return replace(reply, value=value)
 
-    def _reply(self, ask: LiveAsk) -> Reply:
+    def _recorded_reply(self, ask: LiveAsk) -> Reply:
         """Return the recorded answers in the cassette's terms."""
         if isinstance(ask, PushedAsk):
             return self._answer_push(ask)
@@ -542,12 +548,12 @@ class RecordedScript:
         """The recorded exchange whose response should come next, or the last one."""
         return self._exchanges[self._position_now]
 
-    def _came(
+    def _pair_response(
         self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
     ) -> RecordedExchange:
         """Pair a live response with a recorded one; return it with the recorded ids."""
         live = self._as_recorded(recorded, ask)
-        self.findings.pending = None
+        self.findings.pending_pair = None
         self.findings.complete.append(LivePair(recorded, live, ask.response, turn))
         self._progress.position += 1
 
@@ -562,8 +568,8 @@ class RecordedScript:
         if self._handles is None:
             return live
 
-        self._handles.took(recorded.rpc_response, ask.response)
-        return self._handles.as_recorded(live)
+        self._handles.take_response(recorded.rpc_response, ask.response)
+        return self._handles.with_recorded_handles(live)
 
     # Asks in results
 
@@ -575,8 +581,8 @@ class RecordedScript:
         if match.index is not None:
             recorded = self._exchanges[match.index]
 
-        self._came(recorded, ask, turn)
-        self.findings.add(turn, match.changes)
+        self._pair_response(recorded, ask, turn)
+        self.findings.add_changes(turn, match.changes)
         self._note_state(recorded, ask)
         if not match.is_expected and not self._is_accepted(turn):
             return AskedOtherwise(ask, tuple(match.changes))
@@ -598,14 +604,14 @@ class RecordedScript:
         position = self._progress.position
         recorded = self._recorded_now
         live = self._as_recorded(recorded, ask)
-        unasked = self._open.open_at(position)
+        unasked = self._open_questions.open_at(position)
         if position >= len(self._exchanges) or recorded.ask is None:
-            changes = [_additional_ask(live)]
+            changes = [_additional_ask_change(live)]
         elif unasked:
-            changes = [_not_asked(unasked[0])]
+            changes = [_missing_turn_change(unasked[0])]
         else:
             changes = self._ask_changes(position, live, ask)
-            if self._open.fits(changes):
+            if self._open_questions.has_fitting_answer(changes):
                 return _AskMatch(position, changes, is_expected=True)
 
         if self.accepts is None or unasked:
@@ -622,8 +628,8 @@ class RecordedScript:
         """
         same_keys: list[_AskMatch] = []
         for match, recorded in self._unanswered_asks(live, ask):
-            if self._open.fits(match.changes):
-                return self._moved(match, live)
+            if self._open_questions.has_fitting_answer(match.changes):
+                return self._note_other_course(match, live)
 
             if _has_all_answers(recorded.ask, live.ask, match.changes):
                 same_keys.append(match)
@@ -633,7 +639,7 @@ class RecordedScript:
                 return match
 
         nearest = same_keys[0] if same_keys else _AskMatch(None, changes)
-        return self._moved(nearest, live)
+        return self._note_other_course(nearest, live)
 
     def _unanswered_asks(
         self, live: RecordedExchange, ask: LiveAsk
@@ -646,10 +652,10 @@ class RecordedScript:
             changes = self._ask_changes(index, live, ask)
             yield _AskMatch(index, changes), recorded
 
-    def _moved(self, match: _AskMatch, live: RecordedExchange) -> _AskMatch:
+    def _note_other_course(self, match: _AskMatch, live: RecordedExchange) -> _AskMatch:
         """Note that the conversation takes another course at an ask."""
         self.findings.is_rerouted = True
-        changes = [_additional_ask(live), *match.changes]
+        changes = [_additional_ask_change(live), *match.changes]
         return replace(match, changes=changes)
 
     def _ask_changes(
@@ -665,13 +671,13 @@ class RecordedScript:
         changes = response_changes(
             recorded, live, states, is_at_start=self._is_at_start
         )
-        return self._open.counting(changes)
+        return self._open_questions.changes_that_count(changes)
 
     def _answer_to(
         self, index: int, ask: LiveAsk, changes: Iterable[Change]
     ) -> Answered:
         """Give the recorded answer to one of the recorded asks."""
-        self._progress.answer(index)
+        self._progress.pass_answered_ask(index)
         recorded = self._exchanges[index].ask
         retry = self._exchanges[index + 1].request.body
         if recorded is not None:
@@ -709,9 +715,12 @@ class RecordedScript:
         turn = self._interaction.asking_turn(self._position_now)
         asked = self._pushed_value(ask)
         match = self._matching_question(asked, turn)
-        is_answered = match.question is not None and self._open.fits(match.changes)
+        is_answered = (
+            match.question is not None
+            and self._open_questions.has_fitting_answer(match.changes)
+        )
         if not is_answered:
-            aside = self._aside(asked)
+            aside = self._take_aside_question(asked)
             if aside is not None:
                 return aside.answer or NeedsAnswers(ask)
 
@@ -722,7 +731,7 @@ class RecordedScript:
         self.findings.pushes.append(LivePush(match.number, name, ask.key))
         if ask.so_far is not None:
             live = with_id_of(recorded.call, ask.so_far)
-            self.findings.pending = LivePair(recorded, live, turn=_NO_TURN)
+            self.findings.pending_pair = LivePair(recorded, live, turn=_NO_TURN)
 
         if not self._goes_on(match):
             return AskedOtherwise(ask, tuple(match.changes))
@@ -735,11 +744,13 @@ class RecordedScript:
         raw = b"" if response is None else response.body
         return pushed_value(raw, self.findings.recorded_by_hash)
 
-    def _aside(self, asked: object) -> Question | None:
+    def _take_aside_question(self, asked: object) -> Question | None:
         """Take the question that the server asks of its own accord now, if it is one."""
-        for _, turn in self._asides.open():
-            match = self._open.nearest(turn, asked)
-            if match.question is not None and self._open.fits(match.changes):
+        for _, turn in self._asides.unasked_turns():
+            match = self._open_questions.nearest_match(turn, asked)
+            if match.question is not None and self._open_questions.has_fitting_answer(
+                match.changes
+            ):
                 turn.questions.remove(match.question)
                 return match.question
 
@@ -754,12 +765,14 @@ class RecordedScript:
 
         An additional question gets the number given here, and `key` if a task asks it.
         """
-        matches = self._open.matches(asked, key, self._progress.position)
+        matches = self._open_questions.nearest_matches(
+            asked, key, self._progress.position
+        )
         if matches and self.accepts is None:
             return matches[0]
 
         added = round_change(ABSENT, {key or "question": asked})
-        match = self._open.answerable(matches, asked)
+        match = self._open_questions.answerable_match(matches, asked)
         if match is None:
             return _QuestionMatch(number, [added])
         if match is matches[0]:
@@ -769,11 +782,11 @@ class RecordedScript:
 
     def _goes_on(self, match: _QuestionMatch) -> bool:
         """Note what differs in a question; tell whether the conversation goes on after it."""
-        self.findings.add(match.number, match.changes)
+        self.findings.add_changes(match.number, match.changes)
         is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
         if is_moved:
             self.findings.is_rerouted = True
-        elif self._open.fits(match.changes):
+        elif self._open_questions.has_fitting_answer(match.changes):
             return True
 
         return self._is_accepted(match.number)
@@ -784,26 +797,26 @@ class RecordedScript:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         recorded_id = self._interaction.task_id
         if not recorded_id or not self._is_at_end:
-            self.finished(ask)
+            self.take_final_response(ask)
             changes = without_turns(self.findings.changes)
             return AskedOtherwise(ask, tuple(changes))
 
-        self._came(self._exchanges[-1], ask, 0)
+        self._pair_response(self._exchanges[-1], ask, 0)
         self.findings.states.append((ask.task.id, recorded_id))
         self._is_task = True
 
-        return ask.updated({}, cancels=self._open.is_left_now)
+        return ask.updated({}, cancels=self._open_questions.is_left_now)
 
     @property
     def _is_at_end(self) -> bool:
         """Whether the last response to the call should come next."""
         position = self._progress.position
         is_last = position == len(self._exchanges) - 1
-        return is_last and not self._open.open_at(position)
+        return is_last and not self._open_questions.open_at(position)
 
     def _answer_task(self, ask: TaskAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
-        self._came(self._asking_state(), ask, 0)
+        self._pair_response(self._asking_state(), ask, 0)
         answers: dict[str, bytes | None] = {}
         is_all_recorded = True
         for name, key in ask.live_keys.items():
@@ -821,8 +834,8 @@ class RecordedScript:
         if not is_all_recorded:
             return NeedsAnswers(ask)
 
-        cancels = self._open.is_left_now
-        is_last = not self._open.open_at(self._progress.position)
+        cancels = self._open_questions.is_left_now
+        is_last = not self._open_questions.open_at(self._progress.position)
         is_left_open = is_last and self._interaction.is_open and not cancels
         if is_left_open and not answers:
             return NeedsAnswers(ask)
@@ -831,10 +844,10 @@ class RecordedScript:
 
     def _asking_state(self) -> RecordedExchange:
         """Return the recorded poll that should ask next, or else the last one."""
-        unasked = self._open.open_at(self._progress.position)
+        unasked = self._open_questions.open_at(self._progress.position)
         if unasked and unasked[0].asking is not None:
             return unasked[0].asking
-        return self._interaction.ending
+        return self._interaction.ending_exchange
 
     def _asked_by_task(self, name: str) -> _QuestionMatch:
         """Return the recorded question that the last state asks under a key.
@@ -849,7 +862,7 @@ class RecordedScript:
         key, asked = _question_alone(name, state.input_requests[name], state.id)
         count = len(list(self._interaction.turns))
         match = self._matching_question(asked, count + 1, key)
-        recorded: RecordedExchange | None = self._interaction.ending
+        recorded: RecordedExchange | None = self._interaction.ending_exchange
         if match.turn is not None:
             recorded = match.turn.asking
 
@@ -864,12 +877,12 @@ class RecordedScript:
 
     # The end
 
-    def finished(self, last: LiveAsk | Finished) -> None:
+    def take_final_response(self, last: LiveAsk | Finished) -> None:
         """Take the response that asks nothing."""
         position = self._progress.position
         recorded = self._recorded_now
         if self._is_task:
-            recorded = self._interaction.ending
+            recorded = self._interaction.ending_exchange
 
         turn = 0
         if recorded.ask is not None:
@@ -878,14 +891,14 @@ class RecordedScript:
         if self._interaction.task_id and not self._is_task:
             self.findings.is_rerouted = True
 
-        live = self._came(recorded, last, turn)
-        unasked = self._open.open_at(position)
+        live = self._pair_response(recorded, last, turn)
+        unasked = self._open_questions.open_at(position)
         if unasked:
             self.findings.is_rerouted = True
             self.was_not_asked(unasked[0])
         elif recorded.ask is not None:
             self.findings.is_rerouted = True
-            self.findings.add(turn, [unasked_change(recorded, live)])
+            self.findings.add_changes(turn, [unasked_change(recorded, live)])
         elif not (self._is_task and self._interaction.is_open):
             self._compare_end(recorded, live)
 
@@ -895,20 +908,20 @@ class RecordedScript:
         changes = response_changes(
             recorded, live, states, is_at_start=self._is_at_start
         )
-        self.findings.add(0, self._open.counting(changes))
+        self.findings.add_changes(0, self._open_questions.changes_that_count(changes))
 
     def was_not_asked(self, turn: OpenTurn) -> None:
         """Note that the live server does not ask a turn."""
-        self.findings.add(turn.number, [_not_asked(turn)])
+        self.findings.add_changes(turn.number, [_missing_turn_change(turn)])
 
 
-def _not_asked(turn: OpenTurn) -> Change:
+def _missing_turn_change(turn: OpenTurn) -> Change:
     """Return the change that a turn is missing."""
     question = turn.questions[0]
     return round_change({question.key: question.asked}, ABSENT)
 
 
-def _additional_ask(live: RecordedExchange) -> Change:
+def _additional_ask_change(live: RecordedExchange) -> Change:
     """Return the change that a response asks one turn more."""
     return round_change(ABSENT, asked_question(live))
 
@@ -942,10 +955,12 @@ def _has_all_answers(
 
 def _has_fields_of(recorded: Question | None, asked: Any) -> bool:
     """Tell whether two questions are forms with the same fields, so that one answer fits both."""
-    return recorded is not None and _fields(recorded.asked) == _fields(asked)
+    return recorded is not None and _method_and_fields(
+        recorded.asked
+    ) == _method_and_fields(asked)
 
 
-def _fields(question: Any) -> tuple[Any, list[str]]:
+def _method_and_fields(question: Any) -> tuple[Any, list[str]]:
     """Return the method of a question and the names of its form's fields."""
     properties = value_at(question, ("params", "requestedSchema", "properties"))
     return question.get("method"), sorted(members_of(properties))

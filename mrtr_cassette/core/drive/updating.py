@@ -42,14 +42,14 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING
 from mrtr_cassette.core.secrets.names import (
     occurrence_in,
-    reveal,
+    reveal_states,
     sha256_of,
     state_surrogate,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
 
-ACCEPTABLE: Final[tuple[Verdict, ...]] = (
+ACCEPTABLE_VERDICTS: Final[tuple[Verdict, ...]] = (
     "text-changed",
     "shape-changed",
     "surface-changed",
@@ -61,9 +61,9 @@ ACCEPTABLE: Final[tuple[Verdict, ...]] = (
 )
 """The verdicts that can be accepted."""
 
-_NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
+_UNCOMPARED_VERDICTS: Final = frozenset({"skipped", "not-reached", "unstable"})
 _INTERNAL_ERROR: Final = -32603
-_SERVER_ERROR: Final = 500
+_LOWEST_SERVER_ERROR: Final = 500
 """The lowest HTTP status of a server that failed."""
 
 
@@ -109,12 +109,12 @@ class Proposal:
     course: RecordedInteraction | None = None
 
     @property
-    def turn(self) -> int:
+    def first_turn(self) -> int:
         """The first turn that differs."""
         return self.turns[0]
 
     @property
-    def counting(self) -> tuple[Change, ...]:
+    def counting_changes(self) -> tuple[Change, ...]:
         """The changes that are more than information."""
         counting = []
         for change in self.changes:
@@ -126,7 +126,7 @@ class Proposal:
     @property
     def verdicts(self) -> set[Verdict]:
         """The verdicts of these changes."""
-        return {change.verdict for change in self.counting}
+        return {change.verdict for change in self.counting_changes}
 
     @property
     def ends_open(self) -> bool:
@@ -134,11 +134,11 @@ class Proposal:
         if self.course is None:
             return False
 
-        last = self.taken[-1].live
-        if last.ask is not None or last.rpc_response is None:
+        last_live = self.taken[-1].live
+        if last_live.ask is not None or last_live.rpc_response is None:
             return True
 
-        state = last.polled_state
+        state = last_live.polled_state
         return state is not None and bool(state.input_requests)
 
     @property
@@ -147,11 +147,14 @@ class Proposal:
         if not self.taken:
             return False
 
-        last = self.taken[-1].live
-        if last.response is not None and last.response.status >= _SERVER_ERROR:
+        last_live = self.taken[-1].live
+        if (
+            last_live.response is not None
+            and last_live.response.status >= _LOWEST_SERVER_ERROR
+        ):
             return True
 
-        error = members_of(last.rpc_members.get("error"))
+        error = members_of(last_live.rpc_members.get("error"))
         return error.get("code") == _INTERNAL_ERROR
 
 
@@ -159,12 +162,12 @@ Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 """Returns which of the proposals are accepted."""
 
 
-def accepting(cassette: Cassette, choose: Choose) -> Accepts:
+def turn_accepter(cassette: Cassette, choose: Choose) -> Accepts:
     """Return a function that tells, during a conversation, whether a turn of it is accepted."""
 
     def accepts(verified: VerifiedInteraction, turn: int) -> bool:
-        chosen = choose(_proposals_of(cassette, verified))
-        return any(turn in proposal.turns for proposal in chosen)
+        chosen_proposals = choose(_proposals_of(cassette, verified))
+        return any(turn in proposal.turns for proposal in chosen_proposals)
 
     return accepts
 
@@ -185,13 +188,13 @@ def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
     return any(change.verdict in verdicts for change in proposal.changes)
 
 
-def proposals(
+def proposals_for_cassette(
     cassette: Cassette, verified: Iterable[VerifiedInteraction]
 ) -> list[Proposal]:
     """Return all that can be accepted into a cassette, in the order of its interactions."""
     proposed: list[Proposal] = []
     for interaction in sorted(verified, key=lambda interaction: interaction.number):
-        if interaction.verdict not in _NOT_COMPARED:
+        if interaction.verdict not in _UNCOMPARED_VERDICTS:
             proposed += _proposals_of(cassette, interaction)
 
     return proposed
@@ -202,9 +205,9 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
     if not verified.changes:
         return []
 
-    repetition = _repetition(cassette, verified)
+    repetition = _repetition_in_cassette(cassette, verified)
     if _is_accepted_whole(repetition):
-        return [_WholeProposal(repetition).proposal()]
+        return [_WholeProposal(repetition).whole_proposal()]
 
     return [_turn_proposal(repetition, turn) for turn in repetition.turns]
 
@@ -227,20 +230,24 @@ class _Repetition(NamedTuple):
         return tuple(dict.fromkeys(turn for turn, _ in self.verified.changes))
 
 
-def _repetition(cassette: Cassette, verified: VerifiedInteraction) -> _Repetition:
+def _repetition_in_cassette(
+    cassette: Cassette, verified: VerifiedInteraction
+) -> _Repetition:
     """Return a repeated conversation with the live responses as the cassette would have them."""
     interaction = cassette.interactions[verified.number - 1]
     # The conversation was repeated over the transport of the live server.
-    repeated = _responses_of(verified.planned.interaction)
-    in_file = _responses_of(interaction)
-    recorded = dict(zip(repeated, in_file, strict=False))
+    repeated_exchanges = _responses_of(verified.planned.interaction)
+    exchanges_in_file = _responses_of(interaction)
+    recorded_by_repeated = dict(
+        zip(repeated_exchanges, exchanges_in_file, strict=False)
+    )
     pairs = []
-    for pair in verified.findings.pairs:
+    for pair in verified.findings.response_pairs:
         live = pair.live
         if cassette.transport == "http":
             live = response_over_http(live)
 
-        base = recorded[pair.recorded]
+        base = recorded_by_repeated[pair.recorded]
         pairs.append(pair._replace(recorded=base, live=live))
 
     return _Repetition(cassette, interaction, verified, pairs)
@@ -299,20 +306,20 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
 
     recorded = _exchange_asking(repetition.interaction, turn)
     if recorded is None:
-        elsewhere = "the server asks it on another stream: record it again"
-        return replace(proposal, problem=elsewhere)
+        asked_on_other_stream = "the server asks it on another stream: record it again"
+        return replace(proposal, problem=asked_on_other_stream)
 
-    last = None
+    last_pair = None
     for pair in repetition.pairs:
         if pair.recorded is recorded:
-            last = pair
+            last_pair = pair
 
-    if last is None or last.live.response is None:
+    if last_pair is None or last_pair.live.response is None:
         return replace(proposal, problem="the live server gave no response")
 
     retry = _retry_to(repetition.interaction, recorded)
-    taken = _taken(recorded, last, changes, retry)
-    problem = next(_objections(taken, recorded), None)
+    taken = _taken_response(recorded, last_pair, changes, retry)
+    problem = next(_objections_to_taking(taken, recorded), None)
 
     return replace(proposal, problem=problem, taken=(taken,))
 
@@ -322,7 +329,7 @@ def _exchange_asking(
 ) -> RecordedExchange | None:
     """Return the exchange whose response asks a turn, or ends the call for turn 0."""
     if turn == 0:
-        return interaction.ending
+        return interaction.ending_exchange
 
     for position, exchange in enumerate(interaction.exchanges):
         if interaction.asking_turn(position) == turn:
@@ -342,7 +349,7 @@ def _retry_to(
     return None
 
 
-def _taken(
+def _taken_response(
     base: RecordedExchange,
     pair: LivePair,
     changes: Iterable[Change],
@@ -362,15 +369,17 @@ def _new_keys(
     if recorded.ask is None or live.ask is None:
         return new_keys
 
-    asked = set(map(comparable_text, live.ask.input_requests))
+    asked_texts = set(map(comparable_text, live.ask.input_requests))
     for key in recorded.ask.input_requests:
-        if key not in new_keys and comparable_text(key) not in asked:
+        if key not in new_keys and comparable_text(key) not in asked_texts:
             new_keys[key] = None
 
     return new_keys
 
 
-def _objections(taken: TakenResponse, recorded: RecordedExchange) -> Iterator[str]:
+def _objections_to_taking(
+    taken: TakenResponse, recorded: RecordedExchange
+) -> Iterator[str]:
     """Yield why a live response can't be accepted, which corresponds to a recorded one."""
     yield from _objections_to_response(taken.base, taken.live)
     if taken.retry is not None:
@@ -405,28 +414,31 @@ def _objections_to_ask(
     new_keys: Mapping[str, str | None],
 ) -> Iterator[str]:
     """Yield why the recorded answer doesn't fit a live ask."""
-    old = recorded.ask
-    new = live.ask
-    if old is None or new is None:
+    recorded_ask = recorded.ask
+    live_ask = live.ask
+    if recorded_ask is None or live_ask is None:
         return
 
-    had_state = old.request_state is not None
-    has_state = new.request_state is not None
+    had_state = recorded_ask.request_state is not None
+    has_state = live_ask.request_state is not None
     if had_state != has_state:
         yield "a request state came or went, which the recorded answer has to repeat"
 
-    if old.dialect != new.dialect:
-        yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
+    if recorded_ask.dialect != live_ask.dialect:
+        yield (
+            f"the server asks in the dialect {live_ask.dialect}, and the answer is in "
+            f"{recorded_ask.dialect}"
+        )
 
-    answered = {*old.input_requests, *new_keys.values()}
-    unanswered = set(new.input_requests) - answered
+    answered = {*recorded_ask.input_requests, *new_keys.values()}
+    unanswered = set(live_ask.input_requests) - answered
     if unanswered:
         yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
 
 
 # A whole conversation
 
-_Pushed = tuple[Located, LivePush]
+_PushedInResponse = tuple[Located, LivePush]
 """A request that is pushed in a live response, and the recorded question that it asks."""
 
 _NO_TURN: Final = PushedTurn(0, (), ())
@@ -440,37 +452,37 @@ class _WholeProposal:
         self._repetition = repetition
         self._interaction = repetition.interaction
         self._changes = without_turns(repetition.verified.changes)
-        self._calls: list[LivePair] = []
+        self._call_pairs: list[LivePair] = []
         """The responses to the call and to its retries."""
-        self._polls: list[LivePair] = []
+        self._poll_pairs: list[LivePair] = []
         """The states of the task that the call has become."""
         for pair in repetition.pairs:
             if pair.recorded.call.method == GET_TASK:
-                self._polls.append(pair)
+                self._poll_pairs.append(pair)
             else:
-                self._calls.append(pair)
+                self._call_pairs.append(pair)
 
         self._recorded_by_hash = repetition.verified.findings.recorded_by_hash
-        self._taken: list[TakenResponse] = []
-        self._problem: str | None = None
+        self._taken_responses: list[TakenResponse] = []
+        self._first_objection: str | None = None
 
-    def _object(self, problem: str) -> None:
+    def _note_objection(self, problem: str) -> None:
         """Take an objection; only the first one is told."""
-        if self._problem is None:
-            self._problem = problem
+        if self._first_objection is None:
+            self._first_objection = problem
 
-    def proposal(self) -> Proposal:
+    def whole_proposal(self) -> Proposal:
         """Return the proposal."""
         verified = self._repetition.verified
         if verified.after is not None:
-            self._object(after_stray(verified.after))
+            self._note_objection(after_stray(verified.after))
 
         self._take_calls()
-        exchanges = tuple([response.base for response in self._taken])
+        exchanges = tuple([response.base for response in self._taken_responses])
         self._check_branches()
         self._name_last_state()
         steps: tuple[TaskStep, ...] = ()
-        if self._taken[-1].live.created_task is not None:
+        if self._taken_responses[-1].live.created_task is not None:
             self._check_task()
             steps = self._take_steps()
 
@@ -485,8 +497,8 @@ class _WholeProposal:
             verified.call,
             self._repetition.turns,
             tuple(self._changes),
-            self._problem,
-            tuple(self._taken),
+            self._first_objection,
+            tuple(self._taken_responses),
             self._recorded_by_hash,
             course,
         )
@@ -494,18 +506,18 @@ class _WholeProposal:
     def _take_calls(self) -> None:
         """Take the responses to the call and to its retries."""
         base: RecordedExchange | None = self._interaction.exchanges[0]
-        for pair in self._calls:
+        for pair in self._call_pairs:
             if base is None:
                 return
 
             retry = None
-            if pair is not self._calls[-1]:
+            if pair is not self._call_pairs[-1]:
                 retry = _retry_to(self._interaction, pair.recorded)
 
-            taken = _taken(base, pair, self._changes, retry)
-            self._taken.append(taken)
-            for problem in _objections(taken, pair.recorded):
-                self._object(problem)
+            taken = _taken_response(base, pair, self._changes, retry)
+            self._taken_responses.append(taken)
+            for problem in _objections_to_taking(taken, pair.recorded):
+                self._note_objection(problem)
 
             base = retry
 
@@ -513,53 +525,61 @@ class _WholeProposal:
         """Object if another interaction has some of the exchanges too."""
         for exchange in self._interaction.exchanges:
             if _is_shared(self._repetition.cassette, exchange):
-                self._object("other branches answer a question of it: record it again")
+                self._note_objection(
+                    "other branches answer a question of it: record it again"
+                )
 
     def _name_last_state(self) -> None:
         """Give the state of a question that ends the conversation a name."""
-        last = self._taken[-1].live
+        last = self._taken_responses[-1].live
         if last.ask is None or last.issued_sha256 is None:
             return
 
         cassette = self._repetition.cassette
-        name = _new_state(cassette, self._interaction)
+        name = _name_of_new_state(cassette, self._interaction)
         self._recorded_by_hash[last.issued_sha256] = name
         if cassette.request_state == "verbatim":
-            self._object("its request states are kept as they are: record it again")
+            self._note_objection(
+                "its request states are kept as they are: record it again"
+            )
 
     def _check_task(self) -> None:
         """Object if the states of the task can't replace the recorded ones."""
-        recorded = self._bases
+        recorded = self._replaced_exchanges
         if not self._interaction.task_id:
-            self._object("the server makes a task of the call now: record it again")
+            self._note_objection(
+                "the server makes a task of the call now: record it again"
+            )
         elif len(set(recorded)) < len(recorded):
-            self._object("the task asks in several parts: record it again")
+            self._note_objection("the task asks in several parts: record it again")
 
     @property
-    def _bases(self) -> list[RecordedExchange]:
+    def _replaced_exchanges(self) -> list[RecordedExchange]:
         """The recorded exchanges whose responses are replaced."""
-        pairs = [*self._calls, *self._polls]
+        pairs = [*self._call_pairs, *self._poll_pairs]
         return [pair.recorded for pair in pairs]
 
     def _take_steps(self) -> tuple[TaskStep, ...]:
         """Take the states of the task; return the recorded steps that stay."""
-        asked: set[str] = set()
-        for pair in self._polls:
+        asked_keys: set[str] = set()
+        for pair in self._poll_pairs:
             response = TakenResponse(pair.recorded, pair.live, recorded_keys=pair.keys)
-            self._taken.append(response)
-            asked.update(pair.keys.values())
+            self._taken_responses.append(response)
+            asked_keys.update(pair.keys.values())
 
-        bases = self._bases
+        replaced_exchanges = self._replaced_exchanges
         steps = []
         for step in self._interaction.steps:
             answered = _keys_answered_by(step)
-            is_needed = not answered.isdisjoint(asked)
-            is_answered_in_part = is_needed and not answered <= asked
+            is_needed = not answered.isdisjoint(asked_keys)
+            is_answered_in_part = is_needed and not answered <= asked_keys
             if step.is_cancellation or is_answered_in_part:
-                self._object("its client answers it differently: record it again")
+                self._note_objection(
+                    "its client answers it differently: record it again"
+                )
 
             is_at_work = step.state is not None and step.state.is_at_work
-            if step.exchange in bases or is_at_work or is_needed:
+            if step.exchange in replaced_exchanges or is_at_work or is_needed:
                 steps.append(step)
 
         return tuple(steps)
@@ -569,7 +589,7 @@ class _WholeProposal:
         pushes = iter(self._repetition.verified.findings.pushes)
         is_elsewhere = self._has_other_streams
         turns: list[PushedTurn] = []
-        for position, response in enumerate(self._taken):
+        for position, response in enumerate(self._taken_responses):
             located = _pushed_in(response.live)
             pushed = list(zip(located, pushes, strict=False))
             if len(pushed) < len(located):
@@ -578,7 +598,9 @@ class _WholeProposal:
             turns += self._pushed_turns_at(position, pushed)
 
         if is_elsewhere or next(pushes, None) is not None:
-            self._object("the server pushed a question elsewhere: record it again")
+            self._note_objection(
+                "the server pushed a question elsewhere: record it again"
+            )
 
         return tuple(turns)
 
@@ -586,19 +608,21 @@ class _WholeProposal:
     def _has_other_streams(self) -> bool:
         """Whether the server pushes or pushed something on another stream than the call's."""
         planned = self._repetition.verified.planned
-        return planned.part == "listening" or bool(self._interaction.asked_on)
+        return planned.part == "listening" or bool(
+            self._interaction.asking_interactions
+        )
 
     def _pushed_turns_at(
-        self, position: int, pushed: Iterable[_Pushed]
+        self, position: int, pushed: Iterable[_PushedInResponse]
     ) -> list[PushedTurn]:
         """Return the turns of the requests that are pushed in the response at a position.
 
         The response gets those that take the places of recorded ones.
         """
-        response = self._taken[position]
+        response = self._taken_responses[position]
         turns = []
         replacing: list[tuple[Located, PushedRequest]] = []
-        for number, group in groupby(pushed, _turn_of):
+        for number, group in groupby(pushed, _turn_of_push):
             recorded = self._interaction.numbered_turns.get(number, _NO_TURN)
             recorded_by_key = {request.key: request for request in recorded.asked}
             asked = []
@@ -612,11 +636,11 @@ class _WholeProposal:
             answers = [answer for answer in recorded.answers if answer.key in keys]
             turns.append(PushedTurn(position, tuple(asked), tuple(answers)))
 
-        self._taken[position] = response._replace(replacing=tuple(replacing))
+        self._taken_responses[position] = response._replace(replacing=tuple(replacing))
         return turns
 
 
-def _turn_of(pushed: _Pushed) -> int:
+def _turn_of_push(pushed: _PushedInResponse) -> int:
     """Return the recorded turn that asks the same as a pushed request, or else a new turn."""
     _, push = pushed
     return push.turn
@@ -654,20 +678,20 @@ def _is_shared(cassette: Cassette, exchange: RecordedExchange) -> bool:
     return owners > 1
 
 
-def _new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
+def _name_of_new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
     """Return the name of a request state that a turn of an interaction issues now."""
     call = interaction.exchanges[0].call
     digest = sha256_of("\n".join(call.key()))
     turn = len(interaction.exchanges) + 1
-    highest = 0
+    highest_occurrence = 0
     for recorded in cassette.interactions:
         occurrences = _state_occurrences(recorded)
         if recorded is interaction and occurrences:
             return state_surrogate(digest, occurrences[0], turn)
 
-        highest = max([highest, *occurrences])
+        highest_occurrence = max([highest_occurrence, *occurrences])
 
-    return state_surrogate(digest, highest + interaction.number, turn)
+    return state_surrogate(digest, highest_occurrence + interaction.number, turn)
 
 
 def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
@@ -691,14 +715,16 @@ _NewExchanges = dict[RecordedExchange, RecordedExchange]
 """The recorded exchanges that change, and what becomes of them."""
 
 
-def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) -> bytes:
+def updated_cassette_file(
+    data: bytes, cassette: Cassette, proposed: Collection[Proposal]
+) -> bytes:
     """Return the file of a cassette with the accepted responses of a live server in it.
 
     The recorded answers get the keys that equal questions have now. A conversation that takes
     another course has the requests that answer its questions now, and ends where it ends now.
     """
-    new = _with_live_responses(KeptNames(data), proposed)
-    _rename_answers(proposed, new)
+    new_exchanges = _with_live_responses(KeptNames(data), proposed)
+    _rename_answers(proposed, new_exchanges)
     courses = {proposal.number: proposal.course for proposal in proposed}
     interactions = []
     for recorded in cassette.interactions:
@@ -707,27 +733,29 @@ def accepted(data: bytes, cassette: Cassette, proposed: Collection[Proposal]) ->
             interactions.append(recorded)
             continue
 
-        _renumber(course, new)
+        _number_exchanges_in_order(course, new_exchanges)
         for exchange in course.exchanges:
-            new[exchange] = _after_answers(exchange, course.pushed_turns, new)
+            new_exchanges[exchange] = _exchange_after_answers(
+                exchange, course.pushed_turns, new_exchanges
+            )
 
         interactions.append(course)
 
-    changed = replace(cassette, interactions=tuple(interactions))
-    return dump(changed.with_exchanges(new))
+    changed_cassette = replace(cassette, interactions=tuple(interactions))
+    return dump(changed_cassette.with_exchanges(new_exchanges))
 
 
 def _with_live_responses(
     kept: KeptNames, proposed: Iterable[Proposal]
 ) -> _NewExchanges:
     """Return the recorded exchanges that get new responses, and the same with these."""
-    new: _NewExchanges = {}
+    new_exchanges: _NewExchanges = {}
     for proposal in proposed:
         for response in proposal.taken:
             recorded = _as_recorded(response, proposal.recorded_by_hash, kept)
-            new[response.base] = recorded
+            new_exchanges[response.base] = recorded
 
-    return new
+    return new_exchanges
 
 
 def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
@@ -742,7 +770,7 @@ def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
                 new[retry] = replace(changed, request=request)
 
 
-def _renumber(course: RecordedInteraction, new: _NewExchanges) -> None:
+def _number_exchanges_in_order(course: RecordedInteraction, new: _NewExchanges) -> None:
     """Number the exchanges of a conversation that takes another course in its order."""
     ordered: list[RecordedExchange] = []
     for position, exchange in enumerate(course.exchanges):
@@ -764,7 +792,7 @@ def _renumber(course: RecordedInteraction, new: _NewExchanges) -> None:
             new[exchange] = replace(changed, number=number)
 
 
-def _after_answers(
+def _exchange_after_answers(
     exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> RecordedExchange:
     """Return a new exchange in whose response all comes after the answers it depends on."""
@@ -791,14 +819,14 @@ def _answered_at(
     """Return the number of the last answer to each turn, by the piece with its last question."""
     answered: dict[int, int] = {}
     for turn in turns:
-        last = turn.asked[-1]
-        if last.exchange is exchange:
+        last_question = turn.asked[-1]
+        if last_question.exchange is exchange:
             numbers = [0]
             for answer in turn.answers:
-                posted = new.get(answer.exchange, answer.exchange)
-                numbers.append(posted.number or 0)
+                new_exchange = new.get(answer.exchange, answer.exchange)
+                numbers.append(new_exchange.number or 0)
 
-            answered[last.piece] = max(numbers)
+            answered[last_question.piece] = max(numbers)
 
     return answered
 
@@ -807,22 +835,22 @@ def _as_recorded(
     taken: TakenResponse, recorded_by_hash: Mapping[str, str], kept: KeptNames
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""
-    recorded = taken.base
+    recorded_exchange = taken.base
     with_names = _recorded_names(taken.recorded_keys, recorded_by_hash)
     live = with_texts(_with_recorded_push_ids(taken), with_names)
-    kept.keep(recorded, live)
-    response = kept.with_kept(live, recorded).response
+    kept.keep_names(recorded_exchange, live)
+    response = kept.with_kept(live, recorded_exchange).response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
 
-    issued_sha256 = recorded.issued_sha256
-    asked_before = recorded.ask is not None
+    issued_sha256 = recorded_exchange.issued_sha256
+    asked_before = recorded_exchange.ask is not None
     asks_now = live.ask is not None
     if asked_before != asks_now:
         issued_sha256 = live.issued_sha256
 
-    response = with_recorded_times(recorded, response)
-    return replace(recorded, response=response, issued_sha256=issued_sha256)
+    response = with_recorded_times(recorded_exchange, response)
+    return replace(recorded_exchange, response=response, issued_sha256=issued_sha256)
 
 
 def _recorded_names(
@@ -831,13 +859,13 @@ def _recorded_names(
     """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
     keys = []
     for live_key, recorded_key in recorded_keys.items():
-        spelled_live = reveal(canonical(live_key), recorded_by_hash.get)
+        spelled_live = reveal_states(canonical(live_key), recorded_by_hash.get)
         spelled_recorded = canonical(recorded_key)
         keys.append((spelled_live.encode(), spelled_recorded.encode()))
 
     def with_names(raw: bytes, _header: str) -> bytes:
         """Return a live text with recorded names, and recorded keys of a task's questions."""
-        raw = reveal(raw, recorded_by_hash.get)
+        raw = reveal_states(raw, recorded_by_hash.get)
         for live_key, recorded_key in keys:
             raw = raw.replace(live_key, recorded_key)
 

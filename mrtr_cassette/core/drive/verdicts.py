@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
-    OF_TASK,
+    TASK_POINTER,
     is_failure,
     outcome_value,
     question_changes,
@@ -27,7 +27,7 @@ from mrtr_cassette.core.drive.live_session import with_id_of
 from mrtr_cassette.core.drive.probing import (
     CANCELLED,
     DECLINED,
-    EXTRA,
+    EXTRA_PROBES,
     REPEATED,
     UNASKED,
     URL_ACCEPTED,
@@ -49,15 +49,18 @@ ProbeVerdict = Literal[
     "crashed",
 ]
 PROBE_VERDICTS: Final[tuple[ProbeVerdict, ...]] = get_args(ProbeVerdict)
-FINDINGS: Final = frozenset({"acted", "crashed"})
-_CHANGE_IS_FINDING: Final = EXTRA | {REPEATED}
+FINDING_VERDICTS: Final = frozenset({"acted", "crashed"})
+_CHANGE_IS_FINDING: Final = EXTRA_PROBES | {REPEATED}
 """Probes for which anything but the accept's result, or a refusal, is a finding."""
 
-_ACTIONS: Final = {DECLINED: ("decline", "accept"), CANCELLED: ("cancel", "accept")}
+_SENT_AND_ACCEPTING_ACTIONS: Final = {
+    DECLINED: ("decline", "accept"),
+    CANCELLED: ("cancel", "accept"),
+}
 """The action that a probe sends, and the one in its place that accepts."""
 
-_SERVER_ERROR: Final = 500
-_TRACE: Final = re.compile(
+_LOWEST_SERVER_ERROR: Final = 500
+_STACK_TRACE: Final = re.compile(
     r"Traceback \(most recent call last\)"
     r"|goroutine [0-9]+ \["
     r"|thread '[^']*' (\([0-9]+\) )?panicked at"
@@ -82,7 +85,7 @@ class Reaction:
     after: LiveAsk | None = None
 
     @property
-    def value(self) -> Any:
+    def said_value(self) -> Any:
         """What it said: the outcome of the call, or what it asks."""
         if self.ask is not None:
             return {"inputRequests": self.ask.question}
@@ -116,11 +119,11 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
 
     live = with_id_of(before.exchange.call, after.exchange)
     # The same result may come with a task or without one.
-    changes = without_ignored(response_changes(before.exchange, live), (OF_TASK,))
+    changes = without_ignored(response_changes(before.exchange, live), (TASK_POINTER,))
     return [change for change in changes if not change.is_information]
 
 
-def is_same(
+def is_same_reaction(
     before: Reaction,
     after: Reaction,
     ignored: Collection[str] = (),
@@ -146,19 +149,23 @@ def _is_swap(change: Change, sent: Any, accepted: Any) -> bool:
     if change.recorded is None or change.received is None:
         return False
 
-    target = change.recorded.strip('"')
-    for old in _spellings(sent):
-        for new in _spellings(accepted):
-            if old and change.received.replace(old, new).strip('"') == target:
+    recorded_text = change.recorded.strip('"')
+    for sent_spelling in _spellings_in_json(sent):
+        for accepted_spelling in _spellings_in_json(accepted):
+            if (
+                sent_spelling
+                and change.received.replace(sent_spelling, accepted_spelling).strip('"')
+                == recorded_text
+            ):
                 return True
 
     return False
 
 
-def _spellings(value: Any) -> Iterator[str]:
+def _spellings_in_json(value: Any) -> Iterator[str]:
     """Yield how results may spell a value, within JSON."""
     if isinstance(value, list) and value:
-        for text in _spellings(value[0]):
+        for text in _spellings_in_json(value[0]):
             yield f"['{text}']"
             yield f'[\\"{text}\\"]'
 
@@ -198,7 +205,7 @@ class Baseline:
     @property
     def has_state(self) -> bool:
         """Whether the server sends a state with the ask."""
-        asked = self.script.asked
+        asked = self.script.live_ask
         return asked is not None and asked.request_state is not None
 
     @property
@@ -221,34 +228,36 @@ class Baseline:
 
     def asks_again(self, reaction: Reaction) -> bool:
         """Tell whether the server asks something again, at once or in the end."""
-        seen = self.script.seen
-        until_answer = seen[: self.ask.index]
-        if reaction.after is not None and _is_among(reaction.after, until_answer):
+        earlier_asks = self.script.seen_asks
+        until_answer = earlier_asks[: self.ask.index]
+        if reaction.after is not None and _has_asked_before(
+            reaction.after, until_answer
+        ):
             return True
         if reaction.ask is None or reaction.ask is reaction.after:
             return False
 
-        return _is_among(reaction.ask, seen)
+        return _has_asked_before(reaction.ask, earlier_asks)
 
     def is_decided(self, probe: Probe) -> bool:
         """Tell whether declining, live or as recorded, gives something else than accepting."""
-        recorded = self.ask.planned.interaction.ending
+        recorded = self.ask.planned.interaction.ending_exchange
         for interaction in self.ask.declining:
-            if outcome_value(interaction.ending) != outcome_value(recorded):
+            if outcome_value(interaction.ending_exchange) != outcome_value(recorded):
                 return True
 
         for (name, key), reaction in self.declining.items():
             is_itself = (name, key) == (probe.name, probe.question)
             is_of_another = not probe.is_of_state and key != probe.question
-            if is_itself or (is_of_another and probe.name not in EXTRA):
+            if is_itself or (is_of_another and probe.name not in EXTRA_PROBES):
                 continue
 
             swapped = None
             if probe.name == URL_ACCEPTED:
                 # A server that only repeats the answer has not acted on a visit.
-                swapped = _ACTIONS[name]
+                swapped = _SENT_AND_ACCEPTING_ACTIONS[name]
 
-            if not is_same(self.accepted, reaction, self.ignored, swapped):
+            if not is_same_reaction(self.accepted, reaction, self.ignored, swapped):
                 return True
 
         return False
@@ -256,7 +265,7 @@ class Baseline:
     def is_declined(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is the one to a question that was declined or cancelled."""
         for declined in self.declining.values():
-            if is_same(declined, reaction, self.ignored):
+            if is_same_reaction(declined, reaction, self.ignored):
                 return True
 
         return False
@@ -264,31 +273,31 @@ class Baseline:
     @property
     def is_turned_down(self) -> bool:
         """Whether the recorded answers give what declining gives now, and gave something else."""
-        recorded = Reaction(self.ask.planned.interaction.ending)
-        is_as_recorded = is_same(recorded, self.accepted, self.ignored)
+        recorded = Reaction(self.ask.planned.interaction.ending_exchange)
+        is_as_recorded = is_same_reaction(recorded, self.accepted, self.ignored)
         return self.is_declined(self.accepted) and not is_as_recorded
 
     def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
         """Return the reactions that are told with a probe, by the names of their members."""
-        values = {"received": reaction.value, "accepted": self.accepted.value}
+        values = {"received": reaction.said_value, "accepted": self.accepted.said_value}
         for (_, key), declined in self.declining.items():
             if probe.question in (None, key):
-                values.setdefault("declined", declined.value)
+                values.setdefault("declined", declined.said_value)
 
         return values
 
 
-def _is_among(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
+def _has_asked_before(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
     """Tell whether a server has asked the same before."""
     reaction = Reaction(ask.exchange, ask)
-    for before in earlier:
-        if is_same(Reaction(before.exchange, before), reaction):
+    for earlier_ask in earlier:
+        if is_same_reaction(Reaction(earlier_ask.exchange, earlier_ask), reaction):
             return True
 
     return False
 
 
-def is_crash(reaction: Reaction) -> str | None:
+def crash_in_words(reaction: Reaction) -> str | None:
     """Return how the server broke down; None if it didn't."""
     if reaction.problem is not None:
         return reaction.problem
@@ -298,26 +307,26 @@ def is_crash(reaction: Reaction) -> str | None:
         return None
 
     response = exchange.response
-    if not response.is_lines and response.status >= _SERVER_ERROR:
+    if not response.is_lines and response.status >= _LOWEST_SERVER_ERROR:
         return f"HTTP {response.status}"
-    if _TRACE.search(canonical(outcome_value(exchange))):
+    if _STACK_TRACE.search(canonical(outcome_value(exchange))):
         return "its text has a stack trace"
 
     return None
 
 
-def judged(
+def verdict_and_reason(
     probe: Probe, baseline: Baseline, reaction: Reaction
 ) -> tuple[ProbeVerdict, str | None]:
     """Return the verdict on a reaction to a probe, and the reason if it needs one."""
-    crash = is_crash(reaction)
-    if crash is not None and crash != is_crash(baseline.accepted):
+    crash = crash_in_words(reaction)
+    if crash is not None and crash != crash_in_words(baseline.accepted):
         return "crashed", crash
     if baseline.asks_again(reaction):
         return "refused", "it asks again"
     if baseline.is_refusal(reaction):
         return "refused", None
-    if is_same(baseline.accepted, reaction, baseline.ignored, probe.swapped):
+    if is_same_reaction(baseline.accepted, reaction, baseline.ignored, probe.swapped):
         return _judged_as_accepted(probe, baseline)
 
     return _judged_as_changed(probe, baseline, reaction)
@@ -341,7 +350,7 @@ def _judged_as_accepted(
     probe: Probe, baseline: Baseline
 ) -> tuple[ProbeVerdict, str | None]:
     """Return the verdict on the same reaction as to the recorded answers."""
-    if probe.name in EXTRA:
+    if probe.name in EXTRA_PROBES:
         return "ignored", None
     if probe.name == REPEATED:
         return "repeatable", None
@@ -393,7 +402,7 @@ class Probed:
         return f"#{self.number}, turn {self.turn}"
 
 
-def probed(
+def probe_outcome(
     ask: ProbedAsk,
     probe: Probe,
     verdict: ProbeVerdict,
@@ -402,8 +411,8 @@ def probed(
     values: Mapping[str, Any] | None = None,
 ) -> Probed:
     """Return what came of a probe; `values` are the reactions that are told with it."""
-    told = {name: canonical(value) for name, value in (values or {}).items()}
-    is_finding = verdict in FINDINGS or verdict in fail_on
+    values_as_text = {name: canonical(value) for name, value in (values or {}).items()}
+    is_finding = verdict in FINDING_VERDICTS or verdict in fail_on
     if verdict == "changed":
         is_finding = probe.name in _CHANGE_IS_FINDING
 
@@ -416,9 +425,9 @@ def probed(
         probe.name,
         verdict,
         reason,
-        probe.sent,
-        received=told.get("received"),
-        accepted=told.get("accepted"),
-        declined=told.get("declined"),
+        probe.sent_in_words,
+        received=values_as_text.get("received"),
+        accepted=values_as_text.get("accepted"),
+        declined=values_as_text.get("declined"),
         is_finding=is_finding,
     )

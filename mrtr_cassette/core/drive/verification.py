@@ -13,12 +13,12 @@ from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
     calls_at_start,
     response_changes,
-    said_value,
+    whole_response_value,
 )
 from mrtr_cassette.core.compare.values import (
     VERDICTS,
     Verdict,
-    heaviest,
+    heaviest_verdict,
     without_ignored,
 )
 from mrtr_cassette.core.drive.conversation import (
@@ -28,10 +28,10 @@ from mrtr_cassette.core.drive.conversation import (
     Script,
     ToolList,
     has_error,
-    outcome,
+    response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import (
-    SENT_BACK,
+    SENT_BACK_PATHS,
     ServerSession,
     issued_values,
     request_beside,
@@ -39,7 +39,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
+from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
     Asides,
     Findings,
@@ -54,7 +54,7 @@ from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     CONDITION_HEADERS,
@@ -66,9 +66,11 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.pointers import members_of
 
 _NOT_SELECTED: Final = "it was not selected"
-_NEEDED: Final = "it was not selected, and only sent for later calls"
+_ONLY_NEEDED: Final = "it was not selected, and only sent for later calls"
 _HEAVIEST_OF_SAME_COURSE: Final = VERDICTS.index("key-changed")
-_OF_QUESTIONS: Final = frozenset({"key-changed", "rounds-changed", "question-changed"})
+_QUESTION_VERDICTS: Final = frozenset(
+    {"key-changed", "rounds-changed", "question-changed"}
+)
 
 
 def after_stray(number: int) -> str:
@@ -87,7 +89,7 @@ class _Stray(NamedTuple):
     explains: bool
 
 
-class Reached(NamedTuple):
+class ReachedResponse(NamedTuple):
     """What was expected in a turn, or 0 for the end, and what the live server said."""
 
     turn: int
@@ -99,7 +101,7 @@ class Reached(NamedTuple):
 class VerifiedInteraction:
     """What came of one interaction."""
 
-    planned: Planned = field(repr=False)
+    planned: PlannedInteraction = field(repr=False)
     verdict: Verdict
     changes: tuple[TurnChange, ...] = ()
     reason: str | None = None
@@ -117,7 +119,7 @@ class VerifiedInteraction:
     def varies(self) -> bool:
         """Whether all that differs is at such places."""
         counting = without_ignored(without_turns(self.changes), self.varying)
-        return self.verdict == "text-changed" and heaviest(counting) == "same"
+        return self.verdict == "text-changed" and heaviest_verdict(counting) == "same"
 
     @property
     def number(self) -> int:
@@ -130,36 +132,38 @@ class VerifiedInteraction:
         return self.planned.call.title
 
     @property
-    def reached(self) -> list[Reached]:
+    def reached(self) -> list[ReachedResponse]:
         """The responses that differ, and the last one of a call that was not reached."""
-        pairs = self.findings.pairs
-        differing = [pair for pair in pairs if pair.turn in self._changed_turns]
+        pairs = self.findings.response_pairs
+        differing = [pair for pair in pairs if pair.turn in self._turns_with_changes]
         if self.verdict == "not-reached":
             differing += pairs[-1:]
 
-        found = {}
+        reached_by_turn = {}
         for pair in differing:
-            expected = said_value(pair.recorded)
-            found[pair.turn] = Reached(pair.turn, expected, said_value(pair.live))
+            expected = whole_response_value(pair.recorded)
+            reached_by_turn[pair.turn] = ReachedResponse(
+                pair.turn, expected, whole_response_value(pair.live)
+            )
 
-        return list(found.values())
+        return list(reached_by_turn.values())
 
     @property
-    def _changed_turns(self) -> set[int]:
+    def _turns_with_changes(self) -> set[int]:
         """The turns that differ in more than information; 0 stands for the final response."""
         return {turn for turn, change in self.changes if not change.is_information}
 
     @property
     def first_changed_turn(self) -> int | None:
         """The first turn that has changed; 0, the final response, goes before all others."""
-        return min(self._changed_turns, default=None)
+        return min(self._turns_with_changes, default=None)
 
 
 @dataclass(slots=True)
-class Repeated:
+class RepeatedInteraction:
     """One interaction that is repeated with the live server, as `conversation` says."""
 
-    planned: Planned
+    planned: PlannedInteraction
     conversation: Conversation
     _script: RecordedScript
     stream: Observation | None = None
@@ -168,32 +172,34 @@ class Repeated:
     after: _Stray | None = None
     """A call before it on which it may depend."""
 
-    def verified(self) -> VerifiedInteraction:
+    def verified_interaction(self) -> VerifiedInteraction:
         """Return what came of it."""
         standing = self.conversation.standing
         if isinstance(standing, Finished):
-            self._script.finished(standing)
+            self._script.take_final_response(standing)
 
-        verified = self.so_far()
+        verified = self.verified_so_far()
         if self.planned.part == "listening":
-            return self._heard(verified)
+            return self._verdict_on_stream(verified)
         if standing is None:
             return replace(
                 verified, verdict="not-reached", reason="no response came", changes=()
             )
 
-        pairs = verified.findings.pairs
+        pairs = verified.findings.response_pairs
         if not isinstance(standing, Finished) or not pairs:
             return verified
 
-        last = pairs[-1]
-        if last.recorded.rpc_response and not last.live.rpc_response:
-            reason = f"{outcome(last.live)}, which is not an MCP response"
+        last_pair = pairs[-1]
+        if last_pair.recorded.rpc_response and not last_pair.live.rpc_response:
+            reason = (
+                f"{response_in_words(last_pair.live)}, which is not an MCP response"
+            )
             return replace(verified, verdict="not-reached", reason=reason)
 
         return verified
 
-    def _heard(self, verified: VerifiedInteraction) -> VerifiedInteraction:
+    def _verdict_on_stream(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict on a listening stream."""
         if self._is_unheard:
             return replace(verified, verdict="not-reached", reason="no stream came")
@@ -203,13 +209,13 @@ class Repeated:
         reason = "messages on a listening stream depend on other calls"
         return replace(verified, verdict="skipped", reason=reason)
 
-    def so_far(self) -> VerifiedInteraction:
+    def verified_so_far(self) -> VerifiedInteraction:
         """Return what came of it so far."""
         findings = self._script.findings
         changes = tuple(findings.changes)
         return VerifiedInteraction(
             self.planned,
-            heaviest(without_turns(changes)),
+            heaviest_verdict(without_turns(changes)),
             changes,
             findings=findings,
             after=None if self.after is None else self.after.number,
@@ -252,56 +258,56 @@ class Verifier:
         values: Values,
     ) -> None:
         """Take a cassette; destructive tools are called if all are allowed, or by consent."""
-        self._accepts = accepts
-        self._texts = values
-        self._endpoint = endpoint
+        self._accepts_changes = accepts
+        self._value_texts = values
+        self._live_endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
-        self._consented: Collection[str] = ()
+        self._consented_tools: Collection[str] = ()
         self._largest_body = largest_body
         self._redactor: Redactor | None = None
         if cassette.redaction is not None:
             self._redactor = Redactor(cassette.redaction, token_of)
 
         self._credentials = Credentials(
-            self._redactor or Redactor(BUILT_IN, token_of),
+            self._redactor or Redactor(BUILT_IN_RULES, token_of),
             seals_sessions=self._redactor is not None,
         )
 
         self._sessions: dict[str, ServerSession] = {}
-        self._issued: set[str] = set()
-        self._at_start = calls_at_start(cassette.interactions)
-        self._unopened: dict[str, str] = {}
-        self._tools: dict[str, ToolList] = {}
-        self._asides: dict[str, Asides] = {}
-        self._turns: dict[int, list[OpenTurn]] = {}
+        self._issued_sessions: set[str] = set()
+        self._calls_at_start = calls_at_start(cassette.interactions)
+        self._why_unopened_by_session: dict[str, str] = {}
+        self._tool_lists: dict[str, ToolList] = {}
+        self._asides_by_session: dict[str, Asides] = {}
+        self._unbegun_turns: dict[int, list[OpenTurn]] = {}
         """The turns that come one by one, by the number of their interaction, until it begins."""
         for interaction in cassette.interactions:
-            self._issued.update(map(issued_session, interaction.own))
+            self._issued_sessions.update(map(issued_session, interaction.own_exchanges))
             turns = open_turns(interaction)
-            self._turns[interaction.number] = turns
-            self._asides_of(interaction).take(interaction.number, turns)
+            self._unbegun_turns[interaction.number] = turns
+            self._asides_of(interaction).take_turns(interaction.number, turns)
 
-        self._listening: dict[int, RecordedScript] = {}
-        self._left: dict[int, Conversation] = {}
-        self._values: dict[str, str] = {}
+        self._listening_scripts: dict[int, RecordedScript] = {}
+        self._conversations_by_number: dict[int, Conversation] = {}
+        self._live_values: dict[str, str] = {}
         self._handles = Handles(handles_in(cassette))
-        self._unmade: int | None = None
+        self._first_unmade_write: int | None = None
         """The number of the first call that was not sent and may have changed something."""
         self._has_written = False
-        self._stray: _Stray | None = None
+        self._stray_call: _Stray | None = None
         """The first call that strayed, or else the first that explains later differences."""
 
     def consent_to(self, tools: Collection[str]) -> None:
         """Also call tools with these names if they are destructive."""
-        self._consented = tools
+        self._consented_tools = tools
 
     def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
         self._credentials.add_settings(given)
 
-    def _session_of(self, planned: Planned) -> ServerSession:
+    def _session_of(self, planned: PlannedInteraction) -> ServerSession:
         """Return the live session that takes the place of an interaction's recorded session."""
         key = planned.opens or planned.session
         if key not in self._sessions:
@@ -309,121 +315,129 @@ class Verifier:
                 seals=True,
                 redactor=self._redactor,
                 credentials=self._credentials,
-                values=self._texts,
+                values=self._value_texts,
                 largest_body=self._largest_body,
             )
 
             # What nobody issued then names no session now either.
             is_named = bool(planned.session) and not planned.call.request.is_line
-            is_unknown = is_named and key not in self._issued
+            is_unknown = is_named and key not in self._issued_sessions
             self._sessions[key] = ServerSession(
                 recorder, key if is_unknown else NO_SESSION
             )
 
         return self._sessions[key]
 
-    def tools_for(self, planned: Planned) -> ToolList | None:
+    def tools_for(self, planned: PlannedInteraction) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
         if planned.call.method != CALL_TOOL or not planned.is_sent:
             return None
 
-        if planned.session not in self._tools:
-            listing = request_beside(self._sent(planned.call.request), LIST_TOOLS)
-            self._tools[planned.session] = ToolList(listing, self._session_of(planned))
+        if planned.session not in self._tool_lists:
+            listing = request_beside(
+                self._request_for_live_server(planned.call.request), LIST_TOOLS
+            )
+            self._tool_lists[planned.session] = ToolList(
+                listing, self._session_of(planned)
+            )
 
-        tools = self._tools[planned.session]
+        tools = self._tool_lists[planned.session]
         return None if tools.is_over else tools
 
-    def only_reads(self, planned: Planned) -> bool:
+    def only_reads(self, planned: PlannedInteraction) -> bool:
         """Tell whether an interaction changes nothing, as the protocol or the server says."""
         if planned.part == "call" and method_of(planned.call.method).reads:
             return True
         return self._hints_of(planned).get("readOnlyHint") is True
 
-    def is_written(self, planned: Planned) -> bool:
+    def is_written(self, planned: PlannedInteraction) -> bool:
         """Tell whether what a call says may be something that was written in this run."""
         if planned.call.depends_on_writes and self._has_written:
             return True
         return self._may_write(planned)
 
-    def input_schema(self, planned: Planned) -> Mapping[str, Any]:
+    def input_schema(self, planned: PlannedInteraction) -> Mapping[str, Any]:
         """Return the schema of a tool's arguments, as the live server lists it."""
-        tools = self._tools.get(planned.session)
-        listed = [] if tools is None else tools.tools
-        for tool in listed:
+        tools = self._tool_lists.get(planned.session)
+        listed_tools = [] if tools is None else tools.tools
+        for tool in listed_tools:
             if members_of(tool).get("name") == planned.call.name:
                 return members_of(tool.get("inputSchema"))
 
         return {}
 
-    def _hints_of(self, planned: Planned) -> Mapping[str, Any]:
+    def _hints_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
-        tools = self._tools.get(planned.session)
+        tools = self._tool_lists.get(planned.session)
         if tools is None or planned.call.method != CALL_TOOL:
             return {}
-        return tools.hints(planned.call.name)
+        return tools.hints_of_tool(planned.call.name)
 
-    def begin(self, planned: Planned) -> Repeated | VerifiedInteraction:
+    def begin_interaction(
+        self, planned: PlannedInteraction
+    ) -> RepeatedInteraction | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
-        skipped = self._skipped(planned)
+        skipped = self._verdict_if_skipped(planned)
         if skipped is not None:
             return skipped
-        if planned.session in self._unopened:
+        if planned.session in self._why_unopened_by_session:
             return VerifiedInteraction(
-                planned, "not-reached", reason=self._unopened[planned.session]
+                planned,
+                "not-reached",
+                reason=self._why_unopened_by_session[planned.session],
             )
         if planned.cancels is not None:
-            return self._cancelled(planned, planned.cancels)
+            return self._verified_cancellation(planned, planned.cancels)
 
         number = planned.interaction.number
         script = self._script_of(planned)
         if planned.part == "listening":
-            self._listening[number] = script
+            self._listening_scripts[number] = script
 
         session = self._session_of(planned)
         if session.id and planned.session:
             script.findings.states.append((session.id, planned.session))
 
-        request = self._sent(planned.call.request)
+        request = self._request_for_live_server(planned.call.request)
         conversation = Conversation(
             request, script, session, departure=planned.departure
         )
-        self._left[number] = conversation
-        repeated = Repeated(planned, conversation, script)
+        self._conversations_by_number[number] = conversation
+        repeated = RepeatedInteraction(planned, conversation, script)
         if planned.call.depends_on_writes:
-            repeated.after = self._stray
+            repeated.after = self._stray_call
 
         accepts = self._accepts_in(planned)
         if accepts is not None:
-            script.accepts = lambda turn: accepts(repeated.so_far(), turn)
+            script.accepts = lambda turn: accepts(repeated.verified_so_far(), turn)
 
         return repeated
 
-    def forget_session(self, planned: Planned) -> None:
+    def forget_session(self, planned: PlannedInteraction) -> None:
         """Begin the session of an interaction anew: it was lost."""
         self._sessions.pop(planned.opens or planned.session, None)
 
-    def apart(
-        self, planned: Planned, script_of: Callable[[RecordedScript], Script]
+    def conversation_apart(
+        self, planned: PlannedInteraction, script_of: Callable[[RecordedScript], Script]
     ) -> Conversation:
         """Return a conversation apart with the call of an interaction, whose answers vary."""
         script = script_of(self._script_of(planned))
         # It answers what the server asks in this conversation alone.
-        self._asides_of(planned.interaction).drop(planned.interaction.number)
-        request = self._sent(planned.call.request)
+        self._asides_of(planned.interaction).drop_turns(planned.interaction.number)
+        request = self._request_for_live_server(planned.call.request)
         session = self._session_of(planned)
 
         return Conversation(request, script, session)
 
-    def _script_of(self, planned: Planned) -> RecordedScript:
+    def _script_of(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
         asides = self._asides_of(interaction)
-        turns = self._turns.pop(interaction.number, None)
+        turns = self._unbegun_turns.pop(interaction.number, None)
         if turns is None:
             # It is repeated once more.
             turns = open_turns(interaction)
-            asides.take(interaction.number, turns)
+            asides.take_turns(interaction.number, turns)
 
         return RecordedScript(
             interaction,
@@ -432,23 +446,30 @@ class Verifier:
             asides,
             self._handles,
             renames_keys=True,
-            is_at_start=interaction.number in self._at_start,
+            is_at_start=interaction.number in self._calls_at_start,
         )
 
-    def _cancelled(self, planned: Planned, call: int) -> VerifiedInteraction:
+    def _verified_cancellation(
+        self, planned: PlannedInteraction, call: int
+    ) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
-        left = self._left.get(call)
-        if left is None or left.leaving.cancelling is None:
+        cancelled_conversation = self._conversations_by_number.get(call)
+        if (
+            cancelled_conversation is None
+            or cancelled_conversation.leaving.sent_cancellation is None
+        ):
             reason = f"it cancels #{call}, which was not sent, or has ended before"
             return VerifiedInteraction(planned, "skipped", reason=reason)
 
-        live = left.leaving.cancelling.seal(End.COMPLETE, 0.0)
+        live = cancelled_conversation.leaving.sent_cancellation.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
 
-        return VerifiedInteraction(planned, heaviest(changes), turns)
+        return VerifiedInteraction(planned, heaviest_verdict(changes), turns)
 
-    def _skipped(self, planned: Planned) -> VerifiedInteraction | None:
+    def _verdict_if_skipped(
+        self, planned: PlannedInteraction
+    ) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
         number = planned.interaction.number
         may_destroy = False
@@ -460,75 +481,83 @@ class Verifier:
             may_destroy = self.may_destroy(planned)
             if may_destroy:
                 reason = "the server says that the tool may destroy something"
-            elif self._unmade is not None and planned.call.depends_on_writes:
-                reason = f"it may depend on #{self._unmade}, which was not sent"
+            elif (
+                self._first_unmade_write is not None and planned.call.depends_on_writes
+            ):
+                reason = (
+                    f"it may depend on #{self._first_unmade_write}, which was not sent"
+                )
 
         if reason is None:
             return None
 
-        if planned.is_sent and self._unmade is None and self._may_write(planned):
-            self._unmade = number
+        if (
+            planned.is_sent
+            and self._first_unmade_write is None
+            and self._may_write(planned)
+        ):
+            self._first_unmade_write = number
 
-        self._asides_of(planned.interaction).drop(number)
+        self._asides_of(planned.interaction).drop_turns(number)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
 
-    def _is_wanted(self, planned: Planned) -> bool:
+    def _is_wanted(self, planned: PlannedInteraction) -> bool:
         """Tell whether an interaction is sent: one that is needed only if it may write."""
         if planned.is_needed and self.only_reads(planned):
             return False
         return planned.is_sent
 
-    def may_destroy(self, planned: Planned) -> bool:
+    def may_destroy(self, planned: PlannedInteraction) -> bool:
         """Tell whether a call's tool may destroy something, which nobody has allowed."""
-        if planned.call.name in self._consented:
+        if planned.call.name in self._consented_tools:
             return False
 
         hints = self._hints_of(planned)
         is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
         return bool(is_destructive) and not self._allows_destructive
 
-    def _may_write(self, planned: Planned) -> bool:
+    def _may_write(self, planned: PlannedInteraction) -> bool:
         """Tell whether the recorded call may have changed something."""
         return planned.may_write and not self.only_reads(planned)
 
-    def _accepts_in(self, planned: Planned) -> Accepts | None:
+    def _accepts_in(self, planned: PlannedInteraction) -> Accepts | None:
         """Return what accepts changes of an interaction: of what was not selected, nothing does."""
-        return self._accepts if planned.is_compared else None
+        return self._accepts_changes if planned.is_compared else None
 
     def _asides_of(self, interaction: RecordedInteraction) -> Asides:
         """Return the turns that the server asks of its own accord in an interaction's session."""
         first = interaction.exchanges[0]
         session = session_of(first.request) or opened_session(first.response)
-        return self._asides.setdefault(session, Asides())
+        return self._asides_by_session.setdefault(session, Asides())
 
-    def awaits(self, planned: Planned) -> bool:
+    def awaits_question(self, planned: PlannedInteraction) -> bool:
         """Tell whether its call has to wait for a question that was answered before it came."""
         number = planned.interaction.exchanges[0].number
-        turns = self._asides_of(planned.interaction).open()
+        turns = self._asides_of(planned.interaction).unasked_turns()
         return planned.skipped is None and any(turn.is_due(number) for _, turn in turns)
 
-    def awaits_more(self, planned: Planned) -> bool:
+    def awaits_more(self, planned: PlannedInteraction) -> bool:
         """Tell whether a question is still to come that was asked while its call was pending."""
-        turns = self._asides_of(planned.interaction).open()
+        turns = self._asides_of(planned.interaction).unasked_turns()
         return any(number == planned.interaction.number for number, _ in turns)
 
-    def give_up(self, planned: Planned) -> None:
+    def give_up_waiting(self, planned: PlannedInteraction) -> None:
         """Expect no more what its call has waited for in vain; that is told of the stream."""
-        first = planned.interaction.exchanges[0].number
+        request_number = planned.interaction.exchanges[0].number
         asides = self._asides_of(planned.interaction)
-        for number, turn in asides.open():
-            if turn.is_due(first):
-                if number in self._listening:
-                    self._listening[number].was_not_asked(turn)
+        for number, turn in asides.unasked_turns():
+            if turn.is_due(request_number):
+                if number in self._listening_scripts:
+                    self._listening_scripts[number].was_not_asked(turn)
 
                 turn.questions.clear()
 
-    def _sent(self, request: Request) -> Request:
+    def _request_for_live_server(self, request: Request) -> Request:
         """Return a recorded request for the live server, with that server's path and ids."""
-        if is_at(self._recorded_endpoint, request):
-            request = replace(request, target=self._endpoint)
+        if is_sent_to(self._recorded_endpoint, request):
+            request = replace(request, target=self._live_endpoint)
 
         kept = []
         for name, value in request.headers:
@@ -538,56 +567,64 @@ class Verifier:
 
         request = replace(request, headers=tuple(kept))
         body = request.body
-        if self._values and body:
-            body = with_values(body, SENT_BACK, self._values.get)
+        if self._live_values and body:
+            body = with_values(body, SENT_BACK_PATHS, self._live_values.get)
 
-        sessions = {}
+        live_ids_by_session = {}
         for recorded, session in self._sessions.items():
-            sessions[recorded] = session.id
+            live_ids_by_session[recorded] = session.id
 
-        request = with_body(request, with_live_names(body, sessions))
-        return self._handles.in_live(request)
+        request = with_body(request, with_live_names(body, live_ids_by_session))
+        return self._handles.with_live_handles(request)
 
-    def ended(self, repeated: Repeated) -> VerifiedInteraction:
+    def end_interaction(self, repeated: RepeatedInteraction) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""
-        verified = repeated.verified()
+        verified = repeated.verified_interaction()
         planned = verified.planned
         if planned.part != "listening":
-            self._asides_of(planned.interaction).drop(planned.interaction.number)
+            self._asides_of(planned.interaction).drop_turns(planned.interaction.number)
 
         if self._may_write(planned):
             self._has_written = True
 
-        for pair in verified.findings.pairs:
-            self._values |= issued_values(pair.recorded.rpc_response, pair.response)
+        for pair in verified.findings.response_pairs:
+            self._live_values |= issued_values(
+                pair.recorded.rpc_response, pair.response
+            )
 
-        if self._strays(repeated, verified):
-            self._has_strayed(planned, verified.verdict)
+        if self._is_stray(repeated, verified):
+            self._note_stray(planned, verified.verdict)
 
         if planned.opens:
-            self._opened(planned.opens, verified)
+            self._note_session_opening(planned.opens, verified)
 
         if not planned.is_compared and verified.verdict != "not-reached":
-            reason = _NEEDED if planned.is_needed else _NOT_SELECTED
+            reason = _ONLY_NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
 
         return _told_with_stray(verified, repeated.after)
 
-    def _opened(self, session: str, verified: VerifiedInteraction) -> None:
+    def _note_session_opening(
+        self, session: str, verified: VerifiedInteraction
+    ) -> None:
         """Take note of whether a session was opened."""
-        pairs = verified.findings.pairs
+        pairs = verified.findings.response_pairs
         if not pairs:
-            why = verified.reason or "no response"
+            why_unopened = verified.reason or "no response"
         else:
             last = pairs[-1].live
             if verified.verdict != "not-reached" and not has_error(last):
                 return
 
-            why = outcome(last)
+            why_unopened = response_in_words(last)
 
-        self._unopened[session] = f"its session was not opened: {why}"
+        self._why_unopened_by_session[session] = (
+            f"its session was not opened: {why_unopened}"
+        )
 
-    def _strays(self, repeated: Repeated, verified: VerifiedInteraction) -> bool:
+    def _is_stray(
+        self, repeated: RepeatedInteraction, verified: VerifiedInteraction
+    ) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
         if not self._may_write(verified.planned):
             return False
@@ -601,29 +638,37 @@ class Verifier:
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
-    def _has_strayed(self, planned: Planned, verdict: Verdict) -> None:
+    def _note_stray(self, planned: PlannedInteraction, verdict: Verdict) -> None:
         """Take note that a call may have left the live server in another state."""
         has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
         explains = has_other_course and planned.is_compared
-        stray = self._stray
+        stray = self._stray_call
         if stray is None or (explains and not stray.explains):
-            self._stray = _Stray(planned.interaction.number, explains)
+            self._stray_call = _Stray(planned.interaction.number, explains)
 
     def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
-        counting = without_ignored(without_turns(verified.changes), ignored)
-        kept = [change for change in verified.changes if change.change in counting]
+        counting_changes = without_ignored(without_turns(verified.changes), ignored)
+        kept = [
+            change for change in verified.changes if change.change in counting_changes
+        ]
 
-        return replace(verified, verdict=heaviest(counting), changes=tuple(kept))
+        return replace(
+            verified, verdict=heaviest_verdict(counting_changes), changes=tuple(kept)
+        )
 
-    def failed(self, planned: Planned, reason: str) -> VerifiedInteraction:
+    def failed_interaction(
+        self, planned: PlannedInteraction, reason: str
+    ) -> VerifiedInteraction:
         """Return that an interaction got no response, and why."""
         if planned.opens:
-            self._unopened[planned.opens] = f"its session was not opened: {reason}"
+            self._why_unopened_by_session[planned.opens] = (
+                f"its session was not opened: {reason}"
+            )
 
         if self._may_write(planned):
-            self._has_strayed(planned, "not-reached")
+            self._note_stray(planned, "not-reached")
 
         return VerifiedInteraction(planned, "not-reached", reason=reason)
 
@@ -637,7 +682,7 @@ def _told_with_stray(
         return verified
 
     reason = after_stray(stray.number)
-    if stray.explains and verified.verdict not in _OF_QUESTIONS:
+    if stray.explains and verified.verdict not in _QUESTION_VERDICTS:
         return replace(verified, verdict="skipped", changes=(), reason=reason)
 
     return replace(verified, reason=reason)

@@ -19,8 +19,8 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
-    classify,
-    scalar,
+    id_or_token_text,
+    message_in,
     server_messages,
 )
 from mrtr_cassette.core.protocol.methods import (
@@ -55,16 +55,17 @@ _SHORTEST_ID: Final = 16
 
 _SESSION_NAME: Final = re.compile(r"session|client|conn|sid\Z|\Aid\Z", re.IGNORECASE)
 _QUERY_VALUE: Final = re.compile(r"(?<=[?&])([^=&#]*)=([^&#]+)")
-_SEGMENT: Final = re.compile(r"(?<=/)[^/#]+")
-_DELIMITER: Final = re.compile("[/?&]")
-_VERSION: Final = re.compile("v[0-9.]+")
-_DIGIT: Final = re.compile("[0-9]")
-_SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
-_HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
-_ANY = re.compile(f"{_SURROGATE}|{_HASH}", re.ASCII)
+_PATH_SEGMENT: Final = re.compile(r"(?<=/)[^/#]+")
+_URL_DELIMITER: Final = re.compile("[/?&]")
+_VERSION_SEGMENT: Final = re.compile("v[0-9.]+")
+_DECIMAL_DIGIT: Final = re.compile("[0-9]")
+_SESSION_SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
+_SESSION_HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
+_ANY_SESSION_NAME = re.compile(f"{_SESSION_SURROGATE}|{_SESSION_HASH}", re.ASCII)
 # A hash may also be a digest that a client sends; under such a name it is a session's.
 _IN_URL = re.compile(
-    f"{_SURROGATE}|(?<=[Ss]ession[Ii]d=){_HASH}|(?<=session_id=){_HASH}", re.ASCII
+    f"{_SESSION_SURROGATE}|(?<=[Ss]ession[Ii]d=){_SESSION_HASH}|(?<=session_id=){_SESSION_HASH}",
+    re.ASCII,
 )
 
 
@@ -76,7 +77,7 @@ def session_of(request: Request) -> str:
 @lru_cache(maxsize=1024)
 def session_in(text: str) -> str:
     """Return the session id in a recorded URL."""
-    match = _ANY.search(text)
+    match = _ANY_SESSION_NAME.search(text)
     if match is None:
         return NO_SESSION
     return match[0].replace("%3A", ":")
@@ -94,13 +95,17 @@ def ids_given_in(target: str, listening: str) -> list[Span]:
         return spans
 
     path = target.partition("?")[0]
-    segments = [match for match in _SEGMENT.finditer(path) if _DIGIT.search(match[0])]
+    segments = [
+        match
+        for match in _PATH_SEGMENT.finditer(path)
+        if _DECIMAL_DIGIT.search(match[0])
+    ]
     segments.reverse()
     for match in segments:
         if len(match[0]) >= _SHORTEST_ID:
             return [Span(*match.span())]
 
-    return _short_id_in(values, segments, set(_DELIMITER.split(listening)))
+    return _short_id_in(values, segments, set(_URL_DELIMITER.split(listening)))
 
 
 def _short_id_in(
@@ -114,7 +119,7 @@ def _short_id_in(
             return [Span(*match.span(2))]
 
     for match in segments:
-        if match[0] not in shared and not _VERSION.fullmatch(match[0]):
+        if match[0] not in shared and not _VERSION_SEGMENT.fullmatch(match[0]):
             return [Span(*match.span())]
 
     return []
@@ -127,7 +132,7 @@ def without_session(target: str) -> str:
 
 
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
-_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _FURTHER_HEADERS = (
@@ -136,11 +141,17 @@ _FURTHER_HEADERS = (
     PARAMETER_PREFIX,
     "access-control-request-",
 )
-_NOTHING: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
+_EMPTY_MESSAGE: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
 """Stands for the message of a request that has none."""
 
 _NOT_OF_CALLER = frozenset(
-    {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
+    {
+        "progressToken",
+        "traceparent",
+        "tracestate",
+        _CLIENT_CAPABILITIES,
+        _PROTOCOL_VERSION,
+    }
 )
 
 
@@ -160,7 +171,7 @@ class CallKey(NamedTuple):
     arguments: str
 
     @property
-    def called(self) -> str:
+    def tool_or_method(self) -> str:
         """What a user names who says that it only reads: the tool, or the method."""
         return self.name if self.method == CALL_TOOL else self.method
 
@@ -206,9 +217,9 @@ class Call(NamedTuple):
     message: Message | None
 
     @property
-    def _rpc(self) -> Message:
+    def _message_or_empty(self) -> Message:
         """Its message; an empty response if it has none."""
-        return self.message or _NOTHING
+        return self.message or _EMPTY_MESSAGE
 
     @property
     def kind(self) -> Kind | None:
@@ -218,22 +229,22 @@ class Call(NamedTuple):
     @property
     def is_rpc(self) -> bool:
         """Whether it is a JSON-RPC request or notification."""
-        return self._rpc.kind is not Kind.RESPONSE
+        return self._message_or_empty.kind is not Kind.RESPONSE
 
     @property
     def method(self) -> str:
         """JSON-RPC method; for other HTTP traffic an empty string."""
-        return self._rpc.method
+        return self._message_or_empty.method
 
     @property
     def depends_on_writes(self) -> bool:
         """Whether its result depends on what was written before it."""
-        return depends_on_writes(self._rpc.kind, self.method)
+        return depends_on_writes(self._message_or_empty.kind, self.method)
 
     @property
     def answers(self) -> Answers | None:
         """The answers of a retry; None for any other request."""
-        rpc = self._rpc
+        rpc = self._message_or_empty
         if rpc.kind is not Kind.REQUEST:
             return None
         return answers_in(rpc.params)
@@ -257,33 +268,33 @@ class Call(NamedTuple):
     @property
     def _params_in_key(self) -> Any:
         """The params without the name, and without members by which equal calls may differ."""
-        params = self._rpc.tree.get("params")
+        params = self._message_or_empty.tree.get("params")
         if params in NO_PARAMS:
             return {}
         if not isinstance(params, dict):
             return params
 
-        kept = params.copy()
+        remaining_params = params.copy()
         for member in self._null_members:
-            del kept[member]
+            del remaining_params[member]
 
         method = method_of(self.method)
         for member in (*_NEVER_IN_KEY, *method.not_in_key):
-            kept.pop(member, None)
+            remaining_params.pop(member, None)
 
         if method.named_by:
-            if isinstance(kept.get(method.named_by), str):
-                del kept[method.named_by]
+            if isinstance(remaining_params.get(method.named_by), str):
+                del remaining_params[method.named_by]
 
-            if kept.get("arguments") in (None, {}):
-                kept.pop("arguments", None)
+            if remaining_params.get("arguments") in (None, {}):
+                remaining_params.pop("arguments", None)
 
-        return kept
+        return remaining_params
 
     @property
     def name(self) -> str:
         """What names the call: a tool's or prompt's name, a resource's URI, a task's id."""
-        name = self._rpc.params.get(method_of(self.method).named_by)
+        name = self._message_or_empty.params.get(method_of(self.method).named_by)
         if not isinstance(name, str):
             return ""
         return name
@@ -291,7 +302,7 @@ class Call(NamedTuple):
     @property
     def cursor(self) -> str | None:
         """The cursor of the page of a list that it requests; None for any other request."""
-        cursor = self._rpc.params.get("cursor")
+        cursor = self._message_or_empty.params.get("cursor")
         return cursor if isinstance(cursor, str) else None
 
     @property
@@ -309,11 +320,11 @@ class Call(NamedTuple):
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
         """Return the call key."""
         text = self._arguments_text(ignored)
-        if self._rpc.kind is Kind.NOTIFICATION:
+        if self._message_or_empty.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
 
-        contradiction = self.contradiction
+        contradiction = self.contradicting_header
         if contradiction:
             text = f"{text} {contradiction}"
 
@@ -346,7 +357,7 @@ class Call(NamedTuple):
         return canonical(arguments, without_null=is_answer)
 
     @property
-    def contradiction(self) -> str:
+    def contradicting_header(self) -> str:
         """The header that says something else than the body; empty where none does.
 
         A server refuses such a request, whatever the body asks for.
@@ -371,8 +382,8 @@ class Call(NamedTuple):
 
         Among the headers are those with these lower-case names.
         """
-        rpc = self._rpc
-        capabilities = rpc.meta.get(_CAPABILITIES)
+        rpc = self._message_or_empty
+        capabilities = rpc.meta.get(_CLIENT_CAPABILITIES)
         version = rpc.meta.get(_PROTOCOL_VERSION)
         if rpc.method == INITIALIZE:
             capabilities = rpc.params.get("capabilities")
@@ -407,7 +418,7 @@ class Call(NamedTuple):
     @property
     def _null_members(self) -> list[str]:
         """The members of its params that say the same as absent ones, as MCP has no null there."""
-        params = self._rpc.params
+        params = self._message_or_empty.params
         if self.method in METHODS:
             return [name for name in params if params[name] is None]
         return ["cursor"] if params.get("cursor", "") is None else []
@@ -415,7 +426,7 @@ class Call(NamedTuple):
     @property
     def _empty_members(self) -> str:
         """What equals absent params or members of them, where only one of both was recorded."""
-        params = self._rpc.tree.get("params", {})
+        params = self._message_or_empty.tree.get("params", {})
         if params in NO_PARAMS:
             return canonical(params)
 
@@ -423,15 +434,15 @@ class Call(NamedTuple):
         named_by = method_of(self.method).named_by
         if named_by:
             for name in (named_by, "arguments"):
-                if self._rpc.params.get(name) in ("", {}):
-                    empty[name] = self._rpc.params[name]
+                if self._message_or_empty.params.get(name) in ("", {}):
+                    empty[name] = self._message_or_empty.params[name]
 
         return canonical(empty) if empty else ""
 
     @property
     def client(self) -> str:
         """The client's `clientInfo` in `_meta`; empty where it has none."""
-        info = self._rpc.meta.get(_CLIENT_INFO)
+        info = self._message_or_empty.meta.get(_CLIENT_INFO)
         if info is None:
             return ""
         return canonical(info)
@@ -439,7 +450,7 @@ class Call(NamedTuple):
     @property
     def caller(self) -> str:
         """Its sender: the session, and the members of `_meta` that identify a client."""
-        rpc = self._rpc
+        rpc = self._message_or_empty
         identity = {
             key: value for key, value in rpc.meta.items() if key not in _NOT_OF_CALLER
         }
@@ -455,7 +466,10 @@ def _without_callers_values(item: Any) -> Any:
 
     An id that no request can have stays: no response is under it.
     """
-    if not {"id", "method"} <= members_of(item).keys() or scalar(item["id"]) is None:
+    if (
+        not {"id", "method"} <= members_of(item).keys()
+        or id_or_token_text(item["id"]) is None
+    ):
         return item
 
     params = item.get("params")
@@ -511,4 +525,4 @@ def read_call(request: Request) -> Call:
     """Read a request."""
     if request.method != "POST" and not request.is_line:
         return Call(request, None)
-    return Call(request, classify(request.body))
+    return Call(request, message_in(request.body))

@@ -76,7 +76,7 @@ class Dialect(NamedTuple):
     write_responses: Callable[[Mapping[str, bytes]], bytes]
 
 
-_METHODS = {
+_METHODS_OF_KINDS = {
     method.asks_for: name for name, method in METHODS.items() if method.asks_for
 }
 
@@ -104,7 +104,7 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     for key, request in requests.items():
         kind = kinds.get(request.kind, request.kind)
         spelled[key] = {
-            "method": _METHODS.get(kind, kind),
+            "method": _METHODS_OF_KINDS.get(kind, kind),
             "params": request.definition,
         }
 
@@ -153,20 +153,20 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
 
 def _write_map(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are a map by key."""
-    members = [_string(key) + b":" + answer for key, answer in answers.items()]
+    members = [_json_string(key) + b":" + answer for key, answer in answers.items()]
     return b"{%s}" % b",".join(members)
 
 
 def _write_array(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are an array, in which keys become ids."""
     items = [
-        replace_members(answer, (), {"id": _string(key)})
+        replace_members(answer, (), {"id": _json_string(key)})
         for key, answer in answers.items()
     ]
     return b"[%s]" % b",".join(items)
 
 
-def _string(text: str) -> bytes:
+def _json_string(text: str) -> bytes:
     """Return a text as a JSON string in ASCII."""
     return encode_basestring_ascii(text).encode()
 
@@ -181,16 +181,16 @@ DIALECTS: Final = (
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
-_REQUESTS = INPUT_REQUESTS.encode()
-_STATE = REQUEST_STATE.encode()
+_REQUESTS_MEMBER = INPUT_REQUESTS.encode()
+_STATE_MEMBER = REQUEST_STATE.encode()
 
 
 def may_ask(raw: bytes) -> bool:
     """Tell, quickly, whether a body may contain an input-required result."""
-    return _REQUESTS in raw or _STATE in raw
+    return _REQUESTS_MEMBER in raw or _STATE_MEMBER in raw
 
 
-def recognise(result: Any) -> InputRequired | None:
+def ask_in_result(result: Any) -> InputRequired | None:
     """Return what an input-required result asks for, or None for a final result."""
     if not isinstance(result, dict):
         return None
@@ -297,7 +297,7 @@ def _renamed_items(
         item = request[span.start : span.end]
         name = names.get(parse(item)["id"])
         if name is not None:
-            yield span, replace_members(item, (), {"id": _string(name)})
+            yield span, replace_members(item, (), {"id": _json_string(name)})
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
@@ -321,7 +321,7 @@ def write_retry(
     Raises:
         NotJsonError: `request` is no JSON object, or its params are none.
     """
-    state = None if request_state is None else _string(request_state)
+    state = None if request_state is None else _json_string(request_state)
     return with_params(request, {INPUT_RESPONSES: answers, REQUEST_STATE: state})
 
 

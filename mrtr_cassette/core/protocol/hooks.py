@@ -28,7 +28,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
 from mrtr_cassette.core.wire.pointers import pointer_to
 from mrtr_cassette.errors import HookError
 
-_PARAMS: Final = ("params",)
+_PARAMS_PATH: Final = ("params",)
 _NO_ARGUMENTS: Final = ("_meta", INPUT_RESPONSES, REQUEST_STATE)
 
 
@@ -55,7 +55,7 @@ class ClientRequest:
         return self._body
 
 
-def seen(request: Request) -> ClientRequest | None:
+def request_for_hooks(request: Request) -> ClientRequest | None:
     """Return a request as users' functions see it; None for what they are not asked about."""
     message = read_call(request).message
     if message is None or message.kind is Kind.RESPONSE:
@@ -69,7 +69,7 @@ def seen(request: Request) -> ClientRequest | None:
     named_by = method_of(message.method).named_by
     name = params.pop(named_by, None)
     arguments = params
-    if _arguments_path(message.method) != _PARAMS:
+    if _arguments_path(message.method) != _PARAMS_PATH:
         arguments = params.get("arguments") or {}
 
     for member in _NO_ARGUMENTS:
@@ -81,8 +81,8 @@ def seen(request: Request) -> ClientRequest | None:
 def _arguments_path(method: str) -> MemberPath:
     """Return where a call has its arguments; the params of most methods are these themselves."""
     if method_of(method).named_by == "name":
-        return (*_PARAMS, "arguments")
-    return _PARAMS
+        return (*_PARAMS_PATH, "arguments")
+    return _PARAMS_PATH
 
 
 class Hook:
@@ -99,7 +99,7 @@ class Hook:
         """Return what is wrong with the function, as an error."""
         return HookError(f"{self.option}: {self.name} {problem}")
 
-    def _ask(self, *requests: ClientRequest) -> Any:
+    def _call_function(self, *requests: ClientRequest) -> Any:
         """Call the function; if it raises anything, raise a HookError that says where."""
         try:
             return self._function(*requests)
@@ -122,11 +122,11 @@ class MatchHook(Hook):
         Raises:
             HookError: the function fails, or returns neither True nor False.
         """
-        both = (seen(recorded), seen(received))
+        both = (request_for_hooks(recorded), request_for_hooks(received))
         if both[0] is None or both[1] is None:
             return False
 
-        answer = self._ask(both[0], both[1])
+        answer = self._call_function(both[0], both[1])
         if not isinstance(answer, bool):
             raise self.error(f"returned {answer!r}, and not True or False")
 
@@ -138,36 +138,44 @@ class RecordHook(Hook):
 
     option = "before_record"
 
-    def kept(self, request: Request) -> Request | None:
+    def kept_request(self, request: Request) -> Request | None:
         """Return a request as a cassette has it; None if it leaves out its call.
 
         Raises:
             HookError: the function fails, or changes more than values of arguments and answers.
         """
         # The function may change what it is given.
-        given = seen(request)
-        before = seen(request)
-        if given is None or before is None:
+        request_for_function = request_for_hooks(request)
+        request_before = request_for_hooks(request)
+        if request_for_function is None or request_before is None:
             return request
 
-        returned = self._ask(given)
+        returned = self._call_function(request_for_function)
         if returned is None:
             return None
         if not isinstance(returned, ClientRequest):
             raise self.error(f"returned {returned!r}, and not a request or None")
 
-        fixed = (before.method, before.name, before.answers is None)
+        fixed = (
+            request_before.method,
+            request_before.name,
+            request_before.answers is None,
+        )
         if fixed != (returned.method, returned.name, returned.answers is None):
             raise self.error("changed more than values of arguments and answers")
 
-        place = _arguments_path(before.method)
-        changes = dict(_changes(place, before.arguments, returned.arguments))
+        place = _arguments_path(request_before.method)
+        changes = dict(
+            _changed_values(place, request_before.arguments, returned.arguments)
+        )
         headers = list(request.headers)
         if changes:
             # They repeat arguments.
             headers = [pair for pair in headers if not _is_parameter(pair[0])]
 
-        changes |= _changes(ANSWERS_PATH, before.answers, returned.answers)
+        changes |= _changed_values(
+            ANSWERS_PATH, request_before.answers, returned.answers
+        )
         body = self._with_values(request.body, changes)
         if body == request.body:
             return request
@@ -179,7 +187,7 @@ class RecordHook(Hook):
         replacements: list[tuple[Span, bytes]] = []
         missing = set(changes)
         for path, span in spans_of_values(body):
-            if path not in changes or path == _PARAMS:
+            if path not in changes or path == _PARAMS_PATH:
                 continue
 
             missing.discard(path)
@@ -202,13 +210,15 @@ def _is_parameter(header: str) -> bool:
     return header.lower().startswith(PARAMETER_PREFIX)
 
 
-def _changes(path: MemberPath, old: Any, new: Any) -> Iterator[tuple[MemberPath, Any]]:
+def _changed_values(
+    path: MemberPath, old: Any, new: Any
+) -> Iterator[tuple[MemberPath, Any]]:
     """Yield the innermost values that differ, with their places."""
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         for name, value in old.items():
-            yield from _changes((*path, name), value, new[name])
+            yield from _changed_values((*path, name), value, new[name])
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, value in enumerate(old):
-            yield from _changes((*path, str(index)), value, new[index])
+            yield from _changed_values((*path, str(index)), value, new[index])
     elif type(old) is not type(new) or old != new:
         yield path, new

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
+from mrtr_cassette.core.protocol.dialect import InputRequired, ask_in_result, may_ask
 from mrtr_cassette.core.protocol.methods import CANCELLED, method_of
 from mrtr_cassette.core.wire.codings import content_coding
 from mrtr_cassette.core.wire.http import End, Piece, Response
@@ -40,9 +40,11 @@ TOKEN_PATH: Final[MemberPath] = ("params", "_meta", "progressToken")
 
 ID_KEY = b'"id"'
 TOKEN_KEY = b'"progressToken"'
-_PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
-PLAIN_ID = re.compile(ID_KEY + _PLAIN)
-PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
+_PLAIN_VALUE = (
+    rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
+)
+PLAIN_ID = re.compile(ID_KEY + _PLAIN_VALUE)
+PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN_VALUE)
 """Members whose value has only one spelling; it is group 1."""
 
 _NUMBER_AS_TEXT = re.compile(r'"(-?(?:0|[1-9][0-9]{0,17}))"')
@@ -52,7 +54,7 @@ _LEAST_REFUSED = 300
 _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 """How an object begins, or an array of them, in any encoding of Unicode."""
 
-_SMALL: Final = 1 << 14
+_MOST_SMALL_BYTES: Final = 1 << 14
 """Bytes up to which a message is a small one, of which many are remembered."""
 
 _LARGEST_REMEMBERED: Final = 1 << 20
@@ -86,26 +88,26 @@ class Message(NamedTuple):
     @property
     def progress_token(self) -> str | None:
         """Canonical text of the request's progress token, or None."""
-        return scalar(self.meta.get("progressToken"))
+        return id_or_token_text(self.meta.get("progressToken"))
 
     def spelled(self, path: MemberPath) -> bytes | None:
         """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
         return spelled_at(self.raw, path)
 
 
-def classify(raw: bytes) -> Message | None:
+def message_in(raw: bytes) -> Message | None:
     """Read one message; return None for anything opaque, which a batch is.
 
     What was read lately is not read again: its tree is for all who ask, and nobody changes it.
     """
-    if len(raw) <= _SMALL:
-        return _read(raw)
+    if len(raw) <= _MOST_SMALL_BYTES:
+        return _read_small(raw)
     if len(raw) <= _LARGEST_REMEMBERED:
         return _read_large(raw)
-    return _classified(raw)
+    return _unremembered_message(raw)
 
 
-def _classified(raw: bytes) -> Message | None:
+def _unremembered_message(raw: bytes) -> Message | None:
     """Read one message without remembering it; return None for anything opaque."""
     try:
         return _message_of(raw, parse(raw))
@@ -113,8 +115,8 @@ def _classified(raw: bytes) -> Message | None:
         return None
 
 
-_read = lru_cache(maxsize=2048)(_classified)
-_read_large = lru_cache(maxsize=16)(_classified)
+_read_small = lru_cache(maxsize=2048)(_unremembered_message)
+_read_large = lru_cache(maxsize=16)(_unremembered_message)
 
 
 def server_messages(raw: bytes) -> list[tuple[Message, int]]:
@@ -122,7 +124,7 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
 
     Many clients read what is no JSON, such as Python's `NaN`, and an array of messages.
     """
-    message = classify(raw)
+    message = message_in(raw)
     if message is not None:
         return [(message, 0)]
     if b"jsonrpc" not in raw:
@@ -161,7 +163,7 @@ def _message_of(raw: bytes, tree: Any) -> Message | None:
         return None
 
     method = tree.get("method")
-    identity = scalar(tree.get("id"))
+    identity = id_or_token_text(tree.get("id"))
     if not isinstance(method, str):
         if "result" not in tree and "error" not in tree:
             return None
@@ -190,7 +192,7 @@ def drop_null_outcome(tree: dict[str, Any]) -> None:
                 return
 
 
-def scalar(value: Any) -> str | None:
+def id_or_token_text(value: Any) -> str | None:
     """Return the canonical text of an id or a progress token; None for what can be neither."""
     if type(value) is int:
         return str(value)
@@ -225,7 +227,7 @@ def name_in(names: Container[str], name: str | None) -> str | None:
 
 def repeated_token(message: Message) -> str | None:
     """Return the canonical text of the progress token that a notification repeats, or None."""
-    return scalar(message.params.get("progressToken"))
+    return id_or_token_text(message.params.get("progressToken"))
 
 
 class EchoPlace(NamedTuple):
@@ -266,7 +268,7 @@ class Echo(NamedTuple):
     value: str
 
 
-def echoes(message: Message, request: Message) -> list[Echo]:
+def echoes_of_request(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
     plain = _plain_echoes(message, request)
     if plain is None:
@@ -280,12 +282,12 @@ def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
         value = message.id
         key = ID_KEY
         pattern = PLAIN_ID
-        echoed = _echoed("id", value, request.id)
+        echoed = _echoed_member("id", value, request.id)
     else:
         value = repeated_token(message)
         key = TOKEN_KEY
         pattern = PLAIN_TOKEN
-        echoed = _echoed("progress_token", value, request.progress_token)
+        echoed = _echoed_member("progress_token", value, request.progress_token)
 
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
@@ -313,8 +315,10 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     for path, spans in find_spans(message.raw, places.keys()).items():
         name = places[path].value
         for span in spans:
-            value = scalar(parse_tolerantly(message.raw[span.start : span.end]))
-            echoed = _echoed(name, value, wanted[name])
+            value = id_or_token_text(
+                parse_tolerantly(message.raw[span.start : span.end])
+            )
+            echoed = _echoed_member(name, value, wanted[name])
             if echoed is not None:
                 found.append(Echo(span, echoed))
 
@@ -333,7 +337,7 @@ def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
     return message.method == place.method and method_of(request.method).listens
 
 
-def _echoed(name: str, value: str | None, wanted: str | None) -> str | None:
+def _echoed_member(name: str, value: str | None, wanted: str | None) -> str | None:
     """Return the member of the caller's values that a value repeats, or None."""
     if value is None or wanted is None or same_name(value) != same_name(wanted):
         return None
@@ -381,7 +385,7 @@ def messages_in(response: Response) -> list[Located]:
 
     body = response.body
     last = len(response.pieces) - 1
-    whole = classify(body) if body else None
+    whole = message_in(body) if body else None
     if whole is not None:
         return [Located(whole, last, 0)]
 
@@ -472,8 +476,8 @@ def _texts_of(response: Response) -> Iterator[bytes]:
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
     # A small response is remembered for whoever reads its outcome.
-    is_small_response = len(text) <= _SMALL and b'"method"' not in text
-    if is_small_response and classify(text) is not None:
+    is_small_response = len(text) <= _MOST_SMALL_BYTES and b'"method"' not in text
+    if is_small_response and message_in(text) is not None:
         return False
 
     is_certain = b"2.0" in text and is_json(text)
@@ -554,7 +558,7 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     if located is None:
         return None
 
-    required = recognise(located.message.tree.get("result"))
+    required = ask_in_result(located.message.tree.get("result"))
     if required is None:
         return None
 

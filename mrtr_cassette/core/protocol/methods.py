@@ -59,7 +59,7 @@ class Method:
     asks_for: str = ""
 
 
-def _modified(*places: MemberPath) -> frozenset[MemberPath]:
+def _modified_times(*places: MemberPath) -> frozenset[MemberPath]:
     """Return where annotations at some places say when something was modified."""
     return frozenset((*place, "annotations", "lastModified") for place in places)
 
@@ -73,22 +73,26 @@ TASK_ID: Final = "taskId"
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
 
-_CALLED: Final = (
+_VOLATILE_IN_RESULTS: Final = (
     _of_task()
     | _of_task("task")
-    | _modified(("content", ANY), ("content", ANY, "resource"))
+    | _modified_times(("content", ANY), ("content", ANY, "resource"))
 )
-_PROMPT: Final = _modified(
+_VOLATILE_IN_PROMPTS: Final = _modified_times(
     ("messages", ANY, "content"), ("messages", ANY, "content", "resource")
 )
-_RESOURCES: Final = _modified(("resources", ANY))
-_OCCURRED: Final = frozenset({("events", ANY, "timestamp")})
-_CLIENT: Final = ("capabilities", "clientInfo", "protocolVersion")
+_VOLATILE_IN_RESOURCES: Final = _modified_times(("resources", ANY))
+_VOLATILE_IN_EVENTS: Final = frozenset({("events", ANY, "timestamp")})
+_CLIENT_PARAMS: Final = ("capabilities", "clientInfo", "protocolVersion")
 
-_TABLE: Final = (
+_METHOD_TABLE: Final = (
     # Opening, ending and watching
     Method(
-        INITIALIZE, reads=True, steady=True, describes_server=True, not_in_key=_CLIENT
+        INITIALIZE,
+        reads=True,
+        steady=True,
+        describes_server=True,
+        not_in_key=_CLIENT_PARAMS,
     ),
     Method(DISCOVER, reads=True, steady=True, describes_server=True),
     Method(LISTEN, reads=True, listens=True),
@@ -96,9 +100,9 @@ _TABLE: Final = (
     Method("logging/setLevel", reads=True, steady=True),
     Method(CANCELLED, not_in_key=("requestId",)),
     # Tools and prompts
-    Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_CALLED),
+    Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_VOLATILE_IN_RESULTS),
     Method(LIST_TOOLS, reads=True, describes_server=True),
-    Method(GET_PROMPT, "name", reads=True, asks=True, volatile=_PROMPT),
+    Method(GET_PROMPT, "name", reads=True, asks=True, volatile=_VOLATILE_IN_PROMPTS),
     Method("prompts/list", reads=True, describes_server=True),
     Method("completion/complete", reads=True),
     # Resources, of which the `ui://` ones are those of the extension Apps
@@ -107,14 +111,19 @@ _TABLE: Final = (
         "uri",
         reads=True,
         asks=True,
-        volatile=_modified(("contents", ANY)),
+        volatile=_modified_times(("contents", ANY)),
     ),
-    Method("resources/list", reads=True, describes_server=True, volatile=_RESOURCES),
+    Method(
+        "resources/list",
+        reads=True,
+        describes_server=True,
+        volatile=_VOLATILE_IN_RESOURCES,
+    ),
     Method(
         "resources/templates/list",
         reads=True,
         describes_server=True,
-        volatile=_modified(("resourceTemplates", ANY)),
+        volatile=_modified_times(("resourceTemplates", ANY)),
     ),
     Method("resources/subscribe", "uri"),
     Method("resources/unsubscribe", "uri"),
@@ -128,40 +137,47 @@ _TABLE: Final = (
         TASK_ID,
         repeats=True,
         reads=True,
-        volatile=_of_task() | frozenset(("result", *place) for place in _CALLED),
+        volatile=_of_task()
+        | frozenset(("result", *place) for place in _VOLATILE_IN_RESULTS),
     ),
     Method(UPDATE_TASK, TASK_ID),
     Method(CANCEL_TASK, TASK_ID, volatile=_of_task()),
-    Method("tasks/result", TASK_ID, reads=True, volatile=_CALLED),
+    Method("tasks/result", TASK_ID, reads=True, volatile=_VOLATILE_IN_RESULTS),
     Method("tasks/list", repeats=True, reads=True, volatile=_of_task("tasks", ANY)),
     # Skills
     Method("skills/list", reads=True, describes_server=True),
     Method("skills/get", "uri", reads=True),
-    Method("resources/directory/read", "uri", reads=True, volatile=_RESOURCES),
+    Method(
+        "resources/directory/read", "uri", reads=True, volatile=_VOLATILE_IN_RESOURCES
+    ),
     # Events, by SEP-3415
     Method("events/list", reads=True, describes_server=True),
-    Method("events/poll", "name", repeats=True, reads=True, volatile=_OCCURRED),
+    Method(
+        "events/poll", "name", repeats=True, reads=True, volatile=_VOLATILE_IN_EVENTS
+    ),
     Method("events/stream", "name", reads=True, listens=True),
     Method("events/subscribe", "name"),
     Method("events/unsubscribe", "name"),
     # Interceptors
     Method("interceptors/list", reads=True, describes_server=True),
 )
-_NOTICES = """
+_NOTIFICATION_NAMES = """
 elicitation/complete initialized message progress prompts/list_changed resources/list_changed
 resources/updated roots/list_changed subscriptions/acknowledged tasks tasks/status
 tools/list_changed
 """
 """Other notifications, without `notifications/`."""
 
-_NOTIFIED: Final = tuple(Method(f"notifications/{name}") for name in _NOTICES.split())
+_NOTIFICATION_METHODS: Final = tuple(
+    Method(f"notifications/{name}") for name in _NOTIFICATION_NAMES.split()
+)
 METHODS: Final[Mapping[str, Method]] = {
-    method.name: method for method in _TABLE + _NOTIFIED
+    method.name: method for method in _METHOD_TABLE + _NOTIFICATION_METHODS
 }
-_OTHER: Final = Method("other")
+_OTHER_METHOD: Final = Method("other")
 """Stands for a method that is not in the table, and for what is no call."""
 
 
 def method_of(name: str) -> Method:
     """Return what is known of a method."""
-    return METHODS.get(name, _OTHER)
+    return METHODS.get(name, _OTHER_METHOD)

@@ -12,31 +12,33 @@ from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
-_METADATA = re.compile(
+_METADATA_TARGET = re.compile(
     r"/\.well-known/"
     r"(?:oauth-protected-resource|oauth-authorization-server|openid-configuration)(?=[/?]|\Z)"
 )
 """Matches the paths of RFC 9728, RFC 8414 and OpenID Connect Discovery."""
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 _COLON: Final = "(?::|%3A)"
 _SLASH: Final = r"(?:/|\\/|%2F)"
-_AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
+_LEADING_AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
 """Matches the beginning of a URL that names a host, with a scheme or without one."""
 
-_USER = re.compile("//[^/]*@")
-_ORIGIN = re.compile(
+_USER_IN_URL = re.compile("//[^/]*@")
+_ORIGIN_PARTS = re.compile(
     r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|<[^>/]*>|[^/?#:@]*)(?::(?P<port>\d+))?"
 )
-_ESCAPES: Final = str.maketrans(
+_PERCENT_ESCAPES: Final = str.maketrans(
     {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D", "<": "%3C", ">": "%3E"}
 )
-_ANNOUNCED = re.compile(r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)")
+_ANNOUNCED_METADATA = re.compile(
+    r"resource_metadata=\"?[\w+.-]+://[^/\"?#]*([^\"#, ]*)"
+)
 """Matches where a challenge announces a document, which may be anywhere (RFC 9728)."""
 
-_STATE = re.compile(r"(?<=[?&]state=)[^&#]*")
-_ENDPOINTS: Final = (
+_STATE_IN_QUERY = re.compile(r"(?<=[?&]state=)[^&#]*")
+_ENDPOINT_MEMBERS: Final = (
     "issuer",
     "authorization_endpoint",
     "token_endpoint",
@@ -48,7 +50,7 @@ _NO_SCHEME = re.compile(
 )
 """Matches a URL that begins with its host."""
 
-_FORM: Final = "application/x-www-form-urlencoded"
+_FORM_CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
 
 def state_of(target: str) -> str | None:
@@ -56,7 +58,7 @@ def state_of(target: str) -> str | None:
     if "response_type=" not in target:
         return None
 
-    match = _STATE.search(target)
+    match = _STATE_IN_QUERY.search(target)
     return None if match is None else match[0]
 
 
@@ -66,7 +68,7 @@ def with_state(headers: Headers, state: str) -> Headers:
     for name, value in headers:
         new = value
         if name.lower() == "location":
-            new = _STATE.sub(lambda _: state, value)
+            new = _STATE_IN_QUERY.sub(lambda _: state, value)
 
         changed.append((name, new))
 
@@ -80,7 +82,7 @@ def lacks_scheme(text: str) -> bool:
 
 def origin_in(url: str) -> str:
     """Return the origin that a URL names, or begins with; empty where it names none."""
-    match = _AUTHORITY.match(url)
+    match = _LEADING_AUTHORITY.match(url)
     if match is None:
         return ""
     return match[0].strip()
@@ -93,7 +95,7 @@ def path_in(url: str) -> str:
 
 def shown_origin(url: str) -> str:
     """Return the origin of a URL for messages, without its user."""
-    return _USER.sub("//", origin_in(url))
+    return _USER_IN_URL.sub("//", origin_in(url))
 
 
 class ServerOrigin:
@@ -105,15 +107,15 @@ class ServerOrigin:
 
     def __init__(self, url: str, *, any_port: bool = False) -> None:
         """Take the URL of a server."""
-        self._pattern = _pattern_of(url, any_port=any_port)
+        self._origin_pattern = _pattern_of(url, any_port=any_port)
         self._as_spelled = origin_in(url) or url
         """How the server last spelled its own origin; it may accept no other spelling."""
-        self._announced: set[str] = set()
+        self._announced_targets: set[str] = set()
         """Targets of documents that challenges have announced."""
 
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
-        return self._pattern.fullmatch(origin) is not None
+        return self._origin_pattern.fullmatch(origin) is not None
 
     def path_of(self, url: str) -> str | None:
         """Return a URL without the origin; None where it names one that is not the server's."""
@@ -131,11 +133,13 @@ class ServerOrigin:
 
         return path
 
-    def replaced(self, text: str, origin: str) -> str:
+    def with_origin_replaced(self, text: str, origin: str) -> str:
         """Return a text with the server's origin replaced."""
-        return self._pattern.sub(lambda match: self._put(origin, match[0]), text)
+        return self._origin_pattern.sub(
+            lambda match: self._origin_as_spelled(origin, match[0]), text
+        )
 
-    def _put(self, origin: str, spelled: str) -> str:
+    def _origin_as_spelled(self, origin: str, spelled: str) -> str:
         """Return an origin in the server's spelling, and remember that unless it is encoded."""
         if "%" not in spelled:
             self._as_spelled = spelled.replace("\\", "")
@@ -145,9 +149,11 @@ class ServerOrigin:
     def in_document(self, body: bytes, origin: str) -> bytes:
         """Return a metadata document with the server's origin replaced."""
         text = body.decode("utf-8", "surrogateescape")
-        return self.replaced(text, origin).encode("utf-8", "surrogateescape")
+        return self.with_origin_replaced(text, origin).encode(
+            "utf-8", "surrogateescape"
+        )
 
-    def learn(self, request: Request, response: Response) -> None:
+    def learn_from_exchange(self, request: Request, response: Response) -> None:
         """Learn from an exchange how the server spells its origin, and where its documents are."""
         if response.status in (401, 403):
             self.in_headers(response.headers, "")
@@ -160,8 +166,8 @@ class ServerOrigin:
             return False
 
         return (
-            request.target in self._announced
-            or _METADATA.search(request.target) is not None
+            request.target in self._announced_targets
+            or _METADATA_TARGET.search(request.target) is not None
         )
 
     def in_headers(self, headers: Headers, origin: str) -> Headers:
@@ -173,28 +179,28 @@ class ServerOrigin:
         for name, value in headers:
             lower = name.lower()
             if lower == "www-authenticate":
-                self._announced.update(_ANNOUNCED.findall(value))
+                self._announced_targets.update(_ANNOUNCED_METADATA.findall(value))
 
             new = value
             if lower == "location":
-                new = self._location(value, origin)
+                new = self._redirect_url(value, origin)
             elif not lower.startswith("access-control-"):
-                new = self.replaced(value, origin)
+                new = self.with_origin_replaced(value, origin)
 
             replaced.append((name, new))
 
         return tuple(replaced)
 
-    def _location(self, url: str, origin: str) -> str:
+    def _redirect_url(self, url: str, origin: str) -> str:
         """Return the URL of a redirect, which leads to `origin` if it led to the server."""
         path = self.path_of(url)
         if url.startswith("/") and not origin_in(url):
-            return path_in(origin) + self.replaced(url, origin)
+            return path_in(origin) + self.with_origin_replaced(url, origin)
         if path is None or not origin_in(url):
-            return self.replaced(url, origin)
+            return self.with_origin_replaced(url, origin)
 
         # How a redirect spells the origin says nothing about its name as a resource.
-        return origin + self.replaced(path, origin)
+        return origin + self.with_origin_replaced(path, origin)
 
     def in_request(self, request: Request, origin: str) -> Request:
         """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
@@ -203,7 +209,7 @@ class ServerOrigin:
         """
         if self.is_document(request):
             return replace(
-                request, headers=_without(request.headers, "accept-encoding")
+                request, headers=_headers_without(request.headers, "accept-encoding")
             )
 
         resource = _resource_of(origin)
@@ -215,10 +221,10 @@ class ServerOrigin:
         if target != request.target:
             request = replace(request, target=target)
 
-        if request.header("content-type").startswith(_FORM):
+        if request.header("content-type").startswith(_FORM_CONTENT_TYPE):
             body = resource.sub(put, request.body.decode("latin-1")).encode("latin-1")
             if body != request.body:
-                headers = _without(request.headers, "content-length")
+                headers = _headers_without(request.headers, "content-length")
                 request = replace(request, headers=headers, body=body)
 
         return request
@@ -230,7 +236,7 @@ class ServerOrigin:
         except NotJsonError:
             return []
 
-        urls = [members.get(name) for name in _ENDPOINTS]
+        urls = [members.get(name) for name in _ENDPOINT_MEMBERS]
         servers = members.get("authorization_servers")
         if isinstance(servers, list):
             urls += servers
@@ -239,7 +245,7 @@ class ServerOrigin:
         return [origin for origin in origins if origin and not self.is_named(origin)]
 
 
-def _without(headers: Headers, name: str) -> Headers:
+def _headers_without(headers: Headers, name: str) -> Headers:
     """Return headers without those of a name in lower case."""
     return tuple(pair for pair in headers if pair[0].lower() != name)
 
@@ -247,7 +253,7 @@ def _without(headers: Headers, name: str) -> Headers:
 def _spelled_alike(origin: str, spelled: str) -> str:
     """Return an origin percent-encoded or with JSON escapes if the other spelling has them."""
     if "%" in spelled:
-        return origin.translate(_ESCAPES)
+        return origin.translate(_PERCENT_ESCAPES)
     if "\\" in spelled:
         return origin.replace("/", "\\/")
     return origin
@@ -258,7 +264,7 @@ def _resource_of(origin: str) -> re.Pattern[str]:
     """Return a pattern for `resource` parameters with the URL of a server in any spelling."""
     pattern = _pattern_of(origin).pattern
     path = path_in(origin)
-    escaped = path.translate(_ESCAPES)
+    escaped = path.translate(_PERCENT_ESCAPES)
     prefix = f"(?:{re.escape(path)}|{re.escape(escaped)})"
 
     return re.compile(rf"((?:\A|[?&])resource=)({pattern}{prefix})", re.IGNORECASE)
@@ -270,33 +276,35 @@ def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
 
     A server behind TLS may not know of it, so either scheme is the server's.
     """
-    match = _ORIGIN.match(origin)
+    match = _ORIGIN_PARTS.match(origin)
     if match is None:
         return re.compile(r"(?!)")
 
     host = match["host"].lower()
-    hosts = sorted(_LOOPBACK) if host in _LOOPBACK else [host]
-    names = []
+    hosts = sorted(_LOOPBACK_HOSTS) if host in _LOOPBACK_HOSTS else [host]
+    host_patterns = []
     for name in hosts:
-        names += [re.escape(name), re.escape(name.translate(_ESCAPES))]
+        host_patterns += [re.escape(name), re.escape(name.translate(_PERCENT_ESCAPES))]
 
     default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
-    number = match["port"] or default
+    port_number = match["port"] or default
     schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
-    spelled = []
+    origin_patterns = []
     for scheme, implied in schemes.items():
-        port = f"{_COLON}{number}"
+        port = f"{_COLON}{port_number}"
         if any_port:
             port = f"{_COLON}[0-9]+"
-        elif number == default:
-            port = f"{_COLON}(?:{number}|{implied})"
+        elif port_number == default:
+            port = f"{_COLON}(?:{port_number}|{implied})"
 
-        if any_port or number in (default, implied):
+        if any_port or port_number in (default, implied):
             port = f"(?:{port})?"
 
-        spelled.append(f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(names)}){port}")
+        origin_patterns.append(
+            f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(host_patterns)}){port}"
+        )
 
     return re.compile(
-        rf"(?<![\w.+-])(?:{'|'.join(spelled)})(?![\w.:@-]|%3A|%40)",
+        rf"(?<![\w.+-])(?:{'|'.join(origin_patterns)})(?![\w.:@-]|%3A|%40)",
         re.IGNORECASE,
     )

@@ -173,14 +173,14 @@ def _state_in(value: Any) -> TaskState | None:
     return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
 
 
-_TIME: Final = re.compile(
+_TIME_TEXT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
 
 
 def read_time(value: object) -> datetime | None:
     """Read a time in ISO 8601, or return None; without a zone it is UTC's."""
-    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
+    if not isinstance(value, str) or _TIME_TEXT.fullmatch(value) is None:
         return None
 
     try:
@@ -191,10 +191,10 @@ def read_time(value: object) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def moved(spelled: object, by: timedelta) -> str | None:
+def moved_time(spelled: object, by: timedelta) -> str | None:
     """Return a later time, spelled like a recorded one; None for what is no time."""
     time = read_time(spelled)
-    match = _TIME.fullmatch(str(spelled))
+    match = _TIME_TEXT.fullmatch(str(spelled))
     if time is None or match is None:
         return None
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import Streams
 from mrtr_cassette.core.cassette.texts import (
     TextChange,
-    renumbered,
+    renumbered_exchange,
     request_with,
     response_with,
     with_texts,
@@ -38,7 +38,7 @@ from mrtr_cassette.core.record.linking import (
     LinkedInteraction,
     Moment,
     facts_of,
-    link,
+    linked_interactions,
     streams_of_closing,
 )
 from mrtr_cassette.core.record.pushes import LinkedPush, PushTurn, link_pushes
@@ -51,8 +51,8 @@ from mrtr_cassette.core.secrets.names import (
     is_of_kind,
     occurrence_in,
     refs_in,
-    renumber,
-    reveal,
+    renumber_secrets,
+    reveal_states,
     sealed_hash,
     session_surrogate,
     sha256_of,
@@ -68,25 +68,25 @@ class SecretNumbers:
     """The numbers of the secrets of a recording, given as the secrets turn up in the cassette."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._last: Counter[str] = Counter()
+        self._number_by_secret: dict[tuple[str, str], int] = {}
+        self._highest_by_rule: Counter[str] = Counter()
 
     def leave_out(self, placed: Ref) -> None:
         """Leave out a number that a cassette has already."""
         if is_cassette_token(placed.token):
-            last = self._last[placed.kind]
-            self._last[placed.kind] = max(last, int(placed.token))
+            last_number = self._highest_by_rule[placed.kind]
+            self._highest_by_rule[placed.kind] = max(last_number, int(placed.token))
 
     def number(self, rule: str, token: str) -> int | None:
         """Return the number of a secret, a new one if it has none; None for other text."""
         if not is_journal_token(token):
             return None
 
-        if (rule, token) not in self._numbers:
-            self._last[rule] += 1
-            self._numbers[rule, token] = self._last[rule]
+        if (rule, token) not in self._number_by_secret:
+            self._highest_by_rule[rule] += 1
+            self._number_by_secret[rule, token] = self._highest_by_rule[rule]
 
-        return self._numbers[rule, token]
+        return self._number_by_secret[rule, token]
 
 
 def issued_name(exchange: RecordedExchange) -> str | None:
@@ -142,15 +142,15 @@ def _recorders_of(
     header: JournalHeader, earlier: Cassette | None
 ) -> tuple[RecorderFacts, ...]:
     """Return the recorders of a cassette; none if that of some exchanges is not known."""
-    before = () if earlier is None else earlier.recorders
-    has_unknown = earlier is not None and not before
+    earlier_recorders = () if earlier is None else earlier.recorders
+    has_unknown = earlier is not None and not earlier_recorders
     if has_unknown or header.recorder is None or header.wall_ms is None:
         return ()
 
-    return (*before, RecorderFacts(header.recorder, header.wall_ms))
+    return (*earlier_recorders, RecorderFacts(header.recorder, header.wall_ms))
 
 
-_Pushes = Mapping[int, Sequence[PushTurn[LinkedPush]]]
+_TurnsByExchange = Mapping[int, Sequence[PushTurn[LinkedPush]]]
 
 
 class _Names:
@@ -164,40 +164,40 @@ class _Names:
         self.issued_by: dict[int, str] = {}
         """The state that a response issues, or the task that it creates."""
         self.echoed_by: dict[int, str] = {}
-        self._last_session = 0
+        self._last_session_number = 0
         self._occurrences: Counter[str] = Counter()
         """How many interactions have a call, by the hash of its key."""
 
     def leave_out_session(self, number: int) -> None:
         """Leave out a number that a cassette has already."""
-        self._last_session = max(self._last_session, number)
+        self._last_session_number = max(self._last_session_number, number)
 
-    def session(self, sha256: str) -> str:
+    def session_name(self, sha256: str) -> str:
         """Return the name of a session, a new one if it has none."""
         if sha256 not in self.sessions:
-            self._last_session += 1
-            self.sessions[sha256] = session_surrogate(self._last_session)
+            self._last_session_number += 1
+            self.sessions[sha256] = session_surrogate(self._last_session_number)
 
         return self.sessions[sha256]
 
-    def count_earlier(
+    def count_earlier_calls(
         self,
         interactions: Iterable[LinkedInteraction],
         facts: Mapping[int, ExchangeFacts],
     ) -> None:
         """Count the calls of an earlier recording."""
-        highest: Counter[str] = Counter()
+        highest_occurrence: Counter[str] = Counter()
         for interaction in interactions:
-            for number in interaction.own:
+            for number in interaction.own_exchanges:
                 call = facts[number].call
                 if number == interaction.numbers[0]:
                     self._occurrences[call] += 1
 
                 occurrence = occurrence_in(self.issued_by.get(number, "")) or 0
-                highest[call] = max(highest[call], occurrence)
+                highest_occurrence[call] = max(highest_occurrence[call], occurrence)
 
         # If interactions were taken out by hand, the count is too low.
-        self._occurrences |= highest
+        self._occurrences |= highest_occurrence
 
     def name_states(
         self,
@@ -205,11 +205,11 @@ class _Names:
         exchanges: Mapping[int, RecordedExchange],
     ) -> None:
         """Name the states and the task of an interaction."""
-        new = [number for number in interaction.own if number > 0]
-        if new:
-            call = sha256_of("\n".join(exchanges[new[0]].call.key()))
+        new_numbers = [number for number in interaction.own_exchanges if number > 0]
+        if new_numbers:
+            call = sha256_of("\n".join(exchanges[new_numbers[0]].call.key()))
             occurrence = self._occurrence_of(interaction, call)
-            for number in new:
+            for number in new_numbers:
                 self._name_state(
                     interaction, number, exchanges[number], call, occurrence
                 )
@@ -222,7 +222,7 @@ class _Names:
     def _occurrence_of(self, interaction: LinkedInteraction, call: str) -> int:
         """Return which interaction with its call one is."""
         occurrence = 0
-        for number in interaction.own:
+        for number in interaction.own_exchanges:
             known = occurrence_in(self.issued_by.get(number, ""))
             if known is not None:
                 occurrence = known
@@ -254,14 +254,16 @@ class _Names:
             self.states.setdefault(issued, name)
 
         if echoed is not None and named_task(exchange.call.message) is None:
-            answered = None
+            answered_state = None
             if turn:
-                answered = self.issued_by.get(interaction.numbers[turn - 1])
+                answered_state = self.issued_by.get(interaction.numbers[turn - 1])
 
-            unknown = state_surrogate(call, occurrence, 0)
-            self.echoed_by[number] = answered or self.states.get(echoed) or unknown
+            unknown_state = state_surrogate(call, occurrence, 0)
+            self.echoed_by[number] = (
+                answered_state or self.states.get(echoed) or unknown_state
+            )
 
-    def naming(self, first: Mapping[str, str]) -> TextChange:
+    def change_of_hashes_to_names(self, first: Mapping[str, str]) -> TextChange:
         """Return what names the hashes in the texts of an exchange, some names coming first."""
 
         def name_of(sha256: str) -> str | None:
@@ -273,12 +275,14 @@ class _Names:
             )
 
         def named(raw: bytes, name: str) -> bytes:
-            return reveal(raw, self.session if name == SESSION_HEADER else name_of)
+            return reveal_states(
+                raw, self.session_name if name == SESSION_HEADER else name_of
+            )
 
         return named
 
 
-def _posted_in(pushes: _Pushes) -> set[int]:
+def _posted_answer_numbers(pushes: _TurnsByExchange) -> set[int]:
     """Return the numbers of the exchanges that answer a pushed request."""
     posted: set[int] = set()
     for turns in pushes.values():
@@ -292,15 +296,15 @@ class _Assembly:
     """A recording in the making; exchanges of an earlier one have negative numbers here."""
 
     def __init__(self) -> None:
-        self._offset = 0
+        self._number_offset = 0
         self._exchanges: dict[int, RecordedExchange] = {}
-        self._finished: dict[int, RecordedExchange] = {}
+        self._finished_exchanges: dict[int, RecordedExchange] = {}
         """As the cassette has them."""
         self._facts: dict[int, ExchangeFacts] = {}
-        self._linked: list[LinkedInteraction] = []
+        self._earlier_interactions: list[LinkedInteraction] = []
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
-        self._secrets = SecretNumbers()
-        self._events: dict[bytes, bytes] = {}
+        self._secret_numbers = SecretNumbers()
+        self._new_event_ids: dict[bytes, bytes] = {}
         """The names of events that an earlier recording may have too, by those that they had."""
         self._names = _Names()
 
@@ -308,38 +312,38 @@ class _Assembly:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
         exchanges: list[RecordedExchange] = []
         for interaction in cassette.interactions:
-            exchanges.extend(interaction.own)
+            exchanges.extend(interaction.own_exchanges)
 
         exchanges.sort(key=lambda exchange: exchange.number or 0)
         if exchanges:
-            self._offset = exchanges[-1].number or 0
+            self._number_offset = exchanges[-1].number or 0
 
         numbers: dict[RecordedExchange, int] = {}
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
             numbers[exchange] = number
-            self._finished[number] = exchange
+            self._finished_exchanges[number] = exchange
             self._facts[number] = self._earlier_facts(number, exchange)
 
         for interaction in cassette.interactions:
             self._add_interaction(interaction, numbers)
 
-        self._names.count_earlier(self._linked, self._facts)
+        self._names.count_earlier_calls(self._earlier_interactions, self._facts)
 
     def _add_interaction(
         self, interaction: RecordedInteraction, numbers: Mapping[RecordedExchange, int]
     ) -> None:
         """Take an interaction of an earlier recording."""
         chain = [numbers[exchange] for exchange in interaction.exchanges]
-        shared = interaction.shared
+        shared = interaction.shared_count
         branch_of = None
         if interaction.branch is not None:
-            branch_of = self._linked[interaction.branch.of - 1]
+            branch_of = self._earlier_interactions[interaction.branch.of - 1]
 
         linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
         for step in interaction.steps:
             linked.steps[numbers[step.exchange]] = step.polls
 
-        self._linked.append(linked)
+        self._earlier_interactions.append(linked)
         for turn in interaction.pushed_turns:
             if turn.position >= shared:
                 number = chain[turn.position]
@@ -353,7 +357,7 @@ class _Assembly:
             """Take the names and the numbers of secrets in a text; return the text as it is."""
             for ref in refs_in(raw):
                 if ref.is_secret:
-                    self._secrets.leave_out(ref)
+                    self._secret_numbers.leave_out(ref)
                 elif ref.kind == SESSION:
                     names.leave_out_session(int(ref.token))
 
@@ -379,47 +383,52 @@ class _Assembly:
         self, exchanges: Mapping[int, RecordedExchange]
     ) -> Iterator[RecordedInteraction]:
         """Yield the interactions, those of the earlier recording first."""
-        earlier = self._facts
+        earlier_facts = self._facts
         self._facts = {}
-        self._add(exchanges)
+        self._add_exchanges(exchanges)
         pushes = link_pushes(self._facts)
-        posted = _posted_in(pushes)
+        posted = _posted_answer_numbers(pushes)
         calls: dict[int, ExchangeFacts] = {}
         for number, facts in self._facts.items():
             if number not in posted:
                 calls[number] = facts
 
-        linked = [*self._linked, *link(calls, self._linked, earlier)]
+        linked = [
+            *self._earlier_interactions,
+            *linked_interactions(calls, self._earlier_interactions, earlier_facts),
+        ]
         unlinked = set(calls)
         for interaction in linked:
-            unlinked.difference_update(interaction.own, interaction.steps)
+            unlinked.difference_update(interaction.own_exchanges, interaction.steps)
 
         for number in unlinked:
             del self._facts[number]
 
-        sent: dict[str, str] = {}
+        sent_digests: dict[str, str] = {}
         for exchange in exchanges.values():
             for digest, sealed in exchange.digests:
-                sent[sealed] = digest
+                sent_digests[sealed] = digest
 
-        before: dict[int, RecordedExchange] = {}
-        if sent:
-            before = {number: self._exchanges[number] for number in self._facts}
+        exchanges_before_naming: dict[int, RecordedExchange] = {}
+        if sent_digests:
+            exchanges_before_naming = {
+                number: self._exchanges[number] for number in self._facts
+            }
 
-        self._name(linked, pushes)
-        if sent:
-            self._correct(sent, before)
+        self._name_secrets_and_states(linked, pushes)
+        if sent_digests:
+            self._correct_digests(sent_digests, exchanges_before_naming)
 
         return self._finished_interactions(linked, pushes)
 
-    def _add(self, exchanges: Mapping[int, RecordedExchange]) -> None:
+    def _add_exchanges(self, exchanges: Mapping[int, RecordedExchange]) -> None:
         """Take the exchanges of this recording, without those that only closing clients cause."""
         streams = Streams[int]()
         for number_here, recorded in sorted(exchanges.items()):
-            number = self._offset + number_here
+            number = self._number_offset + number_here
             exchange = recorded
-            if self._offset:
-                exchange = self._after_earlier(recorded, number)
+            if self._number_offset:
+                exchange = self._renumbered_after_earlier(recorded, number)
 
             self._exchanges[number] = exchange
             resumed = streams.add(exchange, number)
@@ -431,24 +440,28 @@ class _Assembly:
         for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]
 
-    def _after_earlier(
+    def _renumbered_after_earlier(
         self, exchange: RecordedExchange, number: int
     ) -> RecordedExchange:
         """Return an exchange as a cassette counts it that begins with an earlier recording."""
 
         def counted(after: int, _at_ms: float) -> int:
-            return self._offset + after
+            return self._number_offset + after
 
-        moved = renumbered(exchange, exchange.recorded_by, number, counted)
-        return with_texts(moved, self._with_new_events)
+        moved_exchange = renumbered_exchange(
+            exchange, exchange.recorded_by, number, counted
+        )
+        return with_texts(moved_exchange, self._with_new_events)
 
     # Names
 
-    def _name(self, linked: Sequence[LinkedInteraction], pushes: _Pushes) -> None:
+    def _name_secrets_and_states(
+        self, linked: Sequence[LinkedInteraction], pushes: _TurnsByExchange
+    ) -> None:
         """Give numbers to secrets, and names to states and ids, in the order of the file."""
         for interaction in linked:
-            numbers = interaction.own
-            for number in interaction.own:
+            numbers = interaction.own_exchanges
+            for number in interaction.own_exchanges:
                 for turn in pushes.get(number, ()):
                     numbers.extend(posted for _, posted in turn.answers)
 
@@ -464,36 +477,36 @@ class _Assembly:
         """Give numbers to the session and the secrets of an exchange."""
         for ref in refs_in(self._facts[number].session):
             if ref.kind == HASH:
-                self._names.session(ref.token)
+                self._names.session_name(ref.token)
 
         self._exchanges[number] = with_texts(
             self._exchanges[number],
-            lambda raw, _: renumber(raw, self._secrets.number),
+            lambda raw, _: renumber_secrets(raw, self._secret_numbers.number),
         )
 
-    def _correct(
+    def _correct_digests(
         self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]
     ) -> None:
         """Replace the digests of texts as they were sent by those of the cassette's texts."""
-        named = {number: self._finish(number) for number in sealed}
-        named.update(self._finished)
+        named_exchanges = {number: self._finished_exchange(number) for number in sealed}
+        named_exchanges.update(self._finished_exchanges)
         pairs: list[tuple[RecordedExchange, RecordedExchange]] = []
-        for number, exchange in named.items():
+        for number, exchange in named_exchanges.items():
             pairs.append((sealed.get(number, exchange), exchange))
 
-        new = new_digests(sent, pairs)
-        for number, exchange in named.items():
-            self._finished[number] = with_texts(
-                exchange, lambda raw, _: with_digests(raw, new)
+        cassette_digests = new_digests(sent, pairs)
+        for number, exchange in named_exchanges.items():
+            self._finished_exchanges[number] = with_texts(
+                exchange, lambda raw, _: with_digests(raw, cassette_digests)
             )
 
-    def _finish(self, number: int) -> RecordedExchange:
+    def _finished_exchange(self, number: int) -> RecordedExchange:
         """Return an exchange as the cassette has it, with the names of states and sessions.
 
         States of other exchanges that it repeats are replaced too.
         """
-        if number in self._finished:
-            return self._finished[number]
+        if number in self._finished_exchanges:
+            return self._finished_exchanges[number]
 
         exchange = self._exchanges.pop(number)
         echoed = exchange.echoed_sha256
@@ -504,39 +517,43 @@ class _Assembly:
         if echoed is not None and number in self._names.echoed_by:
             names[echoed] = self._names.echoed_by[number]
 
-        request = request_with(exchange.request, self._names.naming(names))
+        request = request_with(
+            exchange.request, self._names.change_of_hashes_to_names(names)
+        )
         if issued is not None and number in self._names.issued_by:
             names[issued] = self._names.issued_by[number]
 
         if response is not None:
-            response = response_with(response, self._names.naming(names))
+            response = response_with(
+                response, self._names.change_of_hashes_to_names(names)
+            )
 
         finished = replace(exchange, request=request, response=response)
-        self._finished[number] = finished
+        self._finished_exchanges[number] = finished
         return finished
 
     def _with_new_events(self, raw: bytes, name: str) -> bytes:
         """Rename events: a server that was started anew may count them from the same number."""
         if name == LAST_EVENT_ID_HEADER:
-            return self._events.get(raw, raw)
+            return self._new_event_ids.get(raw, raw)
         if name:
             return raw
 
-        renamed: list[tuple[Span, bytes]] = []
+        replacements: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
             identity = raw[span.start : span.end]
             if is_of_kind(identity.decode("latin-1"), HASH):
-                new = sealed_hash(f"{self._offset} {identity.decode()}")
-                self._events[identity] = new.encode()
+                new_id = sealed_hash(f"{self._number_offset} {identity.decode()}")
+                self._new_event_ids[identity] = new_id.encode()
 
-            renamed.append((span, self._events.get(identity, identity)))
+            replacements.append((span, self._new_event_ids.get(identity, identity)))
 
-        return splice(raw, renamed)
+        return splice(raw, replacements)
 
     # The values of the cassette
 
     def _finished_interactions(
-        self, linked: Sequence[LinkedInteraction], pushes: _Pushes
+        self, linked: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> Iterator[RecordedInteraction]:
         """Yield interactions as the cassette has them."""
         places: dict[LinkedInteraction, int] = {}
@@ -554,17 +571,21 @@ class _Assembly:
 
             branch = None
             if interaction.branch_of is not None:
-                before = [turn for turn in turns if turn.position < interaction.shared]
-                shared = interaction.shared + len(before)
+                turns_before_branch = [
+                    turn for turn in turns if turn.position < interaction.shared
+                ]
+                shared = interaction.shared + len(turns_before_branch)
                 branch = Branch(places[interaction.branch_of], shared)
 
             steps: list[TaskStep] = []
             for number, polls in interaction.steps.items():
-                steps.append(TaskStep(self._finish(number), polls))
+                steps.append(TaskStep(self._finished_exchange(number), polls))
 
             yield RecordedInteraction(
                 place,
-                tuple([self._finish(number) for number in interaction.numbers]),
+                tuple(
+                    [self._finished_exchange(number) for number in interaction.numbers]
+                ),
                 branch,
                 interaction.is_orphan,
                 tuple(turns),
@@ -581,11 +602,17 @@ class _Assembly:
         """Return the turn of an exchange; `by_last` has interactions by their last exchanges."""
         asked: list[PushedRequest] = []
         for key, pushing, piece in turn.asked:
-            elsewhere = None if pushing == number else by_last[pushing]
-            asked.append(PushedRequest(key, self._finish(pushing), piece, elsewhere))
+            interaction_of_push = None if pushing == number else by_last[pushing]
+            asked.append(
+                PushedRequest(
+                    key, self._finished_exchange(pushing), piece, interaction_of_push
+                )
+            )
 
         answers: list[PostedAnswer] = []
         for index, posted in turn.answers:
-            answers.append(PostedAnswer(turn.asked[index].key, self._finish(posted)))
+            answers.append(
+                PostedAnswer(turn.asked[index].key, self._finished_exchange(posted))
+            )
 
         return PushedTurn(position, tuple(asked), tuple(answers))

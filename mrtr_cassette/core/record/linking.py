@@ -144,20 +144,20 @@ def facts_of(
     if exchange.issued_sha256 is not None:
         issued = (exchange.issued_sha256,)
 
-    heard = _response_facts(call, response, is_resumption=resumes is not None)
+    response_facts = _response_facts(call, response, is_resumption=resumes is not None)
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
-    has_response = heard.has_response
+    has_response = response_facts.has_response
     if request_id is not None and response is not None and response.only_accepts:
         ended = NEVER
         has_response = False
 
     return ExchangeFacts(
         session=intern(session_of(exchange.request) or opened_session(response)),
-        listens=heard.listens,
+        listens=response_facts.listens,
         request_id=request_id,
         posted_id=_id_of(call.message, Kind.RESPONSE),
-        pushes=heard.pushes,
-        responses=heard.responses,
+        pushes=response_facts.pushes,
+        responses=response_facts.responses,
         ended=ended,
         is_answered=has_response,
         resumes=resumes,
@@ -166,9 +166,9 @@ def facts_of(
         client=intern(call.client),
         answered_keys=answered_keys,
         echoed=echoed,
-        asked_keys=heard.asked_keys,
+        asked_keys=response_facts.asked_keys,
         issued=issued,
-        asked=heard.asked,
+        asked=response_facts.asked,
         creates_task=exchange.created_task is not None,
         task=_task_of(exchange, call),
     )
@@ -207,19 +207,21 @@ def _response_facts(
 
     ask = ask_in(call.message, response)
     if ask is not None:
-        heard = _ResponseFacts(
+        response_facts = _ResponseFacts(
             asked_keys=frozenset(ask.input_requests),
             asked=_moment_of(response.pieces[ask.piece]),
         )
     else:
-        heard = _ResponseFacts(listens=not is_resumption and listens(call, response))
+        response_facts = _ResponseFacts(
+            listens=not is_resumption and listens(call, response)
+        )
 
     if not response.is_framed:
-        return heard
+        return response_facts
 
-    is_shared = heard.listens or is_resumption
+    is_shared = response_facts.listens or is_resumption
     pushes, responses = _stream_facts(response, is_shared=is_shared)
-    return heard._replace(
+    return response_facts._replace(
         pushes=pushes, responses=responses, has_response=is_answered(response)
     )
 
@@ -298,32 +300,34 @@ def streams_of_closing(
 
     It is chance whether a client comes back before its DELETE, after it, or not at all.
     """
-    ended: set[str] = set()
+    ended_sessions: set[str] = set()
     for number, exchange in exchanges.items():
         if ends_session(exchange.request, exchange.response):
-            ended.add(facts[number].session)
+            ended_sessions.add(facts[number].session)
 
-    ended.discard(NO_SESSION)
+    ended_sessions.discard(NO_SESSION)
     last_of_session: dict[str, int] = {}
-    sought: set[str] = set()
-    reopened: list[int] = []
+    sessions_with_stream: set[str] = set()
+    reopened_streams: list[int] = []
     for number, exchange_facts in facts.items():
         session = exchange_facts.session
         method = exchanges[number].request.method
-        if session not in ended or method == "DELETE":
+        if session not in ended_sessions or method == "DELETE":
             continue
 
         is_again = False
         if method == "GET":
-            is_again = _is_sought_again(exchange_facts, facts, sought)
+            is_again = _is_sought_again(exchange_facts, facts, sessions_with_stream)
 
-        if is_again and _says_nothing(exchanges[number].response):
-            reopened.append(number)
+        if is_again and _has_no_message(exchanges[number].response):
+            reopened_streams.append(number)
         else:
             last_of_session[session] = number
 
     return [
-        number for number in reopened if number > last_of_session[facts[number].session]
+        number
+        for number in reopened_streams
+        if number > last_of_session[facts[number].session]
     ]
 
 
@@ -339,7 +343,7 @@ def _is_sought_again(
     return is_again
 
 
-def _says_nothing(response: Response | None) -> bool:
+def _has_no_message(response: Response | None) -> bool:
     """Tell whether a response has no message."""
     if response is None:
         return True
@@ -369,7 +373,7 @@ class LinkedInteraction:
     """Steps of the task that the last response creates, and how many polls got the same."""
 
     @property
-    def own(self) -> list[int]:
+    def own_exchanges(self) -> list[int]:
         """The exchanges that no other interaction had before."""
         return self.numbers[self.shared :]
 
@@ -417,9 +421,9 @@ class _Asks:
             place = (facts.call, f"state {facts.echoed}")
             keys = frozenset()
 
-        known = self._by_place.get(place, [])
+        asks_at_place = self._by_place.get(place, [])
         candidates: list[_Ask] = []
-        for ask in known:
+        for ask in asks_at_place:
             has_keys = keys <= (ask.facts.asked_keys or frozenset())
             if has_keys and ask.facts.asked.after < number:
                 candidates.append(ask)
@@ -427,12 +431,12 @@ class _Asks:
         if not candidates:
             return None
 
-        chosen = _oldest_open(candidates, facts.caller) or candidates[-1]
-        self._by_place[place] = _moved_to_end(known, chosen)
-        return chosen
+        chosen_ask = _oldest_open_ask(candidates, facts.caller) or candidates[-1]
+        self._by_place[place] = _asks_with_chosen_last(asks_at_place, chosen_ask)
+        return chosen_ask
 
 
-def _oldest_open(asks: Iterable[_Ask], caller: str) -> _Ask | None:
+def _oldest_open_ask(asks: Iterable[_Ask], caller: str) -> _Ask | None:
     """Return the oldest ask without an answer, one of this caller if there is any."""
 
     def by_caller_and_age(ask: _Ask) -> tuple[bool, int]:
@@ -442,7 +446,7 @@ def _oldest_open(asks: Iterable[_Ask], caller: str) -> _Ask | None:
     return min(unanswered, key=by_caller_and_age, default=None)
 
 
-def _moved_to_end(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
+def _asks_with_chosen_last(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
     """Return asks with the chosen one last, without those that would never be chosen any more.
 
     These have an answer, and the same keys as the chosen one.
@@ -459,7 +463,7 @@ def _moved_to_end(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
     return kept
 
 
-def link(
+def linked_interactions(
     exchanges: Mapping[int, ExchangeFacts],
     earlier: Sequence[LinkedInteraction] = (),
     earlier_facts: Mapping[int, ExchangeFacts] | None = None,
@@ -475,7 +479,7 @@ def link(
     for number, facts in exchanges.items():
         links.add(number, facts)
 
-    return links.finished()
+    return links.new_interactions()
 
 
 class _Linking:
@@ -485,31 +489,33 @@ class _Linking:
         self._facts = dict(facts)
         self._asks = _Asks()
         self._task_owners: dict[str, LinkedInteraction] = {}
-        self._steps: dict[LinkedInteraction, list[int]] = {}
+        self._steps_by_interaction: dict[LinkedInteraction, list[int]] = {}
         self._interactions: list[LinkedInteraction] = []
 
     def add_earlier(self, interaction: LinkedInteraction) -> None:
         """Take an interaction of an earlier recording."""
-        first = interaction.shared + 1
-        for position, number in enumerate(interaction.own, start=first):
+        first_position = interaction.shared + 1
+        for position, number in enumerate(
+            interaction.own_exchanges, start=first_position
+        ):
             facts = self._facts[number]
             if facts.asked_keys is not None:
                 self._asks.add(_Ask(facts, interaction, position))
 
-        last = self._facts[interaction.numbers[-1]]
-        if last.creates_task:
-            self._own_tasks(last, interaction)
+        last_facts = self._facts[interaction.numbers[-1]]
+        if last_facts.creates_task:
+            self._own_tasks(last_facts, interaction)
 
     def add(self, number: int, facts: ExchangeFacts) -> None:
         """Take the next exchange."""
         self._facts[number] = facts
         task_owner = self._task_owners.get(facts.task.sha256)
         if task_owner is not None:
-            self._steps.setdefault(task_owner, []).append(number)
+            self._steps_by_interaction.setdefault(task_owner, []).append(number)
             return
 
-        interaction = _interaction_with(number, facts, self._asks)
-        begins_here = len(interaction.own) == 1
+        interaction = _interaction_of_exchange(number, facts, self._asks)
+        begins_here = len(interaction.own_exchanges) == 1
         if begins_here:
             self._interactions.append(interaction)
 
@@ -524,18 +530,21 @@ class _Linking:
         for sha256 in facts.issued:
             self._task_owners[sha256] = interaction
 
-    def finished(self) -> list[LinkedInteraction]:
+    def new_interactions(self) -> list[LinkedInteraction]:
         """Return the interactions that begin here, by their first requests."""
-        for interaction, numbers in self._steps.items():
+        for interaction, numbers in self._steps_by_interaction.items():
             _add_steps(interaction, numbers, self._facts)
 
         return sorted(
             self._interactions,
-            key=lambda interaction: (interaction.numbers[0], interaction.own[0]),
+            key=lambda interaction: (
+                interaction.numbers[0],
+                interaction.own_exchanges[0],
+            ),
         )
 
 
-def _interaction_with(
+def _interaction_of_exchange(
     number: int, facts: ExchangeFacts, asks: _Asks
 ) -> LinkedInteraction:
     """Return the interaction that an exchange goes on with, or a new one that it begins."""
@@ -568,19 +577,19 @@ def _add_steps(
         return Moment(number, -1.0)
 
     steps = interaction.steps
-    polled = [number for number in steps if facts[number].task.is_poll]
+    polled_numbers = [number for number in steps if facts[number].task.is_poll]
     for number in sorted(numbers, key=moment):
         task = facts[number].task
         if not task.is_poll:
             steps[number] = 1
             continue
 
-        last = facts[polled[-1]].task if polled else NO_TASK
-        if task.got and task.got == last.got:
-            steps[polled[-1]] += 1
-        elif task.got and not last.is_over:
+        last_task = facts[polled_numbers[-1]].task if polled_numbers else NO_TASK
+        if task.got and task.got == last_task.got:
+            steps[polled_numbers[-1]] += 1
+        elif task.got and not last_task.is_over:
             steps[number] = 1
-            polled.append(number)
+            polled_numbers.append(number)
 
 
 class LiveAsks:
@@ -591,14 +600,14 @@ class LiveAsks:
     """
 
     def __init__(self) -> None:
-        self._open: dict[CallKey, list[frozenset[str]]] = {}
+        self._open_ask_keys: dict[CallKey, list[frozenset[str]]] = {}
         """The keys of their questions."""
 
     def asked(self, call: Call, ask: InputRequired) -> None:
         """Take what a live server asked during a call."""
         if ask.request_state is None:
             keys = frozenset(ask.input_requests)
-            open_asks = self._open.setdefault(call.key(), [])
+            open_asks = self._open_ask_keys.setdefault(call.key(), [])
             open_asks.append(keys)
 
     def answered_by(self, call: Call) -> bool:
@@ -607,10 +616,10 @@ class LiveAsks:
         if answers is None or answers.request_state is not None:
             return False
 
-        open_asks = self._open.get(call.key(), [])
-        answered = set(answers.input_responses or ())
+        open_asks = self._open_ask_keys.get(call.key(), [])
+        answered_keys = set(answers.input_responses or ())
         for keys in open_asks:
-            if answered <= keys:
+            if answered_keys <= keys:
                 open_asks.remove(keys)
                 return True
 

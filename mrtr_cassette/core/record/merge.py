@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from itertools import count
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import Announced
+from mrtr_cassette.core.cassette.digests import AnnouncedDigests
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -27,7 +27,11 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecorderFacts,
 )
-from mrtr_cassette.core.cassette.texts import RULE_WORDS, renumbered, with_texts
+from mrtr_cassette.core.cassette.texts import (
+    RULE_WORDS,
+    renumbered_exchange,
+    with_texts,
+)
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
@@ -37,13 +41,13 @@ from mrtr_cassette.core.secrets.names import (
     SESSION,
     STATE,
     TASK,
-    Change,
     Ref,
+    RefChange,
     compared_sha256,
     is_cassette_token,
     is_journal_token,
     is_of_kind,
-    renumber,
+    renumber_secrets,
     sha256_of,
     strip_volatile,
     with_refs,
@@ -51,7 +55,7 @@ from mrtr_cassette.core.secrets.names import (
 from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.errors import CassetteError, counted
 
-_ORIGIN = re.compile("[a-z]+://[^/?]*")
+_ORIGIN_PATTERN = re.compile("[a-z]+://[^/?]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,50 +76,54 @@ class Source:
         return self.header.recorder or ""
 
     @property
-    def key(self) -> str:
+    def token_namespace(self) -> str:
         """Names whose tokens stand for its secrets."""
         return self.name if self.is_published else self.recorder
 
 
-def merged(sources: Sequence[Source], tool: str) -> tuple[Cassette, tuple[str, ...]]:
+def merged_cassette(
+    sources: Sequence[Source], tool: str
+) -> tuple[Cassette, tuple[str, ...]]:
     """Return the cassette of what recorders saw, and what to know of it, in words.
 
     Raises:
         CassetteError: they can't be put together, or contradict each other.
     """
-    sources = sorted(sources, key=_preference)
+    sources = sorted(sources, key=_source_order)
     by_id: dict[str, _Recorder] = {}
     for source in sources:
-        _check_alike(sources[0], source)
+        _check_same_settings(sources[0], source)
         began_ms = source.header.wall_ms or 0.0
-        new = _Recorder(source.recorder, began_ms)
-        recorder = by_id.setdefault(source.recorder, new)
+        new_recorder = _Recorder(source.recorder, began_ms)
+        recorder = by_id.setdefault(source.recorder, new_recorder)
         for number, exchange in source.exchanges.items():
-            recorder.take(number, source, exchange)
+            recorder.add_exchange(number, source, exchange)
 
     recorders = sorted(
         by_id.values(), key=lambda recorder: (recorder.began_ms, recorder.id)
     )
-    earliest = recorders[0]
-    header = next(source.header for source in sources if source.recorder == earliest.id)
-    givers = _givers_in(recorders)
-    cassette = assemble(header, _as_one(recorders, givers), tool)
+    earliest_recorder = recorders[0]
+    header = next(
+        source.header for source in sources if source.recorder == earliest_recorder.id
+    )
+    givers = _givers_by_cause(recorders)
+    cassette = assemble(header, _merged_exchanges(recorders, givers), tool)
     facts: list[RecorderFacts] = []
     for recorder in recorders:
         began_ms = recorder.began_ms
-        offset_ms = began_ms - earliest.began_ms
+        offset_ms = began_ms - earliest_recorder.began_ms
         facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
 
     notes = tuple(_notes_of(recorders, givers))
     return replace(cassette, recorders=tuple(facts)), notes
 
 
-def _preference(source: Source) -> tuple[bool, int, str]:
+def _source_order(source: Source) -> tuple[bool, int, str]:
     """Sort what tells most first: a journal has ids of sessions, and a cassette has not."""
     return (source.is_published, -len(source.exchanges), source.name)
 
 
-def _check_alike(first: Source, source: Source) -> None:
+def _check_same_settings(first: Source, source: Source) -> None:
     """Make sure that two recordings can be in one cassette."""
     expected = first.header
     header = source.header
@@ -133,7 +141,9 @@ def _check_alike(first: Source, source: Source) -> None:
             source.name, reason, hint="only pieces of one journal can be merged"
         )
 
-    if _ORIGIN.sub("", header.upstream) != _ORIGIN.sub("", expected.upstream):
+    if _ORIGIN_PATTERN.sub("", header.upstream) != _ORIGIN_PATTERN.sub(
+        "", expected.upstream
+    ):
         reason = (
             f"its upstream is {header.upstream}, but {first.name} has "
             f"{expected.upstream}"
@@ -152,7 +162,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
     with suppress(ValueError):
         began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
 
-    for recorder, exchanges in _reopened(cassette).items():
+    for recorder, exchanges in _exchanges_by_recorder(cassette).items():
         header = JournalHeader(
             upstream=cassette.upstream,
             request_state=cassette.request_state,
@@ -172,15 +182,15 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
 
 # What one recorder saw
 
-_Seen = tuple[Source, RecordedExchange]
+_SeenExchange = tuple[Source, RecordedExchange]
 _Cause = tuple[str, ...]
 """The kind of a cause, and what tells it from others of the kind."""
 
-_STATE: Final = "state"
-_SESSION: Final = "session"
-_ASK: Final = "ask"
-_PUSH: Final = "push"
-_REQUEST: Final = "request"
+_STATE_CAUSE: Final = "state"
+_SESSION_CAUSE: Final = "session"
+_ASK_CAUSE: Final = "ask"
+_PUSH_CAUSE: Final = "push"
+_REQUEST_CAUSE: Final = "request"
 
 
 class _Happening(NamedTuple):
@@ -201,7 +211,7 @@ class _Happening(NamedTuple):
     """Causes that are there from then on."""
 
     @property
-    def order(self) -> tuple[int, bool, float]:
+    def order_key(self) -> tuple[int, bool, float]:
         """Its place among all that its recorder saw."""
         return (self.after, self.is_piece, self.at_ms)
 
@@ -214,9 +224,11 @@ class _Recorder:
     began_ms: float
     """By its wall clock."""
 
-    seen: dict[int, _Seen] = field(default_factory=dict)
+    seen: dict[int, _SeenExchange] = field(default_factory=dict)
 
-    def take(self, number: int, source: Source, exchange: RecordedExchange) -> None:
+    def add_exchange(
+        self, number: int, source: Source, exchange: RecordedExchange
+    ) -> None:
         """Take an exchange that is new, or of which this source has more.
 
         Raises:
@@ -226,8 +238,8 @@ class _Recorder:
         if taken is exchange:
             return
 
-        content = _content(exchange)
-        content_before = _content(taken)
+        content = _comparable_content(exchange)
+        content_before = _comparable_content(taken)
         if content.startswith(content_before):
             if len(content) > len(content_before):
                 self.seen[number] = (source, exchange)
@@ -246,10 +258,10 @@ class _Recorder:
         for number, (_, exchange) in sorted(self.seen.items()):
             found.extend(_happenings_of(number, exchange))
 
-        return sorted(found, key=lambda happening: happening.order)
+        return sorted(found, key=lambda happening: happening.order_key)
 
 
-def _content(exchange: RecordedExchange) -> str:
+def _comparable_content(exchange: RecordedExchange) -> str:
     """Return what copies of an exchange share; one may have more of the response."""
     request = exchange.request
     status = 0
@@ -267,11 +279,11 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     facts = facts_of(exchange, exchange.call)
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
-    ask = _ask_of(exchange)
-    needs = tuple(_needs_of(exchange, facts, ask))
+    ask = _cause_of_ask(exchange)
+    needs = tuple(_causes_needed_by(exchange, facts, ask))
     gives: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
-        gives = ((_REQUEST, session, facts.request_id),)
+        gives = ((_REQUEST_CAUSE, session, facts.request_id),)
 
     yield _Happening(number, False, exchange.started_ms, number, needs, gives)
 
@@ -281,26 +293,26 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         after = max(number, moment.after)
         return _Happening(after, True, moment.at_ms, number, needs, causes)
 
-    moments = _moments_of(exchange, number)
-    end = moments[-1]
+    moments = _response_moments(exchange, number)
+    end_moment = moments[-1]
     yield from map(came, moments)
     if session != NO_SESSION and not in_session:
-        yield came(moments[0], (_SESSION, session))
+        yield came(moments[0], (_SESSION_CAUSE, session))
 
     if exchange.issued_sha256 is not None:
-        whole = end if facts.asked_keys is None else facts.asked
-        yield came(whole, (_STATE, exchange.issued_sha256))
+        whole_moment = end_moment if facts.asked_keys is None else facts.asked
+        yield came(whole_moment, (_STATE_CAUSE, exchange.issued_sha256))
     elif facts.asked_keys is not None:
         yield came(facts.asked, ask)
 
     for push in facts.pushes:
-        yield came(push.moment, (_PUSH, session, push.id))
+        yield came(push.moment, (_PUSH_CAUSE, session, push.id))
 
     for identity, moment in facts.responses:
-        yield came(moment, needs=((_REQUEST, session, identity),))
+        yield came(moment, needs=((_REQUEST_CAUSE, session, identity),))
 
 
-def _moments_of(exchange: RecordedExchange, number: int) -> list[Moment]:
+def _response_moments(exchange: RecordedExchange, number: int) -> list[Moment]:
     """Return when the pieces of a response came, and when it ended."""
     moments: list[Moment] = []
     if exchange.response is not None:
@@ -311,37 +323,37 @@ def _moments_of(exchange: RecordedExchange, number: int) -> list[Moment]:
     return moments
 
 
-def _ask_of(exchange: RecordedExchange) -> _Cause:
+def _cause_of_ask(exchange: RecordedExchange) -> _Cause:
     """Return the cause that an ask without a state is, which its call and its client tell."""
     call = exchange.call
-    return (_ASK, sha256_of(strip_volatile("\n".join(call.key()))), call.client)
+    return (_ASK_CAUSE, sha256_of(strip_volatile("\n".join(call.key()))), call.client)
 
 
-def _needs_of(
+def _causes_needed_by(
     exchange: RecordedExchange, facts: ExchangeFacts, ask: _Cause
 ) -> Iterator[_Cause]:
     """Yield what has to be there before an exchange."""
     if session_of(exchange.request) != NO_SESSION:
-        yield (_SESSION, facts.session)
+        yield (_SESSION_CAUSE, facts.session)
 
     if exchange.echoed_sha256 is not None:
-        yield (_STATE, exchange.echoed_sha256)
+        yield (_STATE_CAUSE, exchange.echoed_sha256)
     elif exchange.call.answers is not None:
         yield ask
 
     if facts.posted_id is not None:
-        yield (_PUSH, facts.session, facts.posted_id)
+        yield (_PUSH_CAUSE, facts.session, facts.posted_id)
 
 
 # The order of what several recorders saw
 
-_Givers = Mapping[_Cause, Sequence[tuple[int, _Seen]]]
+_Givers = Mapping[_Cause, Sequence[tuple[int, _SeenExchange]]]
 """Who gave each cause: the index of the recorder, and the exchange."""
 
 
-def _givers_in(recorders: Sequence[_Recorder]) -> _Givers:
+def _givers_by_cause(recorders: Sequence[_Recorder]) -> _Givers:
     """Return which exchanges gave each cause."""
-    givers: dict[_Cause, list[tuple[int, _Seen]]] = {}
+    givers: dict[_Cause, list[tuple[int, _SeenExchange]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
             seen = recorder.seen[happening.number]
@@ -351,21 +363,21 @@ def _givers_in(recorders: Sequence[_Recorder]) -> _Givers:
     return givers
 
 
-def _given_elsewhere(
+def _causes_seen_elsewhere(
     recorders: Sequence[_Recorder], givers: _Givers
 ) -> list[set[_Cause]]:
     """Return for each recorder the causes that only others have seen."""
-    elsewhere: list[set[_Cause]] = [set() for _ in recorders]
-    for cause, found in givers.items():
-        at = {index for index, _ in found}
-        for index, causes in enumerate(elsewhere):
-            if index not in at:
+    causes_elsewhere: list[set[_Cause]] = [set() for _ in recorders]
+    for cause, givers_of_cause in givers.items():
+        giver_indexes = {index for index, _ in givers_of_cause}
+        for index, causes in enumerate(causes_elsewhere):
+            if index not in giver_indexes:
                 causes.add(cause)
 
-    return elsewhere
+    return causes_elsewhere
 
 
-def _in_order(
+def _happenings_in_order(
     recorders: Sequence[_Recorder], givers: _Givers
 ) -> Iterator[tuple[int, _Happening]]:
     """Yield what recorders saw, the earliest first that has its causes."""
@@ -375,52 +387,52 @@ def _in_order(
         # A request of the same moment comes later: its client may have waited for this.
         return (recorders[index].began_ms + happening.at_ms, not happening.is_piece)
 
-    rest = [deque(recorder.happenings) for recorder in recorders]
-    elsewhere = _given_elsewhere(recorders, givers)
-    given: set[_Cause] = set()
+    queues = [deque(recorder.happenings) for recorder in recorders]
+    causes_elsewhere = _causes_seen_elsewhere(recorders, givers)
+    given_causes: set[_Cause] = set()
     while True:
         heads: list[tuple[int, _Happening]] = []
-        ready: list[tuple[int, _Happening]] = []
-        for index, left in enumerate(rest):
-            if left:
-                heads.append((index, left[0]))
-                needs = elsewhere[index].intersection(left[0].needs)
-                if given.issuperset(needs):
-                    ready.append((index, left[0]))
+        ready_heads: list[tuple[int, _Happening]] = []
+        for index, queue in enumerate(queues):
+            if queue:
+                heads.append((index, queue[0]))
+                needs = causes_elsewhere[index].intersection(queue[0].needs)
+                if given_causes.issuperset(needs):
+                    ready_heads.append((index, queue[0]))
 
         if not heads:
             return
 
         # If none is ready, no true cause is missing: a state was issued, or an id used, again.
-        index, happening = min(ready or heads, key=moment)
-        yield index, rest[index].popleft()
-        given.update(happening.gives)
+        index, happening = min(ready_heads or heads, key=moment)
+        yield index, queues[index].popleft()
+        given_causes.update(happening.gives)
 
 
-def _as_one(
+def _merged_exchanges(
     recorders: Sequence[_Recorder], givers: _Givers
 ) -> dict[int, RecordedExchange]:
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
-    afters: dict[tuple[int, int, int, float], int] = {}
-    for index, happening in _in_order(recorders, givers):
+    arrived_counts: dict[tuple[int, int, int, float], int] = {}
+    for index, happening in _happenings_in_order(recorders, givers):
         if happening.is_piece:
             place = (index, happening.number, happening.after, happening.at_ms)
-            afters[place] = len(requests)
+            arrived_counts[place] = len(requests)
         else:
             requests.append((index, happening.number))
 
     token_of = _token_of(recorders, givers)
 
     def arrived(index: int, number: int, after: int, at_ms: float) -> int:
-        return afters[index, number, max(number, after), at_ms]
+        return arrived_counts[index, number, max(number, after), at_ms]
 
     merged_exchanges: dict[int, RecordedExchange] = {}
     for position, (index, number) in enumerate(requests, start=1):
         recorder = recorders[index]
-        _, seen = recorder.seen[number]
-        exchange = renumbered(
-            seen,
+        _, seen_exchange = recorder.seen[number]
+        exchange = renumbered_exchange(
+            seen_exchange,
             RecordedBy(recorder.id, number),
             position,
             partial(arrived, index, number),
@@ -430,13 +442,15 @@ def _as_one(
         # All recorders are one world, whose order the clocks tell.
         exchange = replace(exchange, follows=())
         merged_exchanges[position] = with_texts(
-            exchange, lambda raw, _: renumber(raw, token_of)
+            exchange, lambda raw, _: renumber_secrets(raw, token_of)
         )
 
     return merged_exchanges
 
 
-def _needs(recorders: Sequence[_Recorder]) -> Iterator[tuple[_Seen, _Cause]]:
+def _needed_causes(
+    recorders: Sequence[_Recorder],
+) -> Iterator[tuple[_SeenExchange, _Cause]]:
     """Yield the causes that each exchange needs."""
     for recorder in recorders:
         for happening in recorder.happenings:
@@ -447,15 +461,15 @@ def _needs(recorders: Sequence[_Recorder]) -> Iterator[tuple[_Seen, _Cause]]:
 def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
     unlinked: dict[tuple[str, str], list[_Cause]] = {}
-    for (source, exchange), cause in _needs(recorders):
+    for (source, exchange), cause in _needed_causes(recorders):
         # A task may be older than all recordings.
         if cause not in givers and named_task(exchange.call.message) is None:
             unlinked.setdefault((cause[0], source.name), []).append(cause)
 
     for (kind, name), causes in sorted(unlinked.items()):
-        if kind == _STATE:
+        if kind == _STATE_CAUSE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
-        elif kind == _SESSION:
+        elif kind == _SESSION_CAUSE:
             yield (
                 f"{name}: {counted(len(set(causes)), 'session')} began at another recorder, and no "
                 "file tells where; journals have the ids of sessions, but cassettes don't"
@@ -471,21 +485,21 @@ def _token_of(
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
     two secrets.
     """
-    same: dict[tuple[str, str], str] = {}
+    token_by_dropped: dict[tuple[str, str], str] = {}
 
     def token_of(rule: str, token: str) -> str:
-        while (rule, token) in same:
-            token = same[rule, token]
+        while (rule, token) in token_by_dropped:
+            token = token_by_dropped[rule, token]
 
         return token
 
-    for (source, retry), cause in _needs(recorders):
-        given = givers.get(cause, ())
-        if cause[0] not in (_STATE, _ASK) or len(given) != 1:
+    for (source, retry), cause in _needed_causes(recorders):
+        givers_of_cause = givers.get(cause, ())
+        if cause[0] not in (_STATE_CAUSE, _ASK_CAUSE) or len(givers_of_cause) != 1:
             continue
 
-        _, (asking_source, call) = given[0]
-        if asking_source.key == source.key:
+        _, (asking_source, call) = givers_of_cause[0]
+        if asking_source.token_namespace == source.token_namespace:
             continue
 
         call_key, tokens = _tokens_in(call)
@@ -496,7 +510,7 @@ def _token_of(
         for (rule, token), (_, retry_token) in zip(tokens, retry_tokens, strict=True):
             kept, dropped = sorted([token_of(rule, token), token_of(rule, retry_token)])
             if kept != dropped:
-                same[rule, dropped] = kept
+                token_by_dropped[rule, dropped] = kept
 
     return token_of
 
@@ -513,44 +527,55 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
         tokens.append((rule, token))
         return 0
 
-    return renumber("\n".join(exchange.call.key()), number), tokens
+    return renumber_secrets("\n".join(exchange.call.key()), number), tokens
 
 
 # A cassette's exchanges as the journals of its recorders had them
 
 
-def _reopened(cassette: Cassette) -> dict[str, dict[int, RecordedExchange]]:
+def _exchanges_by_recorder(
+    cassette: Cassette,
+) -> dict[str, dict[int, RecordedExchange]]:
     """Return the exchanges of a cassette by recorder, and by number there.
 
     A recorder that is not known has an empty id.
     """
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
-        exchanges.extend(interaction.own)
+        exchanges.extend(interaction.own_exchanges)
 
     states = _state_hashes(exchanges, cassette.path)
-    announced = Announced()
-    numbers: dict[str, list[_Numbers]] = {}
-    before: dict[int, RecordedExchange] = {}
-    for number, named in sorted(_numbered(exchanges).items()):
-        exchange = _put_back(named, states, cassette.path)
-        if named.response is not None and exchange.response is not None:
-            digests = announced.add(named.response, exchange.response)
+    announced = AnnouncedDigests()
+    numbers: dict[str, list[_ExchangeNumbers]] = {}
+    exchanges_put_back: dict[int, RecordedExchange] = {}
+    for number, named_exchange in sorted(_exchanges_by_number(exchanges).items()):
+        exchange = _with_hashes_for_names(named_exchange, states, cassette.path)
+        if named_exchange.response is not None and exchange.response is not None:
+            digests = announced.add(named_exchange.response, exchange.response)
             exchange = replace(exchange, digests=digests)
 
-        before[number] = exchange
-        recorder, there = named.recorded_by or RecordedBy("", number)
-        first = _Numbers(0, 0)
-        numbers.setdefault(recorder, [first]).append(_Numbers(number, there))
+        exchanges_put_back[number] = exchange
+        recorder, number_at_recorder = named_exchange.recorded_by or RecordedBy(
+            "", number
+        )
+        first_numbers = _ExchangeNumbers(0, 0)
+        numbers.setdefault(recorder, [first_numbers]).append(
+            _ExchangeNumbers(number, number_at_recorder)
+        )
 
     offsets = {recorder.id: recorder.offset_ms for recorder in cassette.recorders}
     reopened: dict[str, dict[int, RecordedExchange]] = {}
-    for recorder, of_recorder in numbers.items():
+    for recorder, recorder_numbers in numbers.items():
         offset_ms = offsets.get(recorder, 0)
         reopened[recorder] = {}
-        for number, there in of_recorder[1:]:
-            exchange = _as_counted(before[number], there, of_recorder, offset_ms)
-            reopened[recorder][there] = exchange
+        for number, number_at_recorder in recorder_numbers[1:]:
+            exchange = _as_recorder_counted(
+                exchanges_put_back[number],
+                number_at_recorder,
+                recorder_numbers,
+                offset_ms,
+            )
+            reopened[recorder][number_at_recorder] = exchange
 
     return reopened
 
@@ -571,24 +596,26 @@ def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str,
     return hashes
 
 
-def _numbered(exchanges: Sequence[RecordedExchange]) -> dict[int, RecordedExchange]:
+def _exchanges_by_number(
+    exchanges: Sequence[RecordedExchange],
+) -> dict[int, RecordedExchange]:
     """Return exchanges by their numbers; one that has none gets one after all others."""
     highest = max((exchange.number or 0 for exchange in exchanges), default=0)
     free = count(highest + 1)
     return {exchange.number or next(free): exchange for exchange in exchanges}
 
 
-class _Numbers(NamedTuple):
+class _ExchangeNumbers(NamedTuple):
     """The number of an exchange in a cassette, and at its recorder."""
 
-    here: int
-    there: int
+    in_cassette: int
+    at_recorder: int
 
 
-def _as_counted(
+def _as_recorder_counted(
     exchange: RecordedExchange,
     number: int,
-    numbers: Sequence[_Numbers],
+    numbers: Sequence[_ExchangeNumbers],
     offset_ms: float,
 ) -> RecordedExchange:
     """Return an exchange as its recorder counted: its own requests, and the time since it began."""
@@ -606,14 +633,16 @@ def _as_counted(
         response = replace(response, pieces=tuple(pieces))
 
     def after(arrived: int, _: float) -> int:
-        index = bisect_right(numbers, arrived, key=lambda pair: pair.here) - 1
-        return max(number, numbers[index].there)
+        index = bisect_right(numbers, arrived, key=lambda pair: pair.in_cassette) - 1
+        return max(number, numbers[index].at_recorder)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
-    return renumbered(exchange, exchange.recorded_by, number, after, -offset_ms)
+    return renumbered_exchange(
+        exchange, exchange.recorded_by, number, after, -offset_ms
+    )
 
 
-def _put_back(
+def _with_hashes_for_names(
     exchange: RecordedExchange, states: Mapping[str, str], path: str
 ) -> RecordedExchange:
     """Return an exchange with hashes instead of names; `states` has hashes by name."""
@@ -628,7 +657,7 @@ def _put_back(
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
         states = {**states, echoed: sha256}
 
-    change = _names_put_back(states, path)
+    change = _change_of_names_to_hashes(states, path)
     return replace(
         with_texts(exchange, lambda raw, _: with_refs(raw, change)),
         issued_sha256=None if issued is None else states[issued],
@@ -636,7 +665,7 @@ def _put_back(
     )
 
 
-def _names_put_back(states: Mapping[str, str], path: str) -> Change:
+def _change_of_names_to_hashes(states: Mapping[str, str], path: str) -> RefChange:
     """Return a change of names to hashes, and of the numbers of secrets to tokens of a journal."""
 
     def as_in_journal(ref: Ref) -> Ref | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.record.recorder import Side
-from mrtr_cassette.core.record.sealing import NOTHING, redacted
+from mrtr_cassette.core.record.sealing import NO_RESPONSE, redacted_messages
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response, header_value
@@ -16,7 +16,7 @@ from mrtr_cassette.errors import printable
 from mrtr_cassette.terms import LIBRARY_TERMS, Terms, in_terms
 
 HTML = "HTML"
-_ADVICE: Mapping[str, str] = {
+_ADVICE_BY_ERROR: Mapping[str, str] = {
     **dict.fromkeys(
         ("401", "403"), "does the server want credentials, such as <<header_form>>?"
     ),
@@ -47,7 +47,7 @@ class Outcomes:
             # A server that has no stream and no sessions says so.
             return
 
-        error = _error_of(response)
+        error = _transport_error(response)
         # A refusal in JSON-RPC is MCP, whatever its HTTP status.
         if error is None or messages_in(response):
             self.has_success = True
@@ -78,9 +78,9 @@ class Outcomes:
 
         count = len(self.errors)
         requests = "the only request" if count == 1 else f"all {count} requests"
-        named = " or ".join(sorted({error for error, _ in self.errors.values()}))
+        error_names = " or ".join(sorted({error for error, _ in self.errors.values()}))
         error, path = next(iter(self.errors.values()))
-        advice = _ADVICE.get(error, "is the upstream an MCP server?").format(
+        advice = _ADVICE_BY_ERROR.get(error, "is the upstream an MCP server?").format(
             path=printable(path)
         )
         if path in ("", "/") and "path" in advice:
@@ -88,10 +88,10 @@ class Outcomes:
         elif is_started and "path" in advice:
             advice = f"{advice} name another one with <<upstream_path>>"
 
-        return in_terms(f"{requests} got {named}; {advice}", terms)
+        return in_terms(f"{requests} got {error_names}; {advice}", terms)
 
 
-def _error_of(response: Response) -> str | None:
+def _transport_error(response: Response) -> str | None:
     """Return the error of the transport that a response is; None for any other response."""
     if response.status >= 300:
         return str(response.status)
@@ -106,24 +106,24 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
 
     It is searched by its own rules; one that was not redacted by the built-in ones.
     """
-    found: list[str] = []
+    found_rules: list[str] = []
 
     def token(rule: str, _secret: str) -> str:
-        found.append(rule)
+        found_rules.append(rule)
         return "0"
 
     rules = cassette.redaction or RedactionRules()
-    nothing = Request("GET", "/", (), b"")
+    empty_request = Request("GET", "/", (), b"")
     for interaction in cassette.interactions:
-        for exchange, place in interaction.placed:
+        for exchange, place in interaction.placed_exchanges:
             sides: dict[Side, tuple[Request, Response]] = {
-                "request": (exchange.request, NOTHING),
-                "response": (nothing, exchange.response or NOTHING),
+                "request": (exchange.request, NO_RESPONSE),
+                "response": (empty_request, exchange.response or NO_RESPONSE),
             }
             for side, (request, response) in sides.items():
                 # A redactor asks for the tokens of equal headers only once.
-                redacted(request, response, Redactor(rules, token))
-                for rule in dict.fromkeys(found):
+                redacted_messages(request, response, Redactor(rules, token))
+                for rule in dict.fromkeys(found_rules):
                     yield interaction.number, place, side, rule
 
-                found.clear()
+                found_rules.clear()

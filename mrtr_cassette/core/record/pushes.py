@@ -36,7 +36,7 @@ class PushTurn(Generic[P]):
     answers: list[tuple[int, int]] = field(default_factory=list)
     """For each answer, the request's index in `asked`, and the exchange that posted it."""
 
-    _counts: Counter[str] = field(default_factory=Counter)
+    _count_by_kind: Counter[str] = field(default_factory=Counter)
 
     def key_for(self, method: str) -> str:
         """Return the key of one more request."""
@@ -45,8 +45,8 @@ class PushTurn(Generic[P]):
             name = method.rpartition("/")[2]
             kind = name if _PLAIN_NAME.fullmatch(name) else "request"
 
-        self._counts[kind] += 1
-        return f"{kind}-{self._counts[kind]}"
+        self._count_by_kind[kind] += 1
+        return f"{kind}-{self._count_by_kind[kind]}"
 
 
 class PushTurns(Generic[P]):
@@ -58,18 +58,20 @@ class PushTurns(Generic[P]):
     """
 
     def __init__(self) -> None:
-        self._pending: dict[str, dict[int, tuple[str | None, Call | None]]] = {}
-        self._turns: dict[int, PushTurn[P]] = {}
-        self._open: dict[tuple[str, str | None], deque[tuple[PushTurn[P], int]]] = {}
-        self._pinged: set[tuple[str, str | None]] = set()
+        self._pending_calls: dict[str, dict[int, tuple[str | None, Call | None]]] = {}
+        self._turn_by_owner: dict[int, PushTurn[P]] = {}
+        self._open_pushes: dict[
+            tuple[str, str | None], deque[tuple[PushTurn[P], int]]
+        ] = {}
+        self._open_pings: set[tuple[str, str | None]] = set()
 
-    def begun(
+    def begin_call(
         self, session: str, number: int, identity: str | None, call: Call | None = None
     ) -> None:
         """Take a call."""
-        self._pending.setdefault(session, {})[number] = (identity, call)
+        self._pending_calls.setdefault(session, {})[number] = (identity, call)
 
-    def pushed(
+    def add_push(
         self, session: str, number: int, identity: str | None, *, shared: bool
     ) -> tuple[PushTurn[P], Call | None]:
         """Take a request that the server pushed; the caller appends to what the turn asked.
@@ -79,59 +81,61 @@ class PushTurns(Generic[P]):
         to, if that is another one.
         """
         call: Call | None = None
-        pending = self._pending.get(session)
+        pending = self._pending_calls.get(session)
         if shared and pending and len(pending) == 1:
             number = next(iter(pending))
             _, call = pending[number]
             shared = False
 
-        turn = self._turns.get(number)
+        turn = self._turn_by_owner.get(number)
         # On a stream that calls share, it is chance whether requests overlap.
         if turn is None or shared or len(turn.answers) == len(turn.asked):
             turn = PushTurn(number)
-            self._turns[number] = turn
+            self._turn_by_owner[number] = turn
 
-        waiting = self._open.setdefault((session, identity), deque())
-        waiting.append((turn, len(turn.asked)))
+        waiting_pushes = self._open_pushes.setdefault((session, identity), deque())
+        waiting_pushes.append((turn, len(turn.asked)))
         return turn, call
 
-    def pinged(self, session: str, identity: str | None) -> None:
+    def add_ping(self, session: str, identity: str | None) -> None:
         """Take a ping, which asks nothing."""
-        self._pinged.add((session, identity))
+        self._open_pings.add((session, identity))
 
     def is_open(self, session: str, identity: str | None) -> bool:
         """Return whether a pushed request, or a ping, waits for its answer."""
         place = (session, identity)
-        return place in self._open or place in self._pinged
+        return place in self._open_pushes or place in self._open_pings
 
-    def answered(self, session: str, identity: str | None, number: int) -> P | None:
+    def close_answered_push(
+        self, session: str, identity: str | None, number: int
+    ) -> P | None:
         """Take a response that the client posted; return the oldest request with its id."""
-        waiting = self._open.get((session, identity))
-        if waiting is None:
-            self._pinged.discard((session, identity))
+        waiting_pushes = self._open_pushes.get((session, identity))
+        if waiting_pushes is None:
+            self._open_pings.discard((session, identity))
             return None
 
-        turn, index = waiting.popleft()
-        if not waiting:
-            del self._open[session, identity]
+        turn, index = waiting_pushes.popleft()
+        if not waiting_pushes:
+            del self._open_pushes[session, identity]
 
         turn.answers.append((index, number))
         return turn.asked[index]
 
-    def responded(self, session: str, identity: str | None) -> None:
+    def end_answered_call(self, session: str, identity: str | None) -> None:
         """Take the response to a call, on whatever stream it came."""
-        pending = self._pending.get(session, {})
+        pending = self._pending_calls.get(session, {})
         for number, (pending_identity, _) in pending.items():
             if pending_identity == identity:
                 del pending[number]
                 return
 
-    def ended(self, session: str, number: int, *, goes_on: bool = False) -> None:
+    def end_response(self, session: str, number: int, *, goes_on: bool = False) -> None:
         """Take the end of a response; the call goes on if the response only accepted it."""
-        if self._turns:
-            self._turns.pop(number, None)
+        if self._turn_by_owner:
+            self._turn_by_owner.pop(number, None)
 
-        pending = self._pending.get(session)
+        pending = self._pending_calls.get(session)
         if pending and not goes_on:
             pending.pop(number, None)
 
@@ -159,7 +163,7 @@ class LinkedPush(NamedTuple):
     """Index of the piece of the exchange's response that completes it."""
 
 
-class _Happened(IntEnum):
+class _EventKind(IntEnum):
     """What happened in a session; of several things at one moment, the smaller comes first."""
 
     REQUEST = 0
@@ -177,7 +181,7 @@ class _Event(NamedTuple):
     after: int
     came_later: bool
     at_ms: float
-    happened: _Happened
+    happened: _EventKind
     number: int
     position: int = 0
     """Which of the exchange's pushes or responses it is."""
@@ -193,35 +197,37 @@ def link_pushes(
         number = event.number
         exchange = facts[number]
         session = exchange.session
-        if event.happened is _Happened.PUSH:
-            turn = _with_push(machine, exchange, number, event.position)
+        if event.happened is _EventKind.PUSH:
+            turn = _turn_with_push(machine, exchange, number, event.position)
             if len(turn.asked) == 1:
                 turns.setdefault(turn.owner, []).append(turn)
-        elif event.happened is _Happened.RESPONSE:
+        elif event.happened is _EventKind.RESPONSE:
             identity, _ = exchange.responses[event.position]
-            machine.responded(session, identity)
-        elif event.happened is _Happened.END:
-            machine.ended(session, number)
+            machine.end_answered_call(session, identity)
+        elif event.happened is _EventKind.END:
+            machine.end_response(session, number)
         elif exchange.posted_id is not None:
-            machine.answered(session, exchange.posted_id, number)
+            machine.close_answered_push(session, exchange.posted_id, number)
         elif exchange.request_id is not None and not exchange.listens:
-            machine.begun(session, number, exchange.request_id)
+            machine.begin_call(session, number, exchange.request_id)
 
-    for owned in turns.values():
-        for turn in owned:
+    for turns_of_owner in turns.values():
+        for turn in turns_of_owner:
             # The order in which answers were posted means nothing.
             turn.answers.sort()
 
     return turns
 
 
-def _with_push(
+def _turn_with_push(
     machine: PushTurns[LinkedPush], exchange: ExchangeFacts, number: int, position: int
 ) -> PushTurn[LinkedPush]:
     """Return the turn to which a request has been added that an exchange's response pushes."""
     push = exchange.pushes[position]
     owner = number if exchange.resumes is None else exchange.resumes
-    turn, _ = machine.pushed(exchange.session, owner, push.id, shared=exchange.listens)
+    turn, _ = machine.add_push(
+        exchange.session, owner, push.id, shared=exchange.listens
+    )
     key = turn.key_for(push.method)
     turn.asked.append(LinkedPush(key, number, push.piece))
 
@@ -244,13 +250,13 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
     """Return what happened in one exchange, in any order."""
     ended = exchange.ended
     events = [
-        _Event(number, False, 0.0, _Happened.REQUEST, number),
-        _Event(ended.after, True, ended.at_ms, _Happened.END, number),
+        _Event(number, False, 0.0, _EventKind.REQUEST, number),
+        _Event(ended.after, True, ended.at_ms, _EventKind.END, number),
     ]
 
     for index, (_, moment) in enumerate(exchange.responses):
         responded = _Event(
-            moment.after, True, moment.at_ms, _Happened.RESPONSE, number, index
+            moment.after, True, moment.at_ms, _EventKind.RESPONSE, number, index
         )
         events.append(responded)
 
@@ -260,7 +266,7 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
     for index, push in enumerate(exchange.pushes):
         moment = push.moment
         events.append(
-            _Event(moment.after, True, moment.at_ms, _Happened.PUSH, number, index)
+            _Event(moment.after, True, moment.at_ms, _EventKind.PUSH, number, index)
         )
 
     return events

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
 
-from mrtr_cassette.core.cassette.digests import Announced, may_announce
+from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     is_endpoint,
@@ -38,16 +38,16 @@ from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import (
-    NOTHING,
-    Named,
+    NO_RESPONSE,
+    ExchangeNames,
     Replacement,
     kept_of_request,
     kept_of_response,
     names_in,
-    redacted,
+    redacted_messages,
     sealed_endpoint,
     sealed_event_ids,
-    spliced,
+    spliced_response,
     state_places,
     with_references,
     with_sealed_endpoint,
@@ -70,8 +70,8 @@ from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.codings import (
     ContentDecoder,
     content_coding,
-    readable,
     why_unread,
+    with_decoded_body,
 )
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
@@ -97,7 +97,7 @@ from mrtr_cassette.errors import BodyTooLargeError, printable
 E = TypeVar("E")
 Side = Literal["request", "response"]
 
-_LONGEST_LENGTH = 20
+_DIGITS_OF_NO_LENGTH = 20
 """Digits of what is no length of a body."""
 
 _MOST_EVENTS = 100_000
@@ -185,13 +185,13 @@ class Recorder:
     known: RepeatedSecrets = field(default_factory=RepeatedSecrets)
     """The states that were issued or echoed."""
 
-    announced: Announced = field(default_factory=Announced)
+    announced: AnnouncedDigests = field(default_factory=AnnouncedDigests)
     arrivals: Arrivals = field(default_factory=Arrivals)
     endpoints: Endpoints = field(default_factory=Endpoints)
     left_out: set[int | str] = field(default_factory=set)
     """Numbers of exchanges that are not recorded, and hashes of what they issued."""
 
-    def shown(self, text: str, *, is_target: bool = False) -> str:
+    def loggable_text(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if is_target:
             text = self.endpoints.by_target.get(text, text)
@@ -219,7 +219,7 @@ class Recorder:
             name = "" if is_task else call.name
             title = str(CallKey("", call.method, name, ""))
 
-            return title if is_sealed else self.shown(title)
+            return title if is_sealed else self.loggable_text(title)
 
         if request.is_line:
             return line_label(call)
@@ -227,7 +227,7 @@ class Recorder:
         if is_sealed:
             target = printable(request.target)
         else:
-            target = self.shown(request.target, is_target=True)
+            target = self.loggable_text(request.target, is_target=True)
 
         return f"{printable(request.method)} {target}"
 
@@ -250,30 +250,30 @@ class Recorder:
 
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
-        return read_call(readable(request, self.largest_body))
+        return read_call(with_decoded_body(request, self.largest_body))
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrivals.count += 1
         if self.credentials is not None:
-            self.credentials.seen(request.headers)
+            self.credentials.add_headers(request.headers)
 
         played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
         call = self.read(request)
-        return Observation(self, call, self._kept(call), at_ms, tuple(played))
+        return Observation(self, call, self._kept_call(call), at_ms, tuple(played))
 
-    def _kept(self, call: Call) -> Call:
+    def _kept_call(self, call: Call) -> Call:
         """Return a request as it is recorded, unless its call is left out."""
         hook = self.before_record
         if hook is None:
             return call
 
-        request = hook.kept(call.request)
-        named = [named_task(call.message)]
+        request = hook.kept_request(call.request)
+        names_in_call = [named_task(call.message)]
         if call.answers is not None:
-            named.append(call.answers.request_state)
+            names_in_call.append(call.answers.request_state)
 
-        hashes = [sha256_of(name) for name in named if name]
+        hashes = [sha256_of(name) for name in names_in_call if name]
         if request is None or not self.left_out.isdisjoint(hashes):
             self.left_out.add(self.arrivals.count)
             return call
@@ -306,7 +306,7 @@ class Recorder:
         if self.credentials is not None:
             for span in spans:
                 identity = target[span.start : span.end]
-                self.credentials.seen(((SESSION_HEADER, identity),))
+                self.credentials.add_headers(((SESSION_HEADER, identity),))
 
         return target
 
@@ -317,13 +317,13 @@ class Recorder:
         that of a text whose states have been replaced, and a secret found in one place is replaced
         in all others by the last step: so these steps can't share the splice for ids and states.
         """
-        sent = seen.response or NOTHING
-        request, response, named = self._without_names(seen.number, call, sent)
+        sent_response = seen.response or NO_RESPONSE
+        request, response, named = self._without_names(seen.number, call, sent_response)
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
 
         if self.redactor is not None:
-            request, response = redacted(request, response, self.redactor)
+            request, response = redacted_messages(request, response, self.redactor)
 
         if self.credentials is not None and self.credentials.known.texts:
             known = self.credentials.known
@@ -331,9 +331,9 @@ class Recorder:
 
         digests = seen.digests
         # Most responses announce nothing, and have no secret.
-        is_changed = response.pieces != sent.pieces
-        if named.ask is None and (is_changed or may_announce(sent.body)):
-            digests = self.announced.add(sent, response)
+        is_changed = response.pieces != sent_response.pieces
+        if named.ask is None and (is_changed or may_announce(sent_response.body)):
+            digests = self.announced.add(sent_response, response)
 
         if self.values.names:
             request, response = with_references(request, response, self.values)
@@ -345,17 +345,17 @@ class Recorder:
             None if seen.response is None else response,
             seen.started_ms,
             seen.ended_ms,
-            issued_sha256=_hash_of(named.issued),
-            echoed_sha256=_hash_of(named.echoed),
+            issued_sha256=_hash_of_state(named.issued),
+            echoed_sha256=_hash_of_state(named.echoed),
             ended_after=seen.ended_after,
             follows=seen.follows,
             digests=digests,
         )
-        return Sealed(sealed, named.ask, _unread(call, sent))
+        return Sealed(sealed, named.ask, _unread_bodies(call, sent_response))
 
     def _without_names(
         self, number: int | None, call: Call, sent: Response
-    ) -> tuple[Request, Response, Named]:
+    ) -> tuple[Request, Response, ExchangeNames]:
         """Replace the ids of sessions, events and tasks, and states, and return the last two."""
         request = self._kept_request(call.request)
         response = sent
@@ -365,20 +365,20 @@ class Recorder:
         # Most exchanges have no state and no task: one look at both bodies says so.
         raw = call.request.body + sent.body
         has_names = may_have_places(raw) or may_ask(raw)
-        named = names_in(call, response) if has_names else Named()
-        found: list[Replacement] = []
+        named = names_in(call, response) if has_names else ExchangeNames()
+        replacements: list[Replacement] = []
         if response.is_event_stream and self._is_in_session(number, request, response):
-            found.extend(sealed_event_ids(response))
+            replacements.extend(sealed_event_ids(response))
 
         if not self.seals or not (has_names or self.known.texts):
-            return request, spliced(response, found), named
+            return request, spliced_response(response, replacements), named
 
         for task in named.tasks:
-            self.known.remember(task)
+            self.known.remember_state(task)
 
         places = state_places(response, self.known)
-        found.extend(replaced_states(places, sealed_hash))
-        response = spliced(response, found)
+        replacements.extend(replaced_states(places, sealed_hash))
+        response = spliced_response(response, replacements)
         request = with_sealed_states(request, self.known)
         states = [place.state for place in places if not place.is_task]
         if states and not named.is_response_found:
@@ -386,7 +386,7 @@ class Recorder:
             named = named._replace(issued=states[0])
 
         for place in places:
-            self.known.remember(place.state)
+            self.known.remember_state(place.state)
 
         request, response = without_known(request, response, self.known)
         return request, response, named
@@ -419,7 +419,7 @@ class Recorder:
             return exchange
 
         known = self.credentials.known
-        response = exchange.response or NOTHING
+        response = exchange.response or NO_RESPONSE
         request, response = without_known(exchange.request, response, known)
         if exchange.response is None:
             return replace(exchange, request=request)
@@ -427,12 +427,12 @@ class Recorder:
         return replace(exchange, request=request, response=response)
 
 
-def _hash_of(state: str | None) -> str | None:
+def _hash_of_state(state: str | None) -> str | None:
     """Return the hash of a state, if there is one."""
     return None if state is None else sha256_of(state)
 
 
-def _unread(call: Call, response: Response) -> list[Unread]:
+def _unread_bodies(call: Call, response: Response) -> list[Unread]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
     has_unread_texts = bool(unread_texts(response))
@@ -494,19 +494,19 @@ class Observation:
         self.call = call
         self.started_ms = started_ms
         """When the request had arrived."""
-        self._kept = kept
-        self._follows = follows
+        self._kept_call = kept
+        self._writes_played_before = follows
         self.is_answered = False
         """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
         """The response tells, message by message, what other requests cause."""
         self.ask: InputRequired | None = None
         """What the response asks, as sealing found; None for a final response."""
-        self._head: Response | None = None
+        self._response_head: Response | None = None
         self._body = _Body(is_lines=call.request.is_line)
         self._links = _Links(recorder, self.number, call)
         self._on_disk = _OnDisk.NOTHING
-        answered = self._links.answered
+        answered = self._links.answered_push
         if answered is not None and answered.exchange in recorder.left_out:
             recorder.left_out.add(self.number)
 
@@ -518,7 +518,7 @@ class Observation:
     @property
     def status(self) -> int:
         """The response's HTTP status, or 0 before it began, and over a pipe."""
-        return NO_STATUS if self._head is None else self._head.status
+        return NO_STATUS if self._response_head is None else self._response_head.status
 
     @property
     def size(self) -> int:
@@ -531,29 +531,29 @@ class Observation:
         return self.recorder.label(self.call)
 
     @property
-    def pieces(self) -> int:
+    def piece_count(self) -> int:
         """How many events, lines or other pieces the response has so far."""
-        return len(self._body.pieces)
+        return len(self._body.piece_count)
 
     @property
     def events(self) -> list[bytes]:
         """The events of the response so far, as they came."""
         if not self._body.is_stream:
             return []
-        return [piece.raw for piece in self._body.pieces]
+        return [piece.raw for piece in self._body.piece_count]
 
     @property
     def response(self) -> Message | None:
         """The JSON-RPC response to the request, as it came; None where there is none."""
-        return self._due(End.COMPLETE, 0.0).exchange.rpc_response
+        return self._due_exchange(End.COMPLETE, 0.0).exchange.rpc_response
 
     @property
-    def answered(self) -> OpenPush | None:
+    def answered_push(self) -> OpenPush | None:
         """The pushed request that the request answers."""
-        return self._links.answered
+        return self._links.answered_push
 
     @property
-    def acknowledges(self) -> bool:
+    def is_acknowledgement(self) -> bool:
         """Whether the response, which has begun, is none to a JSON-RPC request, and no stream.
 
         Many a client leaves such a response without having read it.
@@ -568,9 +568,9 @@ class Observation:
     @property
     def session(self) -> str:
         """The session id that the response names, or an empty string."""
-        if self._head is None:
+        if self._response_head is None:
             return ""
-        return header_value(self._head.headers, SESSION_HEADER)
+        return header_value(self._response_head.headers, SESSION_HEADER)
 
     def response_started(
         self, status: int, headers: Headers, at_ms: float = 0.0
@@ -578,19 +578,19 @@ class Observation:
         """Take the response's head."""
         recorder = self.recorder
         if recorder.credentials is not None:
-            recorder.credentials.seen(headers)
+            recorder.credentials.add_headers(headers)
 
         head = Response(status, headers, (), End.OPEN)
         # Over pipes only a request gets a response, and the beginning of the channel.
         if not self.call.request.is_line or gets_lines(self.call):
-            self._head = head
+            self._response_head = head
 
-        self._body.begin(headers, recorder.largest_body)
+        self._body.take_headers(headers, recorder.largest_body)
         if self._body.is_framed and not content_coding(headers):
             self.is_listening = listens(self.call, head)
 
         if self.is_listening and status != NO_STATUS:
-            return self._so_far(at_ms)
+            return self._due_stream_part(at_ms)
 
         return None
 
@@ -603,17 +603,19 @@ class Observation:
         body = self._body
         recorder = self.recorder
         if body.size + len(chunk) > recorder.largest_body:
-            self._refuse(recorder.largest_body)
+            self._refuse_large_response(recorder.largest_body)
 
         messages = body.add(chunk, at_ms, recorder.arrivals.count)
-        if len(body.pieces) > _MOST_EVENTS and messages:
-            self._refuse(_MOST_EVENTS, "events")
+        if len(body.piece_count) > _MOST_EVENTS and messages:
+            self._refuse_large_response(_MOST_EVENTS, "events")
 
-        self._links.take(messages, is_first=len(messages) == len(body.pieces))
+        self._links.take_messages(
+            messages, is_first=len(messages) == len(body.piece_count)
+        )
         self.is_answered = self.is_answered or body.is_whole or self._links.has_response
-        return self._due_now(at_ms)
+        return self._due_after_bytes(at_ms)
 
-    def _due_now(self, at_ms: float) -> Due | None:
+    def _due_after_bytes(self, at_ms: float) -> Due | None:
         """Return what has to be written after some bytes."""
         if self._on_disk in (_OnDisk.ALL, _OnDisk.LESS):
             self._on_disk = _OnDisk.LESS
@@ -621,25 +623,25 @@ class Observation:
 
         if self.is_answered:
             self._on_disk = _OnDisk.ALL
-            return self._due(End.COMPLETE, at_ms)
+            return self._due_exchange(End.COMPLETE, at_ms)
 
-        if self.is_listening and len(self._body.pieces) > self._body.written:
-            return self._so_far(at_ms)
+        if self.is_listening and len(self._body.piece_count) > self._body.written_count:
+            return self._due_stream_part(at_ms)
 
         return None
 
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
-        self._links.ended(goes_on=self.status == ACCEPTED)
+        self._links.take_end(goes_on=self.status == ACCEPTED)
         has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
         if self._on_disk is _OnDisk.ALL and not has_rest:
             return None
 
         is_begun = self._on_disk is _OnDisk.BEGINNING
         self._on_disk = _OnDisk.ALL
-        return self._due(end, at_ms, continues=is_begun)
+        return self._due_exchange(end, at_ms, continues=is_begun)
 
-    def _refuse(
+    def _refuse_large_response(
         self, most: int, unit: Literal["bytes", "events"] = "bytes"
     ) -> NoReturn:
         """Refuse a response that is larger than what is kept."""
@@ -647,8 +649,8 @@ class Observation:
 
     def take_pushed(self) -> list[OpenPush]:
         """Return what the server has pushed in this response since this was asked last."""
-        pushed = self._links.pushed
-        self._links.pushed = []
+        pushed = self._links.untaken_pushes
+        self._links.untaken_pushes = []
         return pushed
 
     def take_pings(self) -> list[Message]:
@@ -659,36 +661,38 @@ class Observation:
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""
-        due = self._due(end, at_ms)
+        due = self._due_exchange(end, at_ms)
         exchange, self.ask, _ = self.recorder.seal(due.exchange, due.call)
         return exchange
 
-    def _so_far(self, at_ms: float) -> Due:
+    def _due_stream_part(self, at_ms: float) -> Due:
         """Return what has come of a stream since it was due last."""
-        due = self._due(End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING)
+        due = self._due_exchange(
+            End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING
+        )
         self._on_disk = _OnDisk.BEGINNING
-        self._body.written = len(self._body.pieces)
+        self._body.written_count = len(self._body.piece_count)
 
         return due
 
-    def _due(self, end: End, at_ms: float, *, continues: bool = False) -> Due:
+    def _due_exchange(self, end: End, at_ms: float, *, continues: bool = False) -> Due:
         """Return the exchange as it is now, or what continues its beginning on disk."""
         response = None
-        if self._head is not None:
+        if self._response_head is not None:
             end = End.COMPLETE if self.is_answered else end
-            since = self._body.written if continues else 0
-            response = self._body.response(self._head, end, since)
+            since = self._body.written_count if continues else 0
+            response = self._body.response_so_far(self._response_head, end, since)
 
         exchange = RecordedExchange(
             self.number,
-            self._kept.request,
+            self._kept_call.request,
             response,
             self.started_ms,
             at_ms,
             ended_after=self.recorder.arrivals.count,
-            follows=self._follows,
+            follows=self._writes_played_before,
         )
-        return Due(exchange, self._kept, continues)
+        return Due(exchange, self._kept_call, continues)
 
 
 class _Body:
@@ -697,15 +701,15 @@ class _Body:
     def __init__(self, *, is_lines: bool) -> None:
         self.size = 0
         """Bytes, as they passed."""
-        self.pieces: list[Piece] = []
-        self.written = 0
+        self.piece_count: list[Piece] = []
+        self.written_count = 0
         """How many pieces of a stream that goes on are on disk."""
         self._is_lines = is_lines
         self._framer: SseFramer | None = None
         self._decoder: ContentDecoder | None = None
-        self._coded: list[Piece] = []
+        self._coded_chunks: list[Piece] = []
         """The chunks of a body that is decoded."""
-        self._length: int | None = None
+        self._announced_length: int | None = None
         """Bytes of the whole, if the head tells."""
 
     @property
@@ -721,13 +725,15 @@ class _Body:
     @property
     def is_whole(self) -> bool:
         """Whether as many bytes have passed as the head tells."""
-        return self._length is not None and self.size >= self._length
+        return (
+            self._announced_length is not None and self.size >= self._announced_length
+        )
 
-    def begin(self, headers: Headers, largest: int) -> None:
+    def take_headers(self, headers: Headers, largest: int) -> None:
         """Take the headers; a body is decoded up to the `largest` size."""
         length = header_value(headers, "content-length")
-        if length.isdecimal() and len(length) < _LONGEST_LENGTH:
-            self._length = int(length)
+        if length.isdecimal() and len(length) < _DIGITS_OF_NO_LENGTH:
+            self._announced_length = int(length)
 
         coding = content_coding(headers)
         if coding:
@@ -740,7 +746,7 @@ class _Body:
         """Take the next bytes; return the events or lines that they complete."""
         self.size += len(chunk)
         if self._decoder is not None:
-            self._coded.append(Piece(chunk, at_ms, after))
+            self._coded_chunks.append(Piece(chunk, at_ms, after))
             chunk = self._decoder.decode(chunk)
 
         messages: Sequence[bytes] = ()
@@ -749,10 +755,10 @@ class _Body:
         elif self._is_lines:
             messages = lines_in(chunk)
         elif chunk:
-            self.pieces.append(Piece(chunk, at_ms, after))
+            self.piece_count.append(Piece(chunk, at_ms, after))
 
         for raw in messages:
-            self.pieces.append(Piece(raw, at_ms, after))
+            self.piece_count.append(Piece(raw, at_ms, after))
 
         return messages
 
@@ -761,24 +767,28 @@ class _Body:
         if self._framer is None:
             return False
 
-        last, rest = self._framer.finish()
-        raw = last or rest
+        last_event, rest = self._framer.finish()
+        raw = last_event or rest
         if raw:
-            self.pieces.append(Piece(raw, at_ms, after))
+            self.piece_count.append(Piece(raw, at_ms, after))
 
         return bool(raw)
 
-    def response(self, head: Response, end: End, since: int) -> Response:
+    def response_so_far(self, head: Response, end: End, since: int) -> Response:
         """Return the response so far, without the first pieces of its body."""
         headers = kept_of_response(head.headers)
-        pieces = self.pieces[since:]
+        pieces = self.piece_count[since:]
         if self._decoder is not None and not self._is_decoded(self._decoder, end):
-            pieces = self._coded
+            pieces = self._coded_chunks
         elif self._decoder is not None:
             kept = (pair for pair in headers if pair[0].lower() != "content-encoding")
             headers = tuple(kept)
 
-        if self._length is not None and not self.is_stream and len(pieces) > 1:
+        if (
+            self._announced_length is not None
+            and not self.is_stream
+            and len(pieces) > 1
+        ):
             # If the size was known from the start, the rhythm is the network's.
             body = b"".join([piece.raw for piece in pieces])
             pieces = [pieces[-1]._replace(raw=body)]
@@ -796,9 +806,9 @@ class _Links:
     """The messages of one response, linked to the calls and pushed questions of its session."""
 
     def __init__(self, recorder: Recorder, number: int, call: Call) -> None:
-        self.answered: OpenPush | None = None
+        self.answered_push: OpenPush | None = None
         """What the request answers."""
-        self.pushed: list[OpenPush] = []
+        self.untaken_pushes: list[OpenPush] = []
         """What the server has pushed in this response and nobody has taken."""
         self.pings: list[Message] = []
         """The pings in this response that nobody has taken."""
@@ -819,25 +829,27 @@ class _Links:
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
         if message is not None and self._is_call:
-            pushes.begun(self._channel, number, message.same_id, call)
+            pushes.begin_call(self._channel, number, message.same_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:
-            self.answered = pushes.answered(self._channel, message.same_id, number)
+            self.answered_push = pushes.close_answered_push(
+                self._channel, message.same_id, number
+            )
 
-    def take(self, messages: Sequence[bytes], *, is_first: bool) -> None:
+    def take_messages(self, messages: Sequence[bytes], *, is_first: bool) -> None:
         """Take the next events or lines of the response, the first of all with `is_first`."""
         for raw in messages:
             # Every request and every response has an id, and hardly any notification.
             if b'"id"' in raw or self._may_lead:
-                self._read(raw, is_first=is_first)
+                self._read_message(raw, is_first=is_first)
 
             is_first = False
 
-    def ended(self, *, goes_on: bool) -> None:
+    def take_end(self, *, goes_on: bool) -> None:
         """Take the end; the call goes on if the response only accepted it."""
         pushes = self._recorder.arrivals.pushes
-        pushes.ended(self._channel, self._number, goes_on=goes_on)
+        pushes.end_response(self._channel, self._number, goes_on=goes_on)
 
-    def _read(self, raw: bytes, *, is_first: bool) -> None:
+    def _read_message(self, raw: bytes, *, is_first: bool) -> None:
         """Read an event or a line that may have a message."""
         data: bytes | None = raw
         if not self._call.request.is_line:
@@ -856,37 +868,37 @@ class _Links:
             return
 
         if message.kind is Kind.RESPONSE:
-            self._response_came(message)
+            self._take_response(message)
         elif message.kind is Kind.REQUEST:
-            self._request_came(message)
+            self._take_request(message)
 
-    def _request_came(self, message: Message) -> None:
+    def _take_request(self, message: Message) -> None:
         """Take a ping, or a request that the server pushes."""
         pushes = self._recorder.arrivals.pushes
         if message.method == PING:
-            pushes.pinged(self._channel, message.id)
+            pushes.add_ping(self._channel, message.id)
             self.pings.append(message)
             return
 
-        turn, call = pushes.pushed(
+        turn, call = pushes.add_push(
             self._channel, self._number, message.same_id, shared=not self._is_call
         )
         key = turn.key_for(message.method)
-        asked = input_request(message.method, message.params)
-        push = OpenPush(turn.owner, call or self._call, key, asked, message)
+        asked_request = input_request(message.method, message.params)
+        push = OpenPush(turn.owner, call or self._call, key, asked_request, message)
         turn.asked.append(push)
-        self.pushed.append(push)
+        self.untaken_pushes.append(push)
 
-    def _response_came(self, message: Message) -> None:
+    def _take_response(self, message: Message) -> None:
         """Take the response to this request, or to another one."""
         pushes = self._recorder.arrivals.pushes
         called = self._call.message
         is_call = called is not None and called.kind is Kind.REQUEST
         if called is not None and is_call and message.same_id == called.same_id:
             self.has_response = True
-            pushes.ended(self._channel, self._number)
+            pushes.end_response(self._channel, self._number)
         else:
-            pushes.responded(self._channel, message.same_id)
+            pushes.end_answered_call(self._channel, message.same_id)
 
 
 # Lines on pipes
@@ -906,12 +918,12 @@ class Channel(Generic[E]):
     def __init__(self, begin: Callable[[Request], E], session: str = "") -> None:
         self._begin = begin
         self._session = session
-        self._listening = begin(channel_request(session))
+        self._listening_exchange = begin(channel_request(session))
         self._has_spoken = False
-        self._pending: dict[str, list[E]] = {}
+        self._pending_requests: dict[str, list[E]] = {}
         """Requests without their responses, by canonical texts of their ids."""
-        self._by_token: dict[str, E] = {}
-        self._calling: dict[E, None] = {}
+        self._exchange_by_token: dict[str, E] = {}
+        self._pending_calls: dict[E, None] = {}
         """The calls that wait for their responses, the latest last."""
 
     def client_line(self, line: bytes) -> tuple[E, bool]:
@@ -922,89 +934,93 @@ class Channel(Generic[E]):
         message = call.message
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
             if message is not None and message.method == CANCELLED:
-                self._cancelled(message)
+                self._take_cancellation(message)
 
             return exchange, True
 
-        self._pending.setdefault(message.id, []).append(exchange)
+        self._pending_requests.setdefault(message.id, []).append(exchange)
         if message.progress_token is not None:
-            self._by_token[message.progress_token] = exchange
+            self._exchange_by_token[message.progress_token] = exchange
 
         if not listens(call, None):
-            self._calling[exchange] = None
+            self._pending_calls[exchange] = None
 
         return exchange, False
 
-    def _cancelled(self, message: Message) -> None:
+    def _take_cancellation(self, message: Message) -> None:
         """Take the notice that nobody waits for a response."""
         # No response is expected any more; one that comes is still the request's own.
         cancelled = canonical(message.params.get("requestId"))
-        for exchange in self._pending.get(cancelled, ()):
-            self.given_up(exchange)
+        for exchange in self._pending_requests.get(cancelled, ()):
+            self.stop_waiting_for(exchange)
 
     def server_line(self, line: bytes) -> tuple[E, bool]:
         """Return which exchange a line of the server belongs to, and whether it is the last one."""
         message = server_message(line)
         identity = None
         if message is not None and message.kind is Kind.RESPONSE:
-            identity = name_in(self._pending, message.id)
+            identity = name_in(self._pending_requests, message.id)
 
         if identity is not None:
-            exchanges = self._pending[identity]
+            exchanges = self._pending_requests[identity]
             exchange = exchanges.pop(0)
             if not exchanges:
-                del self._pending[identity]
+                del self._pending_requests[identity]
 
-            for token in [*self._by_token]:
-                if self._by_token[token] == exchange:
-                    del self._by_token[token]
+            for token in [*self._exchange_by_token]:
+                if self._exchange_by_token[token] == exchange:
+                    del self._exchange_by_token[token]
 
-            self.given_up(exchange)
+            self.stop_waiting_for(exchange)
             return exchange, True
 
-        named = None if message is None else self._named_by(message)
-        if named is None and len(self._calling) == 1:
-            (named,) = self._calling
+        named = None if message is None else self._exchange_named_by(message)
+        if named is None and len(self._pending_calls) == 1:
+            (named,) = self._pending_calls
 
         if named is not None:
             return named, False
 
         self._has_spoken = True
-        return self._listening, False
+        return self._listening_exchange, False
 
-    def given_up(self, exchange: E) -> None:
+    def stop_waiting_for(self, exchange: E) -> None:
         """Take note that nobody waits for the response of a call any more."""
-        self._calling.pop(exchange, None)
+        self._pending_calls.pop(exchange, None)
 
     @property
     def latest_call(self) -> E | None:
         """The latest call that waits for its response."""
-        return next(reversed(self._calling), None)
+        return next(reversed(self._pending_calls), None)
 
     def is_pending(self, identity: str) -> bool:
         """Tell whether a request with an id, as canonical text, waits for its response."""
-        return name_in(self._pending, identity) is not None
+        return name_in(self._pending_requests, identity) is not None
 
-    def _named_by(self, message: Message) -> E | None:
+    def _exchange_named_by(self, message: Message) -> E | None:
         """Return the exchange that a message of the server names, or None."""
         token = message.params.get("progressToken")
         if token is not None:
-            name = name_in(self._by_token, canonical(token))
-            return None if name is None else self._by_token[name]
+            name = name_in(self._exchange_by_token, canonical(token))
+            return None if name is None else self._exchange_by_token[name]
 
         if message.method == CANCELLED:
-            named = self._pending_as(message.params.get("requestId"))
+            named = self._pending_exchange(message.params.get("requestId"))
             # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
-            return None if named in self._calling else named
+            return None if named in self._pending_calls else named
 
-        return self._pending_as(message.meta.get(SUBSCRIPTION_ID))
+        return self._pending_exchange(message.meta.get(SUBSCRIPTION_ID))
 
-    def _pending_as(self, identity: Any) -> E | None:
+    def _pending_exchange(self, identity: Any) -> E | None:
         """Return the oldest request with an id, which a server may repeat in another type."""
-        name = None if identity is None else name_in(self._pending, canonical(identity))
-        return None if name is None else self._pending[name][0]
+        name = (
+            None
+            if identity is None
+            else name_in(self._pending_requests, canonical(identity))
+        )
+        return None if name is None else self._pending_requests[name][0]
 
-    def ended(self, *, by_server: bool) -> list[tuple[E, End | None]]:
+    def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:
         """Return what the end of the channel ends; by the server, or by the client that left.
 
         Each exchange is returned with its end; None if there is nothing to keep of it.
@@ -1017,8 +1033,8 @@ class Channel(Generic[E]):
         elif self._has_spoken:
             listening_end = End.OPEN
 
-        ended = [(self._listening, listening_end)]
-        for exchanges in self._pending.values():
+        ended = [(self._listening_exchange, listening_end)]
+        for exchanges in self._pending_requests.values():
             for exchange in exchanges:
                 ended.append((exchange, pending_end))
 

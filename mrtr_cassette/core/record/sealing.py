@@ -9,7 +9,11 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.sessions import endpoint_piece
 from mrtr_cassette.core.protocol.calls import Call
-from mrtr_cassette.core.protocol.dialect import REQUEST_STATE, InputRequired, recognise
+from mrtr_cassette.core.protocol.dialect import (
+    REQUEST_STATE,
+    InputRequired,
+    ask_in_result,
+)
 from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
@@ -22,7 +26,7 @@ from mrtr_cassette.core.secrets.sealed import (
     is_searched,
     may_have_places,
     replaced_states,
-    with_task,
+    with_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
@@ -42,16 +46,18 @@ from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.core.wire.sse import event_id_spans, read_event
 
-NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
+NO_RESPONSE = Response(NO_STATUS, (), (), End.COMPLETE)
 """The response of a request that got none."""
 
-_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
+_ID_HEADERS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 
 Replacement = tuple[Span, bytes]
 """A span of a body, and the bytes in its place."""
 
 
-def spliced(response: Response, replacements: Iterable[Replacement]) -> Response:
+def spliced_response(
+    response: Response, replacements: Iterable[Replacement]
+) -> Response:
     """Return a response with other bytes in some places of its body."""
     found = list(replacements)
     if not found:
@@ -80,12 +86,12 @@ def _with_sealed_ids(headers: Headers) -> Headers:
     if not header_value(headers, SESSION_HEADER):
         return headers
 
-    sealed: list[tuple[str, str]] = []
+    sealed_headers: list[tuple[str, str]] = []
     for name, value in headers:
-        is_id = name.lower() in _IDS
-        sealed.append((name, _sealed_id(value) if is_id else value))
+        is_id = name.lower() in _ID_HEADERS
+        sealed_headers.append((name, _sealed_id(value) if is_id else value))
 
-    return tuple(sealed)
+    return tuple(sealed_headers)
 
 
 def _sealed_id(identity: str) -> str:
@@ -142,12 +148,12 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
         raw = piece.raw
         for span in event_id_spans(raw):
             identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
-            yield _moved(span, offset), _sealed_id(identity).encode()
+            yield _span_in_body(span, offset), _sealed_id(identity).encode()
 
         offset += len(raw)
 
 
-def _moved(span: Span, offset: int) -> Span:
+def _span_in_body(span: Span, offset: int) -> Span:
     """Return a span of a piece as one of the whole body."""
     return Span(span.start + offset, span.end + offset)
 
@@ -155,7 +161,7 @@ def _moved(span: Span, offset: int) -> Span:
 # States and ids of tasks
 
 
-class Named(NamedTuple):
+class ExchangeNames(NamedTuple):
     """The states and the tasks that the messages of an exchange name."""
 
     is_response_found: bool = False
@@ -174,7 +180,7 @@ class Named(NamedTuple):
     """The ids of tasks that are replaced from now on."""
 
 
-def names_in(call: Call, response: Response) -> Named:
+def names_in(call: Call, response: Response) -> ExchangeNames:
     """Return the states and the tasks that a call and its response name."""
     task = named_task(call.message)
     mentioned = [state.id for state in notified_states(response)]
@@ -190,7 +196,7 @@ def names_in(call: Call, response: Response) -> Named:
 
     located = response_to(call.message, response)
     if located is None:
-        return Named(echoed=task or echoed, tasks=tuple(tasks))
+        return ExchangeNames(echoed=task or echoed, tasks=tuple(tasks))
 
     result = located.message.tree.get("result")
     issued = members_of(result).get(REQUEST_STATE)
@@ -201,9 +207,9 @@ def names_in(call: Call, response: Response) -> Named:
     if created:
         tasks.insert(0, created)
 
-    return Named(
+    return ExchangeNames(
         is_response_found=True,
-        ask=recognise(result),
+        ask=ask_in_result(result),
         issued=created or issued,
         echoed=task or echoed,
         tasks=tuple(tasks),
@@ -216,20 +222,20 @@ def with_sealed_states(request: Request, known: RepeatedSecrets) -> Request:
     def sealed(state: str) -> str:
         # A state that the client tampered with may contain the one that it was given.
         # With that one replaced in its place, the tampering can be matched on replay.
-        partly = state if state in known else known.seal_text(state)
-        return sealed_hash(state) if partly == state else partly
+        partly_sealed = state if state in known else known.seal_text(state)
+        return sealed_hash(state) if partly_sealed == state else partly_sealed
 
     def sealed_task(task: str) -> str:
         return sealed_hash(task) if task in known else task
 
-    request = with_task(request, sealed_task)
+    request = with_task_id(request, sealed_task)
     places = find_places(request.body, known)
     if not places:
         return request
 
     body = splice(request.body, replaced_states(places, sealed))
     for place in places:
-        known.remember(place.state)
+        known.remember_state(place.state)
 
     return Request(request.method, request.target, request.headers, body)
 
@@ -249,7 +255,7 @@ def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]
                 found = find_places(piece.raw, known)
 
             for place in found:
-                places.append(place._replace(span=_moved(place.span, offset)))
+                places.append(place._replace(span=_span_in_body(place.span, offset)))
 
         offset += len(piece.raw)
 
@@ -273,7 +279,7 @@ def _places_in_event(
 # Secrets and credentials
 
 
-def redacted(
+def redacted_messages(
     request: Request, response: Response, redactor: Redactor
 ) -> tuple[Request, Response]:
     """Replace the secrets in an exchange by placeholders."""
@@ -282,7 +288,7 @@ def redacted(
     content_type = header_value(response.headers, "content-type")
     redact = partial(redactor.body, content_type=content_type)
 
-    return request, _changed(response, headers, redact)
+    return request, _response_with_changes(response, headers, redact)
 
 
 def without_known(
@@ -296,7 +302,9 @@ def without_known(
         return request, response
 
     headers = known.sealed_headers(response.headers)
-    return known.sealed_request(request), _changed(response, headers, known.seal)
+    return known.sealed_request(request), _response_with_changes(
+        response, headers, known.seal
+    )
 
 
 def with_references(
@@ -304,26 +312,28 @@ def with_references(
 ) -> tuple[Request, Response]:
     """Put references in the place of texts that vary."""
     headers = values.sealed_headers(response.headers)
-    return values.sealed(request), _changed(response, headers, values.seal)
+    return values.sealed_request(request), _response_with_changes(
+        response, headers, values.seal
+    )
 
 
-def _changed(
+def _response_with_changes(
     response: Response, headers: Headers, change: Callable[[bytes], bytes]
 ) -> Response:
     """Change a body: piece by piece, or whole, as a changed text may go over two chunks."""
     body = response.body
     pieces = response.pieces
-    changed = change(body)
-    if changed == body:
+    changed_body = change(body)
+    if changed_body == body:
         if headers == response.headers:
             return response
         return replace(response, headers=headers)
 
-    new: list[Piece] = []
+    new_pieces: list[Piece] = []
     if len(pieces) > 1 and response.is_framed:
         for piece in pieces:
-            new.append(piece._replace(raw=change(piece.raw)))
+            new_pieces.append(piece._replace(raw=change(piece.raw)))
     else:
-        new.append(pieces[-1]._replace(raw=changed))
+        new_pieces.append(pieces[-1]._replace(raw=changed_body))
 
-    return Response(response.status, headers, tuple(new), response.end)
+    return Response(response.status, headers, tuple(new_pieces), response.end)

@@ -12,7 +12,11 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
 from mrtr_cassette.core.protocol.origins import origin_in
-from mrtr_cassette.core.record.sealing import NOTHING, redacted, without_known
+from mrtr_cassette.core.record.sealing import (
+    NO_RESPONSE,
+    redacted_messages,
+    without_known,
+)
 from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     as_bytes,
@@ -22,7 +26,7 @@ from mrtr_cassette.core.secrets.names import (
     secrets_in,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN, SharedKind, rule_of_kind
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES, SharedKind, rule_of_kind
 from mrtr_cassette.core.wire.http import Request, Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -33,20 +37,22 @@ from mrtr_cassette.core.wire.jsonbytes import (
 )
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
-_KINDS: Final[tuple[SharedKind, ...]] = ("email", "host", "ip", "user")
-_CLIENTS: Final[tuple[MemberPath, ...]] = (
+_SHARED_KINDS: Final[tuple[SharedKind, ...]] = ("email", "host", "ip", "user")
+_CLIENT_INFO_PATHS: Final[tuple[MemberPath, ...]] = (
     ("params", "clientInfo"),
     ("params", "_meta", "io.modelcontextprotocol/clientInfo"),
 )
 _KEPT_OF_CLIENT: Final = ("name", "version")
-_HOST: Final = placeholder(rule_of_kind("host"), "1")
-_PORT = re.compile(r":\d+\Z")
+_HOST_PLACEHOLDER: Final = placeholder(rule_of_kind("host"), "1")
+_PORT_PATTERN = re.compile(r":\d+\Z")
 _ANY_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 _SHORTEST_FOLDER: Final = 6
 """Characters of a folder that no other text has by chance."""
 
-_FOLDER: Final = "/shared"
-_BEFORE_PATH: Final = rb"((?:\A|%b)(?:/\.well-known/[\w-]+)?)" % _HOST.encode()
+_SHARED_FOLDER: Final = "/shared"
+_BEFORE_PATH: Final = (
+    rb"((?:\A|%b)(?:/\.well-known/[\w-]+)?)" % _HOST_PLACEHOLDER.encode()
+)
 _PATH_ENDS: Final = rb"(?=[/?#\"\\\s]|\Z)"
 
 
@@ -57,7 +63,7 @@ class Shared(NamedTuple):
     clients: int
 
 
-def shared(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
+def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
     """Return a cassette in which placeholders are in the places of what could identify somebody.
 
     The built-in rules of redaction are applied too, also those that were switched off. With
@@ -76,75 +82,77 @@ def shared(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
     sharing = _Sharing(cassette, blanks_text=blanks_text)
     exchanges: list[RecordedExchange] = []
     for interaction in cassette.interactions:
-        exchanges += interaction.own
+        exchanges += interaction.own_exchanges
 
-    once = [sharing.without_found(exchange) for exchange in exchanges]
-    changed = {}
-    for exchange, found in zip(exchanges, once, strict=True):
+    exchanges_without_found = [
+        sharing.without_found(exchange) for exchange in exchanges
+    ]
+    changed_exchanges = {}
+    for exchange, without_found in zip(exchanges, exchanges_without_found, strict=True):
         # A secret may be found after it was in a text where nothing tells it.
-        changed[exchange] = sharing.without_known(found)
+        changed_exchanges[exchange] = sharing.without_known(without_found)
 
-    digests = new_digests({}, changed.items())
+    digests = new_digests({}, changed_exchanges.items())
     if digests:
-        for exchange, new in changed.items():
-            changed[exchange] = with_texts(
-                new, lambda raw, _name: with_digests(raw, digests)
+        for exchange, changed_exchange in changed_exchanges.items():
+            changed_exchanges[exchange] = with_texts(
+                changed_exchange, lambda raw, _name: with_digests(raw, digests)
             )
 
-    part = replace(
-        cassette.with_exchanges(changed),
+    shareable = replace(
+        cassette.with_exchanges(changed_exchanges),
         redaction=sharing.rules,
-        upstream=sharing.server(cassette.upstream),
-        command=sharing.server(cassette.command or "") or None,
+        upstream=sharing.shareable_server(cassette.upstream),
+        command=sharing.shareable_server(cassette.command or "") or None,
     )
-    return Shared(part, sharing.clients)
+    return Shared(shareable, sharing.clients)
 
 
 class _Sharing:
     """Takes texts out of the exchanges of one cassette, the same one always for the same."""
 
     def __init__(self, cassette: Cassette, *, blanks_text: bool) -> None:
-        before = cassette.redaction or BUILT_IN
-        kinds = _KINDS
+        rules_before = cassette.redaction or BUILT_IN_RULES
+        kinds = _SHARED_KINDS
         if blanks_text:
-            kinds = (*_KINDS, "text")
+            kinds = (*_SHARED_KINDS, "text")
 
-        self.rules = replace(before, disabled=(), shared=kinds)
+        self.rules = replace(rules_before, disabled=(), shared=kinds)
         self.clients = 0
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._last = _last_numbers(cassette)
-        self._redactor = Redactor(self.rules, self._number)
+        self._number_by_secret: dict[tuple[str, str], int] = {}
+        self._last_number_by_rule = _last_numbers(cassette)
+        self._redactor = Redactor(self.rules, self._placeholder_number)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._hosts = RepeatedSecrets()
-        self._paths: list[tuple[re.Pattern[bytes], bytes]] = []
+        self._path_replacements: list[tuple[re.Pattern[bytes], bytes]] = []
         upstream = cassette.upstream
         is_known = is_started_here(upstream) or has_secrets(origin_in(upstream))
         if "://" in upstream and not is_known:
             self._add_server(upstream)
 
-    def _number(self, rule: str, secret: str) -> str:
+    def _placeholder_number(self, rule: str, secret: str) -> str:
         """Return the number of a secret's placeholder; a new secret gets the next of its rule."""
-        if (rule, secret) not in self._numbers:
-            self._last[rule] += 1
-            self._numbers[rule, secret] = self._last[rule]
+        if (rule, secret) not in self._number_by_secret:
+            self._last_number_by_rule[rule] += 1
+            self._number_by_secret[rule, secret] = self._last_number_by_rule[rule]
 
-        return str(self._numbers[rule, secret])
+        return str(self._number_by_secret[rule, secret])
 
     def _add_server(self, url: str) -> None:
         """Take the server's host and path, which are replaced from now on."""
         origin = origin_in(url)
         authority = origin.partition("://")[2].rpartition("@")[2]
-        name = _PORT.sub("", authority)
+        name = _PORT_PATTERN.sub("", authority)
         port = authority[len(name) :]
         names = list(_ANY_MACHINE) if name in _ANY_MACHINE else [name]
         for spelled in names:
             if port:
-                self._hosts.add(f"{spelled}{port}", _HOST, is_kept=True)
+                self._hosts.add(f"{spelled}{port}", _HOST_PLACEHOLDER, is_kept=True)
 
         if name not in _ANY_MACHINE:
             # A name without a dot may be a word.
             mark = "" if "." in name else "//"
-            self._hosts.add(f"{mark}{name}", f"{mark}{_HOST}", is_kept=True)
+            self._hosts.add(f"{mark}{name}", f"{mark}{_HOST_PLACEHOLDER}", is_kept=True)
 
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]
@@ -152,22 +160,22 @@ class _Sharing:
             self._add_path(_BEFORE_PATH, path, ENDPOINT)
 
         if len(folder) >= _SHORTEST_FOLDER:
-            self._add_path(rb"()", folder, _FOLDER)
+            self._add_path(rb"()", folder, _SHARED_FOLDER)
 
     def _add_path(self, before: bytes, path: str, new: str) -> None:
         """Take a path that `new` replaces from now on, after anything that `before` matches."""
         spelled = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
         pattern = re.compile(before + spelled + _PATH_ENDS)
-        self._paths.append((pattern, rb"\g<1>%b" % new.encode()))
+        self._path_replacements.append((pattern, rb"\g<1>%b" % new.encode()))
 
-    def server(self, server: str) -> str:
+    def shareable_server(self, server: str) -> str:
         """Return the URL of the server, or the command that starts it, for strangers."""
         if "://" in server:
             if is_started_here(server):
                 return server
 
             scheme = server.partition("://")[0]
-            return f"{scheme}://{_HOST}{ENDPOINT}"
+            return f"{scheme}://{_HOST_PLACEHOLDER}{ENDPOINT}"
 
         words = []
         for word in server.replace("\\", "/").split(" "):
@@ -178,23 +186,25 @@ class _Sharing:
     def without_found(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without what rules find in it, and without the server's place."""
         request = exchange.request
-        response = exchange.response or NOTHING
+        response = exchange.response or NO_RESPONSE
         request = replace(request, body=self._with_short_client(request.body))
         request, response = without_known(request, response, self._hosts)
-        self._credentials.seen(request.headers)
-        request, response = redacted(request, response, self._redactor)
+        self._credentials.add_headers(request.headers)
+        request, response = redacted_messages(request, response, self._redactor)
         if "text" in self.rules.shared:
             response = self._without_page(response)
 
-        return with_texts(_with(exchange, request, response), self._with_shared_path)
+        return with_texts(
+            _with_messages(exchange, request, response), self._with_shared_path
+        )
 
     def without_known(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
-        response = exchange.response or NOTHING
+        response = exchange.response or NO_RESPONSE
         known = self._credentials.known
         request, response = without_known(exchange.request, response, known)
 
-        return _with(exchange, request, response)
+        return _with_messages(exchange, request, response)
 
     def _without_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
@@ -215,8 +225,8 @@ class _Sharing:
 
     def _with_shared_path(self, raw: bytes, _name: str) -> bytes:
         """Return a text of an exchange in which the server's paths are replaced."""
-        for pattern, new in self._paths:
-            raw = pattern.sub(new, raw)
+        for pattern, replacement in self._path_replacements:
+            raw = pattern.sub(replacement, raw)
 
         return raw
 
@@ -226,7 +236,7 @@ class _Sharing:
             return body
 
         try:
-            found = find_spans(body, _CLIENTS)
+            found = find_spans(body, _CLIENT_INFO_PATHS)
         except NotJsonError:
             return body
 
@@ -246,7 +256,7 @@ class _Sharing:
         return splice(body, replacements)
 
 
-def _with(
+def _with_messages(
     exchange: RecordedExchange, request: Request, response: Response
 ) -> RecordedExchange:
     """Return an exchange with another request, and another response if it has one."""
@@ -257,17 +267,19 @@ def _with(
 
 def _last_numbers(cassette: Cassette) -> Counter[str]:
     """Return the highest number of a placeholder that a cassette has, by rule."""
-    highest: Counter[str] = Counter()
+    highest_numbers: Counter[str] = Counter()
 
     def take(raw: bytes, _name: str) -> bytes:
         """Take the numbers of a text's placeholders; return the text as it is."""
         for secret in secrets_in(raw):
             if is_cassette_token(secret.token):
-                highest[secret.kind] = max(highest[secret.kind], int(secret.token))
+                highest_numbers[secret.kind] = max(
+                    highest_numbers[secret.kind], int(secret.token)
+                )
 
         return raw
 
     for exchange in cassette.exchanges:
         with_texts(exchange, take)
 
-    return highest
+    return highest_numbers

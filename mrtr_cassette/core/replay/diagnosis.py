@@ -79,7 +79,9 @@ class Miss:
 # Misses beside a recorded exchange
 
 
-def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
+def miss_not_playable_now(
+    call: Call, nearest: Sequence[ReplayEntry], reason: Reason
+) -> Miss:
     """Explain why none of the exchanges with the key of a request can be played now."""
     entry = nearest[-1]
     if reason is Reason.OUT_OF_ORDER:
@@ -101,47 +103,55 @@ def not_now(call: Call, nearest: Sequence[ReplayEntry], reason: Reason) -> Miss:
     return Miss(call, reason, detail, entry)
 
 
-def led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
+def miss_led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
     """Explain that a recorded response sends its client to a server that was not recorded."""
     detail = f"the recorded response sends its client to {origin}, which is not in the cassette"
     return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
 
 
-def other_id(call: Call, nearest: ReplayEntry) -> Miss:
+def miss_of_other_id(call: Call, nearest: ReplayEntry) -> Miss:
     """Explain why a recorded response can only be played to a caller with the recorded id."""
     response = nearest.exchange.response
-    why = ""
+    why_unreadable = ""
     if response is not None:
-        why = why_unread(response)
+        why_unreadable = why_unread(response)
 
-    if not why:
-        why = "it is not readable JSON-RPC"
+    if not why_unreadable:
+        why_unreadable = "it is not readable JSON-RPC"
 
-    detail = f"the recorded response can't be given this request's id, as {why}"
+    detail = (
+        f"the recorded response can't be given this request's id, as {why_unreadable}"
+    )
     return Miss(call, Reason.UNREADABLE, printable(detail), nearest)
 
 
-def unlearned(call: Call, names: Sequence[str], nearest: ReplayEntry) -> Miss:
+def miss_of_unlearned_value(
+    call: Call, names: Sequence[str], nearest: ReplayEntry
+) -> Miss:
     """Explain that a recorded response has a value whose text nobody knows."""
     refs = ", ".join([f"{{{name}}}" for name in names])
     detail = f"the recorded response has {refs}, and this run has not said its text"
     return Miss(call, Reason.VALUE_UNKNOWN, detail, nearest)
 
 
-def ambiguous(call: Call, choices: Sequence[Values], known: Values) -> Miss:
+def miss_of_ambiguous_value(
+    call: Call, choices: Sequence[Values], known: Values
+) -> Miss:
     """Explain that several recorded requests teach other texts for a value."""
-    told = []
+    choices_in_words = []
     for choice in choices:
         for name in known.unknown:
             if name in choice.texts:
-                told.append(f"{{{name}}} = {choice.texts[name]}")
+                choices_in_words.append(f"{{{name}}} = {choice.texts[name]}")
 
     texts = counted(len(choices), "text")
-    detail = f"{texts} of a value make it a recorded request: {', '.join(told)}"
+    detail = (
+        f"{texts} of a value make it a recorded request: {', '.join(choices_in_words)}"
+    )
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
 
 
-def after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
+def miss_after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
     if not placeholders:
         return miss
@@ -167,7 +177,9 @@ class NoStep(NamedTuple):
     recorded: Mapping[str, Any] = MappingProxyType({})
 
 
-def no_step(call: Call, found: NoStep, ignored: Collection[MemberPath]) -> Miss:
+def miss_without_step(
+    call: Call, found: NoStep, ignored: Collection[MemberPath]
+) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
     def shown(given: Mapping[str, Any]) -> Any:
@@ -197,7 +209,7 @@ def after_other_writes(
     made: Sequence[MadeWrite],
 ) -> Miss:
     """Explain after which writes a call was recorded, and after which it was made."""
-    before, now = _told_apart(recorded, made)
+    before, now = _lists_told_apart(recorded, made)
     detail = f"this was recorded after {before}; this run has made {now}"
     may_read = _differing_call(nearest.key, recorded, made)
 
@@ -223,27 +235,29 @@ def _differing_call(
 
     What is called again and again, with other answers, is likely to be what only reads.
     """
-    told = attrgetter("told")
-    begun = _begun_alike(list(map(told, recorded)), list(map(told, made)))
+    words_of_write = attrgetter("description")
+    shared_count = _begun_alike(
+        list(map(words_of_write, recorded)), list(map(words_of_write, made))
+    )
     differing = []
-    for write in (*made[begun:], *recorded[begun:]):
+    for write in (*made[shared_count:], *recorded[shared_count:]):
         if write.key is not None:
-            differing.append(write.key.called)
+            differing.append(write.key.tool_or_method)
 
     if not differing:
         return ""
-    if called.called in differing:
-        return called.called
+    if called.tool_or_method in differing:
+        return called.tool_or_method
 
     return differing[0]
 
 
-def _told_apart(
+def _lists_told_apart(
     recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
-    told_plainly = attrgetter("told_plainly")
-    before, now = _listed(
+    told_plainly = attrgetter("plain_description")
+    before, now = _lists_in_words(
         list(map(told_plainly, recorded)),
         list(map(told_plainly, made)),
     )
@@ -251,26 +265,26 @@ def _told_apart(
     if before != now:
         return before, now
 
-    told_by_number = attrgetter("told_by_number")
-    return _listed(
+    told_by_number = attrgetter("numbered_description")
+    return _lists_in_words(
         list(map(told_by_number, recorded)),
         list(map(told_by_number, made)),
     )
 
 
-def _listed(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
+def _lists_in_words(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
     """Return two lists in words, without what both begin with where they are long."""
     shared = 0
     is_long = max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS
     if is_long:
         shared = _begun_alike(recorded, made)
 
-    before = _spelled(recorded[shared:], shared)
-    now = _spelled(made[shared:], shared)
+    before = _writes_in_words(recorded[shared:], shared)
+    now = _writes_in_words(made[shared:], shared)
     return before, now
 
 
-def _spelled(words: Sequence[str], shared: int) -> str:
+def _writes_in_words(words: Sequence[str], shared: int) -> str:
     """Spell writes that come after some that are left out, as another list begins with them too."""
     spelled = shorten(", ".join(words))
     if not shared:
@@ -286,7 +300,7 @@ def _spelled(words: Sequence[str], shared: int) -> str:
 # Misses without a recorded exchange
 
 
-class Recorded(NamedTuple):
+class SearchedRecording(NamedTuple):
     """Everything among which the nearest exchange is found.
 
     Attributes:
@@ -302,7 +316,7 @@ class Recorded(NamedTuple):
     same_calls: Sequence[ReplayEntry] = ()
 
 
-def no_match(call: Call, recorded: Recorded) -> Miss:
+def miss_without_match(call: Call, recorded: SearchedRecording) -> Miss:
     """Explain why nothing recorded matches a request."""
     message = call.message
     if message is not None and message.kind is Kind.RESPONSE:
@@ -336,11 +350,12 @@ def no_match(call: Call, recorded: Recorded) -> Miss:
         detail = _unknown_name(key, same_method)
         return Miss(call, Reason.UNKNOWN_NAME, detail)
 
-    if call.contradiction:
-        detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
+    header = call.contradicting_header
+    if header:
+        detail = f"the header {header} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
 
-    return _Search(call, lookup, recorded, same_name).miss()
+    return _Search(call, lookup, recorded, same_name).explained_miss()
 
 
 def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
@@ -371,21 +386,27 @@ def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
 
 
-def _other_answer(call: Call, message: Message, recorded: Recorded) -> Miss | None:
+def _other_answer(
+    call: Call, message: Message, recorded: SearchedRecording
+) -> Miss | None:
     """Explain that a pushed request was answered in another way, or None.
 
     A server may use an id again, so answers that have not been played come before the others.
     """
-    posted = _answers_with_id(call, message, recorded.entries)
-    if not posted:
+    answers_with_id = _answers_with_id(call, message, recorded.entries)
+    if not answers_with_id:
         return None
 
-    unplayed = [entry for entry in posted if not recorded.played.get(entry)]
-    candidates = unplayed or posted
-    here = [entry for entry in candidates if entry.key.endpoint == call.endpoint]
-    if here:
+    unplayed = [entry for entry in answers_with_id if not recorded.played.get(entry)]
+    candidates = unplayed or answers_with_id
+    answers_at_endpoint = [
+        entry for entry in candidates if entry.key.endpoint == call.endpoint
+    ]
+    if answers_at_endpoint:
         detail = "the question was answered in another way"
-        return _beside(call, here, Reason.ANSWERS_DIFFER, detail, recorded.ignored)
+        return _nearest_miss(
+            call, answers_at_endpoint, Reason.ANSWERS_DIFFER, detail, recorded.ignored
+        )
 
     nearest = candidates[0]
     detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
@@ -421,7 +442,7 @@ def _answers_in(call: Call) -> dict[str, Any]:
     return dict(call.answers.input_responses or {})
 
 
-def _compared(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> Any:
+def _compared_part(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> Any:
     """Return what of a call is compared for a reason: its arguments, or its answers."""
     message = call.message
     value: Any = call.arguments
@@ -436,7 +457,7 @@ def _compared(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> An
     return without_paths(value, ignored)
 
 
-def _beside(
+def _nearest_miss(
     call: Call,
     candidates: Sequence[ReplayEntry],
     reason: Reason,
@@ -445,11 +466,11 @@ def _beside(
 ) -> Miss:
     """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
     without_null = reason is not Reason.ARGUMENTS_DIFFER
-    received = _compared(call, reason, ignored)
+    received = _compared_part(call, reason, ignored)
     nearest = candidates[0]
     fewest: list[Difference] | None = None
     for entry in candidates:
-        recorded = _compared(_call_of(entry), reason, ignored)
+        recorded = _compared_part(_call_of(entry), reason, ignored)
         differing = list(differences(recorded, received, without_null=without_null))
         if fewest is None or len(differing) < len(fewest):
             nearest = entry
@@ -468,7 +489,7 @@ class _Search:
 
     call: Call
     lookup: LookupKey
-    recorded: Recorded
+    recorded: SearchedRecording
     same_name: Sequence[ReplayEntry]
 
     @cached_property
@@ -482,17 +503,19 @@ class _Search:
 
         return same
 
-    def _miss(self, reason: Reason, detail: str, nearest: ReplayEntry) -> Miss:
+    def _miss_for_reason(
+        self, reason: Reason, detail: str, nearest: ReplayEntry
+    ) -> Miss:
         """Return the miss of the request for a reason, with the nearest recorded request."""
         return Miss(self.call, reason, detail, nearest)
 
-    def miss(self) -> Miss:
+    def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
         if self.call.answers is None:
-            return self._first_request()
-        return self._retry()
+            return self._unmatched_first_request()
+        return self._unmatched_retry()
 
-    def _first_request(self) -> Miss:
+    def _unmatched_first_request(self) -> Miss:
         """Explain why no first request of a call matches."""
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
@@ -501,52 +524,60 @@ class _Search:
             if nearest.matched.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
 
-            return self._miss(reason, "this call was recorded only as a retry", nearest)
+            return self._miss_for_reason(
+                reason, "this call was recorded only as a retry", nearest
+            )
 
         firsts = [entry for entry in self.same_name if _call_of(entry).answers is None]
         return self._arguments_differ(firsts or self.same_name)
 
-    def _retry(self) -> Miss:
+    def _unmatched_retry(self) -> Miss:
         """Explain why no retry of a call matches."""
         if self.lookup.state is not None:
             return self._retry_with_state(self.lookup.state)
         if not self._same_call:
             return self._arguments_differ(self.same_name)
 
-        asking = self._asking()
-        without_state = [entry for entry in asking if entry.issued_sha256 is None]
+        asking_entries = self._asks_preferring_all_keys()
+        without_state = [
+            entry for entry in asking_entries if entry.issued_sha256 is None
+        ]
         if without_state:
             return self._answers_differ(without_state)
 
-        if asking:
+        if asking_entries:
             detail = "the ask has a request state, and the retry doesn't echo it"
-            return self._miss(Reason.STATE_MISSING, detail, asking[0])
+            return self._miss_for_reason(
+                Reason.STATE_MISSING, detail, asking_entries[0]
+            )
 
         detail = "the server asked for no input when this call was recorded"
         answers = canonical(_answers_in(self.call))
         unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
-        miss = self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
+        miss = self._miss_for_reason(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
 
         return replace(miss, differences=(unasked,))
 
-    def _asking(self) -> list[ReplayEntry]:
+    def _asks_preferring_all_keys(self) -> list[ReplayEntry]:
         """Return the asks of the same call, preferring those for all that a retry answers."""
         answered = _answers_in(self.call).keys()
         asks = []
         asking_for_all = []
         for entry in self._same_call:
-            if not entry.asks:
+            if not entry.is_ask:
                 continue
 
             asks.append(entry)
-            if answered <= entry.asked.keys():
+            if answered <= entry.asked_inputs.keys():
                 asking_for_all.append(entry)
 
         return asking_for_all or asks
 
     def _retry_with_state(self, state: str) -> Miss:
         """Explain why no retry with the same state matches, or that none has it."""
-        issuers = [entry for entry in self.recorded.entries if entry.issued(state)]
+        issuers = [
+            entry for entry in self.recorded.entries if entry.has_issued_state(state)
+        ]
         same_issuers = [entry for entry in issuers if entry in self._same_call]
         orphans = [entry for entry in self._same_call if _is_orphan(entry, state)]
         if same_issuers or orphans:
@@ -558,7 +589,7 @@ class _Search:
 
         if issuers:
             detail = "this request state belongs to another call"
-            return self._miss(Reason.STATE_UNKNOWN, detail, issuers[0])
+            return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, issuers[0])
 
         if not self._same_call:
             return self._arguments_differ(self.same_name)
@@ -570,17 +601,21 @@ class _Search:
         for entry in self._same_call:
             if entry.issued_sha256 is not None:
                 detail = "no recorded ask of this call has this request state"
-                return self._miss(Reason.STATE_UNKNOWN, detail, entry)
+                return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, entry)
 
         detail = "no recorded ask of this call has a request state"
-        return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
+        return self._miss_for_reason(
+            Reason.STATE_UNEXPECTED, detail, self._same_call[0]
+        )
 
     def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
         """Explain in what the arguments differ from the nearest recorded ones."""
         key = candidates[0].key
         ignored = self.recorded.ignored
         detail = f"{key} was recorded with other arguments"
-        miss = _beside(self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored)
+        miss = _nearest_miss(
+            self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored
+        )
         if miss.differences:
             return miss
 
@@ -600,18 +635,20 @@ class _Search:
         answered = [*self._retries_of(asks), *orphans]
         if not answered:
             detail = "the recording ends with this ask, so no answer to it was recorded"
-            return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
+            return self._miss_for_reason(Reason.ANSWERS_DIFFER, detail, asks[0])
 
         detail = "other answers were recorded"
         ignored = self.recorded.ignored
-        miss = _beside(self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored)
+        miss = _nearest_miss(
+            self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored
+        )
         received = {difference.received for difference in miss.differences}
         if received == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
 
-        told = self._other_answers(miss.nearest or answered[0])
-        return replace(miss, detail=told or detail)
+        other_detail = self._other_answers(miss.nearest or answered[0])
+        return replace(miss, detail=other_detail or detail)
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
         """Return the retries that answer some asks, or equal ones where nothing is remembered."""
@@ -662,7 +699,7 @@ class Divergence(NamedTuple):
     recording: int
     after: int
     entry: ReplayEntry | None = None
-    miss: Miss | None = None
+    explained_miss: Miss | None = None
 
 
 class Divergences:
@@ -679,7 +716,7 @@ class Divergences:
         self.followed = set(range(recordings))
         """The recordings that alone would have answered all requests."""
 
-    def played(
+    def note_play(
         self, entry: ReplayEntry, recordings: Collection[int], after: int
     ) -> None:
         """Take note that a request was played that only these recordings have there."""
@@ -687,22 +724,22 @@ class Divergences:
             self.followed.discard(recording)
             self.found.append(Divergence(recording, after, entry=entry))
 
-    def missed(self, miss: Miss, after: int) -> None:
+    def note_miss(self, miss: Miss, after: int) -> None:
         """Take note that no recording has a request there."""
         for recording in sorted(self.followed):
-            self.found.append(Divergence(recording, after, miss=miss))
+            self.found.append(Divergence(recording, after, explained_miss=miss))
 
         self.followed.clear()
 
     @property
-    def nearest(self) -> Divergence | None:
+    def longest_followed(self) -> Divergence | None:
         """The divergence from the recording that was followed longest; None where one still is."""
         if self.followed or not self.found:
             return None
 
-        latest = self.found[-1].after
+        latest_after = self.found[-1].after
         for divergence in self.found:
-            if divergence.after == latest:
+            if divergence.after == latest_after:
                 return divergence
 
         return None

@@ -21,7 +21,7 @@ EXPIRED_STATE: Final = (
 """What a server answers to a state that it takes no more, for an id."""
 
 
-def _is_whole(value: Any, smallest: int, largest: float = float("inf")) -> bool:
+def _is_whole_number(value: Any, smallest: int, largest: float = float("inf")) -> bool:
     """Tell whether a value is an integer within limits, both included; a boolean is none."""
     return type(value) is int and smallest <= value <= largest
 
@@ -36,33 +36,36 @@ def _is_positive(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < float("inf")
 
 
-_KEYS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+_VALUE_CHECKS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "tool": (_is_text, "the name of a tool"),
     "method": (_is_text, "the name of a method"),
-    "turn": (lambda value: _is_whole(value, 0), "a whole number from 0"),
-    "occurrence": (lambda value: _is_whole(value, 1), "a whole number from 1"),
+    "turn": (lambda value: _is_whole_number(value, 0), "a whole number from 0"),
+    "occurrence": (lambda value: _is_whole_number(value, 1), "a whole number from 1"),
     "delay": (_is_positive, "a number of seconds"),
-    "status": (lambda value: _is_whole(value, 400, 599), "between 400 and 599"),
-    "retry_after": (lambda value: _is_whole(value, 0), "a whole number of seconds"),
+    "status": (lambda value: _is_whole_number(value, 400, 599), "between 400 and 599"),
+    "retry_after": (
+        lambda value: _is_whole_number(value, 0),
+        "a whole number of seconds",
+    ),
     "drop": (
-        lambda value: value in ("head", "body") or _is_whole(value, 0),
+        lambda value: value in ("head", "body") or _is_whole_number(value, 0),
         '"head", "body" or a number of events',
     ),
-    "slow": (lambda value: _is_whole(value, 1), "a number of bytes a second"),
+    "slow": (lambda value: _is_whole_number(value, 1), "a number of bytes a second"),
     "expired_state": (lambda value: value is True, "true"),
     "session_lost": (lambda value: value is True, "true"),
-    "seed": (lambda value: _is_whole(value, 0), "a whole number from 0"),
+    "seed": (lambda value: _is_whole_number(value, 0), "a whole number from 0"),
     "probability": (
         lambda value: _is_positive(value) and value <= 1,
         "above 0 and at most 1",
     ),
 }
-"""What a fault may have, and which values; `_check` says what goes together."""
+"""What a fault may have, and which values; `_check_fault_table` says what goes together."""
 
-_INSTEAD: Final = ("status", "drop", "expired_state", "session_lost")
+_RESPONSE_REPLACING_KEYS: Final = ("status", "drop", "expired_state", "session_lost")
 """What takes the place of the recorded response."""
 
-_OF_HTTP: Final = ("status", "session_lost")
+_HTTP_ONLY_KEYS: Final = ("status", "session_lost")
 
 
 class FaultOutcome(NamedTuple):
@@ -122,11 +125,14 @@ class Fault:
     @property
     def is_instead(self) -> bool:
         """Whether something takes the place of the recorded response."""
-        return any(getattr(self, name) not in (None, False) for name in _INSTEAD)
+        return any(
+            getattr(self, name) not in (None, False)
+            for name in _RESPONSE_REPLACING_KEYS
+        )
 
     def is_due(self, lookup: LookupKey, entry: ReplayEntry, session: str) -> bool:
         """Count a request; tell whether it meets the fault."""
-        if not self._is_here(lookup, entry, session):
+        if not self._is_at_fault_place(lookup, entry, session):
             return False
 
         self.passed += 1
@@ -137,7 +143,9 @@ class Fault:
         chance = int(sha256_of(f"{self.name} {self.seed} {self.came}")[:8], 16)
         return chance < self.probability * 16**8
 
-    def _is_here(self, lookup: LookupKey, entry: ReplayEntry, session: str) -> bool:
+    def _is_at_fault_place(
+        self, lookup: LookupKey, entry: ReplayEntry, session: str
+    ) -> bool:
         """Tell whether a request is at the place of the fault."""
         call = lookup.call
         if self.tool is not None:
@@ -156,7 +164,7 @@ class Fault:
 
         return bool(session) or not self.session_lost
 
-    def kept_of(self, body: bytes, *, is_event_stream: bool) -> bytes:
+    def kept_part_of_body(self, body: bytes, *, is_event_stream: bool) -> bytes:
         """Return what a client gets of a body that is dropped in the middle."""
         if not isinstance(self.drop, int):
             return body[: len(body) // 2]
@@ -176,34 +184,34 @@ class Faults:
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = faults
-        self._lost: dict[str, Fault] = {}
+        self._lost_sessions: dict[str, Fault] = {}
         """The sessions that a fault has ended."""
 
-    def meet(
+    def fault_met_by(
         self, lookup: LookupKey, entry: ReplayEntry | None, session: str
     ) -> Fault | None:
         """Return the fault that a request meets in a session, the first one of several.
 
         Without an entry it has no recorded response.
         """
-        fault = self._lost.get(session)
+        fault = self._lost_sessions.get(session)
         if fault is None and entry is not None:
             # Each counts the request, whichever it meets.
-            for planned in self._faults:
-                if planned.is_due(lookup, entry, session):
-                    fault = fault or planned
+            for possible_fault in self._faults:
+                if possible_fault.is_due(lookup, entry, session):
+                    fault = fault or possible_fault
 
         if fault is None:
             return None
 
         fault.times += 1
         if fault.session_lost:
-            self._lost[session] = fault
+            self._lost_sessions[session] = fault
 
         return fault
 
     @property
-    def outcomes(self) -> tuple[FaultOutcome, ...]:
+    def outcomes_by_fault(self) -> tuple[FaultOutcome, ...]:
         """How often each was met so far."""
         outcomes = []
         for fault in self._faults:
@@ -225,8 +233,8 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
     for number, table in enumerate(tables, start=1):
         name = f"fault {number}"
         where = f"{place}, {name}" if place else name
-        _check(table, where)
-        for key in _OF_HTTP:
+        _check_fault_table(table, where)
+        for key in _HTTP_ONLY_KEYS:
             if is_piped and key in table:
                 raise UsageError(f"{where}: {key} needs HTTP, and this is a pipe")
 
@@ -240,23 +248,23 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
     return faults
 
 
-def _check(table: Any, where: str) -> None:
+def _check_fault_table(table: Any, where: str) -> None:
     """Make sure that a table describes a fault."""
     if not isinstance(table, dict):
         raise UsageError(f"{where} is not a table of keys and values")
 
     for key, value in table.items():
-        if key not in _KEYS:
-            nearest = difflib.get_close_matches(str(key), _KEYS, n=1)
-            hint = f"it may have {', '.join(_KEYS)}"
+        if key not in _VALUE_CHECKS:
+            nearest = difflib.get_close_matches(str(key), _VALUE_CHECKS, n=1)
+            hint = f"it may have {', '.join(_VALUE_CHECKS)}"
             if nearest:
                 hint = f"did you mean {nearest[0]!r}?"
 
             raise UsageError(f"{where} has no key {key!r}", hint=hint)
 
-        is_right, wanted = _KEYS[key]
+        is_right, wanted_value = _VALUE_CHECKS[key]
         if not is_right(value):
-            raise UsageError(f"{where}: {key} is {value!r}, and not {wanted}")
+            raise UsageError(f"{where}: {key} is {value!r}, and not {wanted_value}")
 
     _check_together(table, where)
 
@@ -268,11 +276,12 @@ def _check_together(table: Mapping[str, Any], where: str) -> None:
     if "retry_after" in table and "status" not in table:
         raise UsageError(f"{where}: retry_after needs status")
 
-    instead = [key for key in _INSTEAD if key in table]
+    instead = [key for key in _RESPONSE_REPLACING_KEYS if key in table]
     if len(instead) > 1:
         raise UsageError(f"{where}: {' and '.join(instead)} don't go together")
     if not instead and "delay" not in table and "slow" not in table:
+        *first_keys, last_key = _RESPONSE_REPLACING_KEYS
         raise UsageError(
             f"{where} doesn't say what goes wrong",
-            hint=f"it needs delay, slow, {', '.join(_INSTEAD[:-1])} or {_INSTEAD[-1]}",
+            hint=f"it needs delay, slow, {', '.join(first_keys)} or {last_key}",
         )

@@ -24,13 +24,13 @@ from mrtr_cassette.core.cassette.entries import (
     answer_digest,
     kind_alone,
 )
-from mrtr_cassette.core.cassette.recorded import RecorderFacts, runs_of
+from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_numbers
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
 from mrtr_cassette.core.secrets.names import with_refs
 
-_NEVER: Final = (float("inf"), float("inf"))
+_NEVER_ENDED: Final = (float("inf"), float("inf"))
 
 WriteKey = tuple[int, tuple[str, ...]]
 """What equal writes share: the path of the call and its answers, and what was posted meanwhile."""
@@ -75,30 +75,30 @@ class _EqualWrites:
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self._writes = writes
-        self._starts = sorted([write.lifetime.start for write in writes])
-        self._unmade = dict.fromkeys([write.entry for write in writes])
-        self._made = 0
+        self._sorted_starts = sorted([write.lifetime.start for write in writes])
+        self._unmade_entries = dict.fromkeys([write.entry for write in writes])
+        self._made_count = 0
 
     @property
-    def ending(self) -> Write | None:
+    def next_to_end(self) -> Write | None:
         """The one that ends next; None when all are made."""
-        if not self._unmade:
+        if not self._unmade_entries:
             return None
-        return self._writes[self._made]
+        return self._writes[self._made_count]
 
     @property
-    def start(self) -> Moment:
+    def next_start(self) -> Moment:
         """When the next one may begin."""
-        return self._starts[self._made]
+        return self._sorted_starts[self._made_count]
 
-    def make(self, entry: ReplayEntry) -> ReplayEntry:
+    def make_write(self, entry: ReplayEntry) -> ReplayEntry:
         """Make the next one; return the recording that is used up by a play of `entry`."""
-        self._made += 1
+        self._made_count += 1
         made = entry
-        if made not in self._unmade:
-            made = next(iter(self._unmade))
+        if made not in self._unmade_entries:
+            made = next(iter(self._unmade_entries))
 
-        del self._unmade[made]
+        del self._unmade_entries[made]
         return made
 
 
@@ -126,40 +126,42 @@ class _WriteHistory:
 
     def __init__(self, recorded: _RecordedWrites) -> None:
         self._writes = recorded.by_end
-        self._alike = recorded.alike
-        self._equal: dict[WriteKey, _EqualWrites] = {}
+        self._alike_by_key = recorded.alike
+        self._equal_by_key: dict[WriteKey, _EqualWrites] = {}
         """Equal writes, as soon as the play has to do with them."""
-        self._ended: set[ReplayEntry] = set()
+        self._ended_entries: set[ReplayEntry] = set()
         """The writes, in the order of their ends, that equal ones were made for."""
-        self._first = 0
+        self._first_unended = 0
         """The place of the first write that has not ended."""
-        self._made: set[ReplayEntry] = set()
-        self._latest: dict[int, Moment] = {}
+        self._made_entries: set[ReplayEntry] = set()
+        self._latest_by_family: dict[int, Moment] = {}
         """When the latest write of a family began that was made, for the latest two families."""
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
         """Return the writes that equal one that a call ends, if it does."""
-        if point.write is None or point.write not in self._alike:
+        if point.write is None or point.write not in self._alike_by_key:
             return None
 
-        if point.write not in self._equal:
-            self._equal[point.write] = _EqualWrites(self._alike[point.write])
+        if point.write not in self._equal_by_key:
+            self._equal_by_key[point.write] = _EqualWrites(
+                self._alike_by_key[point.write]
+            )
 
-        return self._equal[point.write]
+        return self._equal_by_key[point.write]
 
-    def make(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
+    def make_write(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
         """Make a write, if the history has it next."""
         equal = self._equal_to(point)
-        ending = None if equal is None else equal.ending
+        ending = None if equal is None else equal.next_to_end
         if equal is None or ending is None:
             return False
 
-        start = equal.start
-        if start > self.until(point.family, beside):
+        start = equal.next_start
+        if start > self.end_of_first_unmade(point.family, beside):
             return False
 
-        self._made.add(equal.make(entry))
-        self._ended.add(ending.entry)
+        self._made_entries.add(equal.make_write(entry))
+        self._ended_entries.add(ending.entry)
         self._pass_ended()
         self._keep_latest(point.family, start)
 
@@ -167,47 +169,47 @@ class _WriteHistory:
 
     def _pass_ended(self) -> None:
         """Go on to the first write that has not ended."""
-        while self._first < len(self._writes):
-            if self._writes[self._first].entry not in self._ended:
+        while self._first_unended < len(self._writes):
+            if self._writes[self._first_unended].entry not in self._ended_entries:
                 return
 
-            self._first += 1
+            self._first_unended += 1
 
     def _keep_latest(self, family: int, start: Moment) -> None:
         """Take note of when the latest write of a family began."""
-        latest = self._latest
+        latest = self._latest_by_family
         latest[family] = max(latest.get(family, start), start)
         if len(latest) > 2:
             del latest[min(latest, key=lambda known: (latest[known], known))]
 
-    def until(self, family: int, beside: int) -> Moment:
+    def end_of_first_unmade(self, family: int, beside: int) -> Moment:
         """Return when the first write ended that was not made, but for some of a family."""
-        for place in range(self._first, len(self._writes)):
+        for place in range(self._first_unended, len(self._writes)):
             write = self._writes[place]
-            if write.entry in self._ended:
+            if write.entry in self._ended_entries:
                 continue
             if write.family != family or beside <= 0:
                 return write.lifetime.end
 
             beside -= 1
 
-        return _NEVER
+        return _NEVER_ENDED
 
     def is_made(self, entry: ReplayEntry) -> bool:
         """Tell whether a write has been made, or an equal one in its place."""
-        return entry in self._made
+        return entry in self._made_entries
 
     def is_over(self, point: Point, entry: ReplayEntry) -> bool:
         """Tell whether a call has been made, or a write that came after it."""
-        if entry in self._made:
+        if entry in self._made_entries:
             return True
 
         end = point.lifetime.end
         equal = self._equal_to(point)
-        if equal is not None and equal.ending is not None:
-            end = equal.ending.lifetime.end
+        if equal is not None and equal.next_to_end is not None:
+            end = equal.next_to_end.lifetime.end
 
-        for family, began in self._latest.items():
+        for family, began in self._latest_by_family.items():
             if began > end and family != point.family:
                 return True
 
@@ -226,7 +228,7 @@ class PlayedWrites:
     living: dict[HistoryKey, _WriteHistory] | None = None
     in_flight: Counter[int] = field(default_factory=Counter)
 
-    def beside(self, entry: ReplayEntry, family: int) -> int:
+    def other_calls_in_flight(self, entry: ReplayEntry, family: int) -> int:
         """Return how many calls of the family of a request are in flight besides its own."""
         in_flight = self.in_flight.get(family, 0)
         if entry.parent is not None and in_flight:
@@ -288,12 +290,12 @@ class WriteHistories:
         self._placed: dict[int, list[EqualCalls]] = {}
         """All equal calls at their points, by path, as soon as somebody asks for them."""
 
-        self._steps = entries.steps
+        self._steps_by_call = entries.steps
         self._recorders = recorders
         self._lifetime_of = lifetime_of
         self._answers_during = answers_during
-        self._effects = effects
-        self._mode = mode
+        self._call_effects = effects
+        self._history_mode = mode
         has_repeated = len(self._by_path) < len(self._by_arrival)
         self._holds_any = mode == "strict" or (mode == "auto" and has_repeated)
 
@@ -305,7 +307,7 @@ class WriteHistories:
     def _task_answers(self, entry: ReplayEntry) -> list[str]:
         """Return how the questions of the task that a call created were answered."""
         answers = []
-        for step in self._steps.get(entry, ()):
+        for step in self._steps_by_call.get(entry, ()):
             if step.state is None:
                 text = str(step.matched.lookup.answers)
                 answers.append(with_refs(text, kind_alone))
@@ -315,12 +317,12 @@ class WriteHistories:
     # Histories
 
     @cached_property
-    def _writes(self) -> dict[HistoryKey, list[Write]]:
+    def _writes_by_history(self) -> dict[HistoryKey, list[Write]]:
         """The writes of each history."""
         writes: dict[HistoryKey, list[Write]] = {}
         numbered = {entry.exchange.number: entry for entry in self._by_arrival}
         for entry in self._by_arrival:
-            point = self._points[entry]
+            point = self._points_by_entry[entry]
             history = writes.setdefault(point.history, [])
             # A run that appended had played these one after the other, before the request came.
             follows = []
@@ -328,12 +330,12 @@ class WriteHistories:
                 if number in numbered:
                     follows.append(numbered[number])
 
-            before = (entry.exchange.number or 0) - 1
+            number_before = (entry.exchange.number or 0) - 1
             for place, played in enumerate(follows, start=1):
-                came = (before + place / (len(follows) + 1),)
-                family = self._points[played].family
+                moment = (number_before + place / (len(follows) + 1),)
+                family = self._points_by_entry[played].family
                 key = self._write_key(played)
-                history.append(Write(Lifetime(came, came), key, family, played))
+                history.append(Write(Lifetime(moment, moment), key, family, played))
 
             if point.write is not None:
                 history.append(Write(point.lifetime, point.write, point.family, entry))
@@ -344,13 +346,13 @@ class WriteHistories:
     def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
         """The same in the order of their ends."""
         recorded = {}
-        for key, writes in self._writes.items():
+        for key, writes in self._writes_by_history.items():
             recorded[key] = _RecordedWrites(writes)
 
         return recorded
 
     @cached_property
-    def _points(self) -> dict[ReplayEntry, Point]:
+    def _points_by_entry(self) -> dict[ReplayEntry, Point]:
         """Where in its history each request belongs."""
         lifetimes = self._call_lifetimes()
         families: dict[ReplayEntry, int] = {}
@@ -364,7 +366,7 @@ class WriteHistories:
             families[entry] = family
             history = self._history_of(entry)
             write = None
-            if self._effects.is_write(entry):
+            if self._call_effects.is_write(entry):
                 write = self._write_key(entry)
 
             lifetime = lifetimes[entry.interaction, history]
@@ -378,11 +380,13 @@ class WriteHistories:
         for entry in self._by_arrival:
             call = (entry.interaction, self._history_of(entry))
             start, end = self._lifetime_of(entry)
-            for step in self._steps.get(entry, ()):
+            for step in self._steps_by_call.get(entry, ()):
                 end = max(end, self._lifetime_of(step).end)
 
-            begun = lifetimes.setdefault(call, Lifetime(start, end))
-            lifetimes[call] = Lifetime(begun.start, max(begun.end, end))
+            lifetime_so_far = lifetimes.setdefault(call, Lifetime(start, end))
+            lifetimes[call] = Lifetime(
+                lifetime_so_far.start, max(lifetime_so_far.end, end)
+            )
 
         return lifetimes
 
@@ -391,19 +395,21 @@ class WriteHistories:
         recorded_by = entry.exchange.recorded_by
         run = 0
         if recorded_by is not None:
-            run = self._runs.get(recorded_by.recorder, 0)
+            run = self._runs_by_recorder.get(recorded_by.recorder, 0)
 
         return entry.session, run
 
     @cached_property
-    def _runs(self) -> dict[str, int]:
+    def _runs_by_recorder(self) -> dict[str, int]:
         """The run to which each recorder belongs."""
         exchanges = [entry.exchange for entry in self._by_arrival]
-        return runs_of(exchanges, self._recorders)
+        return run_numbers(exchanges, self._recorders)
 
     # What a play has made
 
-    def _living(self, played: PlayedWrites) -> dict[HistoryKey, _WriteHistory]:
+    def _living_histories(
+        self, played: PlayedWrites
+    ) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
         if played.living is None:
             played.living = {}
@@ -417,92 +423,96 @@ class WriteHistories:
         played.made.append(MadeWrite(live=key))
         played.living = {}
 
-    def played(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def note_play(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
 
         Return whether it is a read that was recorded after other writes.
         """
-        if not (self._holds_any or self._watches):
+        if not (self._holds_any or self._is_watching_reads):
             return False
 
         if entry.created_by is not None:
-            self._went_on(entry, entry.created_by, played)
+            self._note_task_step(entry, entry.created_by, played)
             return False
 
-        family = self._points[entry].family
-        if entry.asks:
+        family = self._points_by_entry[entry].family
+        if entry.is_ask:
             if entry.parent is None:
                 played.in_flight[family] += 1
 
             return False
 
-        if self._effects.is_write(entry):
-            beside = played.beside(entry, family)
-            self._make(entry, played, beside)
-            played.in_flight[family] = beside + (entry in self._steps)
+        if self._call_effects.is_write(entry):
+            beside = played.other_calls_in_flight(entry, family)
+            self._make_in_living_histories(entry, played, beside)
+            played.in_flight[family] = beside + (entry in self._steps_by_call)
 
             return False
 
-        is_watched = self._watches and self._is_watched(entry)
+        is_watched = self._is_watching_reads and self._is_watched(entry)
         return is_watched and not self._is_in_place(entry, played)
 
-    def taken_back(self, ask: ReplayEntry, played: PlayedWrites) -> None:
+    def take_back_ask(self, ask: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call that was asked something has not begun after all."""
-        if ask.parent is None and (self._holds_any or self._watches):
-            played.in_flight[self._points[ask].family] -= 1
+        if ask.parent is None and (self._holds_any or self._is_watching_reads):
+            played.in_flight[self._points_by_entry[ask].family] -= 1
 
-    def _went_on(
+    def _note_task_step(
         self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites
     ) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
-        family = self._points[call].family
+        family = self._points_by_entry[call].family
         if step.state is not None and step.state.is_over and played.in_flight[family]:
             played.in_flight[family] -= 1
 
-    def exchange(
+    def exchange_writes(
         self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites
     ) -> None:
         """Take a write that was made as one equal call for another, to which it turns out now."""
-        if not (self._holds_any or self._watches):
+        if not (self._holds_any or self._is_watching_reads):
             return
 
-        family = self._points[first].family
+        family = self._points_by_entry[first].family
         beside = max(played.in_flight[family] - 1, 0)
-        made = played.made
+        made_before = played.made
         played.made = []
         played.living = None
-        for write in made:
+        for write in made_before:
             if write.entry is None:
                 played.made.append(write)
                 played.living = {}
             elif write.entry not in (first, second):
-                self._make(write.entry, played, write.beside)
+                self._make_in_living_histories(write.entry, played, write.beside)
 
-        was_made = {write.entry for write in made}
+        was_made = {write.entry for write in made_before}
         if first in was_made:
-            self._make(second, played, beside)
+            self._make_in_living_histories(second, played, beside)
 
         if second in was_made:
-            self._make(first, played, beside)
+            self._make_in_living_histories(first, played, beside)
 
-    def _make(self, entry: ReplayEntry, played: PlayedWrites, beside: int) -> None:
+    def _make_in_living_histories(
+        self, entry: ReplayEntry, played: PlayedWrites, beside: int
+    ) -> None:
         """Make a write in all living histories; those end that don't have it next."""
         played.made.append(MadeWrite(entry, beside))
-        point = self._points[entry]
-        living = self._living(played)
+        point = self._points_by_entry[entry]
+        living = self._living_histories(played)
         for key, history in list(living.items()):
             # Clients without a session have nothing in common with those that have one.
             is_apart = bool(key[0]) != bool(entry.session)
-            if not is_apart and not history.make(point, entry, beside):
+            if not is_apart and not history.make_write(point, entry, beside):
                 del living[key]
 
     # What is held
 
-    def lines(self, entries: Sequence[ReplayEntry]) -> list[EqualCalls]:
+    def lines_by_caller(self, entries: Sequence[ReplayEntry]) -> list[EqualCalls]:
         """Return some equal calls by their callers, and by history where they are held to one."""
-        return self._lines(entries, is_held=self._holds_any and self._are_held(entries))
+        return self._grouped_lines(
+            entries, is_held=self._holds_any and self._are_held(entries)
+        )
 
-    def _lines(
+    def _grouped_lines(
         self, entries: Sequence[ReplayEntry], *, is_held: bool
     ) -> list[EqualCalls]:
         """Return some equal calls by their callers, and by history if they are held to one."""
@@ -511,8 +521,8 @@ class WriteHistories:
             caller = entry.matched.caller
             point = None
             key: tuple[object, ...] = (caller,)
-            if is_held and not _is_free(entry):
-                point = self._points[entry]
+            if is_held and not _has_no_point(entry):
+                point = self._points_by_entry[entry]
                 key = (caller, point.history, point.family, entry.parent is None)
 
             line = lines.setdefault(key, EqualCalls(caller, point, [], []))
@@ -527,9 +537,9 @@ class WriteHistories:
 
     def _start_of(self, entry: ReplayEntry) -> Moment:
         """Return when the call of a request began."""
-        return self._points[entry].lifetime.start
+        return self._points_by_entry[entry].lifetime.start
 
-    def come(self, line: EqualCalls, played: PlayedWrites) -> int:
+    def count_of_reached_calls(self, line: EqualCalls, played: PlayedWrites) -> int:
         """Return how many calls of a line have all writes behind them that ended before they came.
 
         That is, of a play that has made these writes.
@@ -537,12 +547,14 @@ class WriteHistories:
         if line.point is None:
             return len(line.entries)
 
-        history = self._living(played).get(line.point.history)
+        history = self._living_histories(played).get(line.point.history)
         if history is None:
             return 0
 
         family = line.point.family
-        until = history.until(family, played.beside(line.entries[0], family))
+        until = history.end_of_first_unmade(
+            family, played.other_calls_in_flight(line.entries[0], family)
+        )
         return bisect_right(line.starts, until)
 
     def is_over(
@@ -552,8 +564,8 @@ class WriteHistories:
         if line.point is None:
             return False
 
-        history = self._living(played)[line.point.history]
-        return history.is_over(self._points[entry], entry)
+        history = self._living_histories(played)[line.point.history]
+        return history.is_over(self._points_by_entry[entry], entry)
 
     def is_over_for_good(
         self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites
@@ -562,16 +574,16 @@ class WriteHistories:
         if line.point is None:
             return False
 
-        history = self._living(played)[line.point.history]
+        history = self._living_histories(played)[line.point.history]
         if history.is_made(entry):
             return True
 
-        point = self._points[entry]
+        point = self._points_by_entry[entry]
         return point.write is None and history.is_over(point, entry)
 
     def in_place(self, line: EqualCalls, played: PlayedWrites) -> Iterator[ReplayEntry]:
         """Yield the calls of a line at the point that a play has reached, the latest first."""
-        for index in reversed(range(self.come(line, played))):
+        for index in reversed(range(self.count_of_reached_calls(line, played))):
             entry = line.entries[index]
             if not self.is_over(line, entry, played):
                 yield entry
@@ -581,14 +593,14 @@ class WriteHistories:
     @property
     def recordings_held(self) -> int:
         """How many recordings are played together; 1 where calls are not all held to them."""
-        if self._mode != "strict":
+        if self._history_mode != "strict":
             return 1
 
-        last = 0
+        last_recording = 0
         for recorder in self._recorders:
-            last = max(last, _recording_of(recorder.id))
+            last_recording = max(last_recording, _recording_of(recorder.id))
 
-        return 1 + last
+        return 1 + last_recording
 
     def recordings_with(
         self, entry: ReplayEntry, played: PlayedWrites, among: Collection[int]
@@ -597,19 +609,19 @@ class WriteHistories:
 
         A call that belongs to no point is in all of them.
         """
-        if _is_free(entry) or entry.created_by is not None:
+        if _has_no_point(entry) or entry.created_by is not None:
             return set(among)
 
-        found = set()
+        recordings_found = set()
         for line in self._placed_like(entry):
             recorded_by = line.entries[0].exchange.recorded_by
             recorder = "" if recorded_by is None else recorded_by.recorder
             recording = _recording_of(recorder)
-            is_wanted = recording in among and recording not in found
+            is_wanted = recording in among and recording not in recordings_found
             if is_wanted and self._is_reached(line, played):
-                found.add(recording)
+                recordings_found.add(recording)
 
-        return found
+        return recordings_found
 
     def _is_reached(self, line: EqualCalls, played: PlayedWrites) -> bool:
         """Tell whether a line has a call at the point that a play has reached."""
@@ -619,7 +631,7 @@ class WriteHistories:
         """Return all calls that equal one, itself included, at their points."""
         path = entry.numbers.path
         if path not in self._placed:
-            self._placed[path] = self._lines(self._by_path[path], is_held=True)
+            self._placed[path] = self._grouped_lines(self._by_path[path], is_held=True)
 
         return self._placed[path]
 
@@ -627,7 +639,7 @@ class WriteHistories:
         """Tell whether equal calls are held to their histories."""
         first = entries[0]
         last = entries[-1]
-        if self._mode == "strict":
+        if self._history_mode == "strict":
             return True
         if (first.numbers.path, first.matched.traits) in self._answered_otherwise:
             return True
@@ -635,16 +647,18 @@ class WriteHistories:
         if first.matched.traits == last.matched.traits:
             return False
 
-        digests = set(map(self._digests.get, entries))
+        digests = set(map(self._digests_by_entry.get, entries))
         return len(digests) > 1
 
     @cached_property
-    def _digests(self) -> dict[ReplayEntry, bytes]:
+    def _digests_by_entry(self) -> dict[ReplayEntry, bytes]:
         """Digests of the answers to calls that were recorded repeatedly."""
         digests: dict[ReplayEntry, bytes] = {}
         for entry in self._by_arrival:
             if len(self._by_path[entry.numbers.path]) > 1:
-                digests[entry] = answer_digest(entry, self._steps.get(entry, ()))
+                digests[entry] = answer_digest(
+                    entry, self._steps_by_call.get(entry, ())
+                )
 
         return digests
 
@@ -652,14 +666,14 @@ class WriteHistories:
     def _answered_otherwise(self) -> set[tuple[int, Traits]]:
         """Equal calls that got several answers, themselves or after equal retries."""
         latest: dict[object, bytes] = {}
-        several: set[tuple[int, Traits]] = set()
-        for entry, digest in self._digests.items():
+        answered_differently: set[tuple[int, Traits]] = set()
+        for entry, digest in self._digests_by_entry.items():
             path = entry.numbers.path
             traits = entry.matched.traits
             # Tasks that were answered differently are branches.
             key = (path, tuple(self._task_answers(entry)), traits)
             if latest.setdefault(key, digest) != digest:
-                several.add((path, traits))
+                answered_differently.add((path, traits))
 
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
@@ -667,23 +681,25 @@ class WriteHistories:
             if parent is None:
                 continue
 
-            if (entry.numbers.path, entry.matched.traits) in several:
-                several.add((parent.numbers.path, parent.matched.traits))
+            if (entry.numbers.path, entry.matched.traits) in answered_differently:
+                answered_differently.add((parent.numbers.path, parent.matched.traits))
 
-        return several
+        return answered_differently
 
     # What is told
 
     @cached_property
-    def _watches(self) -> bool:
+    def _is_watching_reads(self) -> bool:
         """Whether reads that the default history lets through are told: there are also writes."""
-        if self._mode != "auto" or not any(map(self._is_watched, self._by_arrival)):
+        if self._history_mode != "auto" or not any(
+            map(self._is_watched, self._by_arrival)
+        ):
             return False
-        return any(map(self._effects.is_write, self._by_arrival))
+        return any(map(self._call_effects.is_write, self._by_arrival))
 
     def _is_watched(self, entry: ReplayEntry) -> bool:
         """Tell whether a call is known to read what writes may change."""
-        if _is_free(entry) or not self._effects.only_reads(entry.key):
+        if _has_no_point(entry) or not self._call_effects.only_reads(entry.key):
             return False
 
         method = method_of(entry.key.method)
@@ -697,7 +713,7 @@ class WriteHistories:
 
         return False
 
-    def nearest(
+    def nearest_with_writes(
         self,
         entries: Sequence[ReplayEntry],
         played: PlayedWrites,
@@ -708,14 +724,18 @@ class WriteHistories:
         `times` counts plays.
         """
         in_place: set[ReplayEntry] = set()
-        for line in self.lines(entries):
+        for line in self.lines_by_caller(entries):
             in_place.update(self.in_place(line, played))
 
-        elsewhere = [entry for entry in entries if entry not in in_place] or entries
-        unplayed = [entry for entry in elsewhere if not times.get(entry)] or elsewhere
-        nearest = self._first_ahead(unplayed, self._living(played))
+        entries_elsewhere = [
+            entry for entry in entries if entry not in in_place
+        ] or entries
+        unplayed_entries = [
+            entry for entry in entries_elsewhere if not times.get(entry)
+        ] or entries_elsewhere
+        nearest = self._first_ahead(unplayed_entries, self._living_histories(played))
 
-        return nearest, self._writes_before(self._points[nearest])
+        return nearest, self._writes_before(self._points_by_entry[nearest])
 
     def _first_ahead(
         self,
@@ -728,7 +748,7 @@ class WriteHistories:
         """
         first: ReplayEntry | None = None
         for entry in entries:
-            point = self._points[entry]
+            point = self._points_by_entry[entry]
             history = living.get(point.history)
             if history is None:
                 continue
@@ -742,12 +762,12 @@ class WriteHistories:
 
     def _writes_before(self, point: Point) -> list[MadeWrite]:
         """Return the writes of a history that had ended when a call began."""
-        before = []
-        for write in self._writes[point.history]:
+        ended_before = []
+        for write in self._writes_by_history[point.history]:
             if write.lifetime.end < point.lifetime.start:
-                before.append(MadeWrite(write.entry))
+                ended_before.append(MadeWrite(write.entry))
 
-        return before
+        return ended_before
 
 
 def _recording_of(recorder: str) -> int:
@@ -759,7 +779,7 @@ def _recording_of(recorder: str) -> int:
     return int(place)
 
 
-def _is_free(entry: ReplayEntry) -> bool:
+def _has_no_point(entry: ReplayEntry) -> bool:
     """Tell whether a request belongs to no point of a history: it opens, listens or posts."""
     if entry.kind is not Kind.REQUEST or entry.is_listening:
         return True

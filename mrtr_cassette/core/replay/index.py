@@ -41,8 +41,10 @@ class RecordingIndex:
     def __init__(
         self, by_arrival: Iterable[ReplayEntry], groups: StatelessGroups | None
     ) -> None:
-        self.by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
-        self.exact: dict[tuple[LookupKey, Traits], list[ReplayEntry]] = {}
+        self.entries_by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
+        self.entries_by_lookup_and_traits: dict[
+            tuple[LookupKey, Traits], list[ReplayEntry]
+        ] = {}
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         self._groups = groups
         if groups is not None:
@@ -50,25 +52,27 @@ class RecordingIndex:
 
         for entry in by_arrival:
             if entry.created_by is None and entry not in self.stand_ins:
-                self._add(entry)
+                self._index_entry(entry)
 
-    def _add(self, entry: ReplayEntry) -> None:
+    def _index_entry(self, entry: ReplayEntry) -> None:
         """Take a recorded exchange under the keys by which it is found."""
-        matched = self.matched(entry)
+        matched = self.matched_as_found(entry)
         lookup = matched.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
         raw_lookup = self.known_as(lookup._replace(state=raw_state))
         for key in {lookup, raw_lookup}:
-            self.by_lookup.setdefault(key, []).append(entry)
-            self.exact.setdefault((key, matched.traits), []).append(entry)
+            self.entries_by_lookup.setdefault(key, []).append(entry)
+            self.entries_by_lookup_and_traits.setdefault(
+                (key, matched.traits), []
+            ).append(entry)
 
-    def matched(self, entry: ReplayEntry) -> MatchedRequest:
+    def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
         """Return a recorded request as it is found."""
         if self._groups is None:
             return entry.matched
-        return self._groups.matched(entry)
+        return self._groups.matched_as_found(entry)
 
     def known_as(self, lookup: LookupKey) -> LookupKey:
         """Return the key under which a request is found that has this one."""
@@ -89,8 +93,8 @@ class RecordingIndex:
         """
         call = read_call(matched.request)
         lookup = self.known_as(matched.lookup)
-        found = []
-        for recorded, entries in self.by_lookup.items():
+        matching_entries = []
+        for recorded, entries in self.entries_by_lookup.items():
             is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
             is_same_name = recorded.call[:-1] == lookup.call[:-1]
             is_other_call = is_same_name and recorded.call != lookup.call
@@ -98,11 +102,11 @@ class RecordingIndex:
                 continue
 
             request = entries[0].matched.request
-            is_alike = _is_alike(read_call(request), call)
+            is_alike = _is_same_but_arguments(read_call(request), call)
             if is_alike and hook.matches(request, matched.request):
-                found += entries
+                matching_entries += entries
 
-        return sorted(found, key=lambda entry: entry.arrival)
+        return sorted(matching_entries, key=lambda entry: entry.arrival)
 
     def more_alike(
         self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
@@ -111,7 +115,7 @@ class RecordingIndex:
         for level, key in enumerate(matched.closer):
             entries = []
             for entry in equal:
-                if self.matched(entry).closer[level] == key:
+                if self.matched_as_found(entry).closer[level] == key:
                     entries.append(entry)
 
             if entries and len(entries) < len(equal):
@@ -126,29 +130,31 @@ class RecordingIndex:
         body may have been refused for its headers. So of recordings that are equally near, a
         refusal is for those who send what was refused.
         """
-        best: list[bool] = []
+        best_score: list[bool] = []
         nearest: dict[ReplayEntry, Traits] = {}
         for entry in entries:
-            recorded = self.matched(entry).traits
+            recorded = self.matched_as_found(entry).traits
             score = list(map(eq, recorded, traits))
-            if score > best:
-                best = score
+            if score > best_score:
+                best_score = score
                 nearest = {}
 
-            if score == best:
+            if score == best_score:
                 nearest[entry] = recorded
 
-        granted = {found for entry, found in nearest.items() if not entry.is_refused}
+        granted_traits = {
+            found for entry, found in nearest.items() if not entry.is_refused
+        }
         is_alike = len(set(nearest.values())) == 1
-        if is_alike or not granted:
+        if is_alike or not granted_traits:
             return list(nearest)
 
-        return [entry for entry, found in nearest.items() if found in granted]
+        return [entry for entry, found in nearest.items() if found in granted_traits]
 
 
-def _is_alike(recorded: Call, received: Call) -> bool:
+def _is_same_but_arguments(recorded: Call, received: Call) -> bool:
     """Tell whether two calls may differ in nothing but their arguments."""
-    if recorded.contradiction or received.contradiction:
+    if recorded.contradicting_header or received.contradicting_header:
         return False
     return recorded.kind is received.kind
 
@@ -164,20 +170,20 @@ class SecretMapping:
     """
 
     def __init__(self) -> None:
-        self._received: dict[Ref, Ref] = {}
+        self._received_by_recorded: dict[Ref, Ref] = {}
 
-    def fitting(
+    def fitting_entries(
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
-        entries = _taking(entries, received, _is_of_rule)
+        entries = _entries_taking_secrets(entries, received, _is_found_by_same_rule)
         recorded = {entry.matched.secrets for entry in entries}
         if len(recorded) > 1:
-            same = _taking(entries, received, self._is)
-            if same:
-                return same
+            taking_same = _entries_taking_secrets(entries, received, self._is_taken_for)
+            if taking_same:
+                return taking_same
 
-            entries = _taking(entries, received, self._may_be)
+            entries = _entries_taking_secrets(entries, received, self._may_be_taken_for)
 
         fitting = []
         for entry in entries:
@@ -195,33 +201,35 @@ class SecretMapping:
             parent = parent.parent
 
         for recorded, secret in zip(entry.matched.secrets, received, strict=False):
-            if self._is(recorded, secret):
+            if self._is_taken_for(recorded, secret):
                 continue
 
-            for before in earlier:
-                if self._is(before, secret):
+            for earlier_secret in earlier:
+                if self._is_taken_for(earlier_secret, secret):
                     return True
 
         return False
 
-    def played(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> None:
+    def note_played_secrets(
+        self, entry: ReplayEntry, received: tuple[Ref, ...]
+    ) -> None:
         """Take note of what the secrets of a request were played as."""
         for recorded, secret in zip(entry.matched.secrets, received, strict=False):
             if is_received(secret):
-                self._received.setdefault(recorded, secret)
+                self._received_by_recorded.setdefault(recorded, secret)
 
-    def _is(self, recorded: Ref, received: Ref) -> bool:
+    def _is_taken_for(self, recorded: Ref, received: Ref) -> bool:
         """Tell whether a client's secret is taken for a recorded one."""
-        return received in (recorded, self._received.get(recorded))
+        return received in (recorded, self._received_by_recorded.get(recorded))
 
-    def _may_be(self, recorded: Ref, received: Ref) -> bool:
+    def _may_be_taken_for(self, recorded: Ref, received: Ref) -> bool:
         """Tell whether a client's secret may be taken for a recorded one."""
-        if recorded.kind != received.kind or self._is(recorded, received):
+        if recorded.kind != received.kind or self._is_taken_for(recorded, received):
             return True
-        return recorded not in self._received and is_received(received)
+        return recorded not in self._received_by_recorded and is_received(received)
 
 
-def _taking(
+def _entries_taking_secrets(
     entries: Sequence[ReplayEntry],
     received: tuple[Ref, ...],
     takes: Callable[[Ref, Ref], bool],
@@ -235,7 +243,7 @@ def _taking(
     return taking
 
 
-def _is_of_rule(recorded: Ref, received: Ref) -> bool:
+def _is_found_by_same_rule(recorded: Ref, received: Ref) -> bool:
     """Tell whether the rule that found a client's secret may have found a recorded one."""
     # A placeholder that the client was given may stand where another rule found the secret.
     return recorded.kind == received.kind or not is_received(received)
@@ -270,12 +278,12 @@ class StatelessGroups:
             depends_on_later: tells whether a stream says what other requests caused.
         """
         self.stand_ins: dict[ReplayEntry, ReplayEntry] = {}
-        self._issued = issued
+        self._issued_names = issued
         self._entries = entries
-        self._roots: dict[str, str] = {}
-        self._matched: dict[ReplayEntry, MatchedRequest] = {}
+        self._first_equal_names: dict[str, str] = {}
+        self._matched_by_entry: dict[ReplayEntry, MatchedRequest] = {}
         self._refuse_memory(cassette, changing, depends_on_later)
-        self._group(cassette)
+        self._group_equal_requests(cassette)
 
     def _refuse_memory(
         self,
@@ -284,44 +292,46 @@ class StatelessGroups:
         depends_on_later: Callable[[ReplayEntry], bool],
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
-        pushing = _pushing(cassette)
-        depending = []
-        depends = "the state of its task depends on earlier answers and cancellations"
+        pushing = _numbers_with_pushes(cassette)
+        dependent_items = []
+        dependency = (
+            "the state of its task depends on earlier answers and cancellations"
+        )
         for call in changing:
-            depending.append(f"(#{call.interaction}): {depends}")
+            dependent_items.append(f"(#{call.interaction}): {dependency}")
 
         for entry in self._entries.by_arrival:
-            depends = ""
+            dependency = ""
             if entry.created_by is None:
-                depends = _depends(entry, pushing)
+                dependency = _why_dependent(entry, pushing)
 
-            if not depends and entry.is_listening and depends_on_later(entry):
-                depends = "a stream has events that other requests caused"
+            if not dependency and entry.is_listening and depends_on_later(entry):
+                dependency = "a stream has events that other requests caused"
 
-            if depends:
+            if dependency:
                 number = f"(#{entry.interaction})"
                 if entry.session:
                     number = f"{entry.session} {number}"
 
-                depending.append(f"{number}: {depends}")
+                dependent_items.append(f"{number}: {dependency}")
 
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
             "or from several to which a load balancer routes each session"
         )
-        _refuse(cassette, reason, depending)
+        _refuse_cassette(cassette, reason, dependent_items)
 
-    def _group(self, cassette: Cassette) -> None:
+    def _group_equal_requests(self, cassette: Cassette) -> None:
         """Find equal requests, and refuse those that were answered in several ways."""
         groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
         for entry in self._entries.by_arrival:
             if entry.created_by is None:
-                group = groups.setdefault(self._identify(entry), [])
+                group = groups.setdefault(self._note_group_key(entry), [])
                 group.append(entry)
                 self._unite_names(group[0], entry)
 
-        ambiguous = []
+        ambiguous_groups = []
         for group in groups.values():
             first = _first_answered(group)
             for entry in group:
@@ -329,20 +339,20 @@ class StatelessGroups:
                     self.stand_ins[entry] = first
 
             is_repeated = len(group) > 1
-            if is_repeated and len(set(self._digests(group))) > 1:
-                ambiguous.append(_listed(group))
+            if is_repeated and len(set(self._answer_digests(group))) > 1:
+                ambiguous_groups.append(_numbers_and_call(group))
 
         reason = (
             "with <<stateless>> nothing tells which of several recorded answers these "
             f"requests get; {_REMEDY}, or record one answer to each, or a header by "
             "<<match_headers>> that tells them apart"
         )
-        _refuse(cassette, reason, ambiguous)
+        _refuse_cassette(cassette, reason, ambiguous_groups)
 
-    def root(self, name: str) -> str:
+    def first_equal_name(self, name: str) -> str:
         """Return the first of the sessions, or hashes of states, that stand for the same as one."""
-        while name in self._roots:
-            name = self._roots[name]
+        while name in self._first_equal_names:
+            name = self._first_equal_names[name]
 
         return name
 
@@ -350,78 +360,87 @@ class StatelessGroups:
         """Return a lookup key with the first of the states that stand for the same."""
         if lookup.state is None:
             return lookup
-        return lookup._replace(state=self.root(lookup.state))
+        return lookup._replace(state=self.first_equal_name(lookup.state))
 
-    def matched(self, entry: ReplayEntry) -> MatchedRequest:
+    def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
         """Return a recorded request with the first of equal names, as it is found."""
-        return self._matched.get(entry, entry.matched)
+        return self._matched_by_entry.get(entry, entry.matched)
 
-    def _identify(self, entry: ReplayEntry) -> object:
+    def _note_group_key(self, entry: ReplayEntry) -> object:
         """Put the first of equal names into what an entry is found by, and return all of this."""
         matched = entry.matched
         session = matched.traits.session
-        root = self.root(session)
+        root = self.first_equal_name(session)
         matched = matched._replace(
             caller=f"{root}{matched.caller[len(session) :]}",
             traits=matched.traits._replace(session=root),
             lookup=self.known_as(matched.lookup),
         )
 
-        self._matched[entry] = matched
-        known = tuple(map(self._secret_known_as, matched.secrets))
+        self._matched_by_entry[entry] = matched
+        secret_names = tuple(map(self._secret_known_as, matched.secrets))
 
-        return matched.lookup, matched.traits, matched.caller, known
+        return matched.lookup, matched.traits, matched.caller, secret_names
 
     def _unite_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:
         """Let the names that one request got stand for those that an equal one got."""
-        self._unite(first.issued_sha256, equal.issued_sha256)
-        self._unite(first.issued_sha256, equal.exchange.issued_sha256)
+        self._unite_two_names(first.issued_sha256, equal.issued_sha256)
+        self._unite_two_names(first.issued_sha256, equal.exchange.issued_sha256)
         if equal.opens_session:
-            self._unite(first.session, equal.session)
+            self._unite_two_names(first.session, equal.session)
 
-    def _unite(self, name: str | None, equal: str | None) -> None:
+    def _unite_two_names(self, name: str | None, equal: str | None) -> None:
         """Let one name stand for an equal one, if there are both."""
-        if name and equal and self.root(name) != self.root(equal):
-            self._roots[self.root(equal)] = self.root(name)
+        if (
+            name
+            and equal
+            and self.first_equal_name(name) != self.first_equal_name(equal)
+        ):
+            self._first_equal_names[self.first_equal_name(equal)] = (
+                self.first_equal_name(name)
+            )
 
-    def _digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
+    def _answer_digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         """Yield the digests of the answers to equal requests."""
         retries = self._entries.answered_by_proxy
         for entry in group:
-            last = entry
+            answering_entry = entry
             # The client gets the end of what the proxy answered.
-            while last in retries:
-                last = retries[last]
+            while answering_entry in retries:
+                answering_entry = retries[answering_entry]
 
             # A notification may have got no response.
             is_silent = (
-                last.kind is Kind.NOTIFICATION and last.exchange.response is None
+                answering_entry.kind is Kind.NOTIFICATION
+                and answering_entry.exchange.response is None
             )
             # What listening streams say is compared apart.
-            if not is_silent and not last.is_listening:
-                yield answer_digest(last, self._entries.steps.get(last, ()))
+            if not is_silent and not answering_entry.is_listening:
+                yield answer_digest(
+                    answering_entry, self._entries.steps.get(answering_entry, ())
+                )
 
     def _secret_known_as(self, secret: Ref) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
-        if secret.name in self._issued:
+        if secret.name in self._issued_names:
             return secret.name
         return secret.kind
 
-    def fitting(
+    def fitting_entries(
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        entries = _taking(entries, received, _is_of_rule)
-        known = list(map(self._secret_known_as, received))
-        same = []
+        entries = _entries_taking_secrets(entries, received, _is_found_by_same_rule)
+        known_secrets = list(map(self._secret_known_as, received))
+        entries_with_same = []
         for entry in entries:
-            if list(map(self._secret_known_as, entry.matched.secrets)) == known:
-                same.append(entry)
+            if list(map(self._secret_known_as, entry.matched.secrets)) == known_secrets:
+                entries_with_same.append(entry)
 
-        if not same and len(entries) == 1:
+        if not entries_with_same and len(entries) == 1:
             return entries
 
-        return same
+        return entries_with_same
 
 
 def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
@@ -433,19 +452,19 @@ def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
     return group[0]
 
 
-def _listed(group: Sequence[ReplayEntry]) -> str:
+def _numbers_and_call(group: Sequence[ReplayEntry]) -> str:
     """Name a group by the numbers of its interactions, and by its call."""
     numbers = sorted({entry.interaction for entry in group})
-    listed = shorten(", ".join([f"#{number}" for number in numbers]))
-    return f"{listed}: {_first_answered(group).key}"
+    numbers_in_words = shorten(", ".join([f"#{number}" for number in numbers]))
+    return f"{numbers_in_words}: {_first_answered(group).key}"
 
 
-def _pushing(cassette: Cassette) -> set[int]:
+def _numbers_with_pushes(cassette: Cassette) -> set[int]:
     """Return the numbers of the interactions in which the server asks by requests of its own."""
     return {call.number for call in cassette.interactions if call.pushed_turns}
 
 
-def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:
+def _why_dependent(entry: ReplayEntry, pushing: Collection[int]) -> str:
     """Say why what a request gets depends on other requests; nothing where it doesn't."""
     if entry.interaction in pushing and not entry.turn:
         return "the server asks by requests of its own, which are answered by other requests"
@@ -454,7 +473,7 @@ def _depends(entry: ReplayEntry, pushing: Collection[int]) -> str:
     return ""
 
 
-def _refuse(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
+def _refuse_cassette(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
     """Refuse a cassette for a reason that some items have."""
     if not items:
         return

@@ -11,10 +11,10 @@ from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, Replay
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
+    caller_values_in,
     cut_body,
     digest_of,
     lookup_key,
-    values_in,
 )
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -45,7 +45,7 @@ from mrtr_cassette.core.secrets.names import (
     placeholder,
     ref_of,
     refs_in,
-    renumber,
+    renumber_secrets,
     sealed_hash,
     secrets_in,
     with_refs,
@@ -61,7 +61,7 @@ from mrtr_cassette.core.secrets.sealed import (
     reads_as_words,
     seal_answers,
     seal_states,
-    with_task,
+    with_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
@@ -77,14 +77,14 @@ from mrtr_cassette.core.wire.pointers import pointer_to, without_side
 Matching = Matchers | MatchHook
 """By what requests match that are not equal: kinds of values, or a user's function."""
 
-_MOST_PLACED: Final = 64
+_MOST_PLACED_SECRETS: Final = 64
 """Placeholders of one member that a client's text is held to, of all the calls of a tool."""
 
 _STAND_IN: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
 
 _META_PATH: Final = ("params", "_meta")
-_NOT_ISSUED: Final = "not-issued"
+_NOT_ISSUED_MARK: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
 
@@ -95,7 +95,7 @@ def placeholders_in(response: Response | None) -> list[str]:
     return [ref.raw.decode() for ref in secrets_in(response.body)]
 
 
-def unknown_in(response: Response, values: Values) -> list[str]:
+def unknown_values_in(response: Response, values: Values) -> list[str]:
     """Return the values in a response whose texts nobody knows."""
     if not values.unknown:
         return []
@@ -104,8 +104,8 @@ def unknown_in(response: Response, values: Values) -> list[str]:
     for _, value in response.headers:
         texts.append(value.encode())
 
-    found = values.names_in(b"\n".join(texts))
-    return sorted(found.intersection(values.unknown))
+    names_in_response = values.names_in(b"\n".join(texts))
+    return sorted(names_in_response.intersection(values.unknown))
 
 
 def redactor_of(cassette: Cassette) -> Redactor | None:
@@ -151,9 +151,11 @@ class MatchedForm:
         self.matchers = matchers if isinstance(matchers, Matchers) else None
         self.hook = matchers if isinstance(matchers, MatchHook) else None
         self._remembers = remembers
-        self._ignored = ignored
+        self._ignored_members = ignored
         requests = [exchange.request for exchange in cassette.exchanges]
-        self._sessions = {request.header(SESSION_HEADER) for request in requests}
+        self._recorded_sessions = {
+            request.header(SESSION_HEADER) for request in requests
+        }
         # Lower-case names of the headers that were kept because the user named them.
         self._header_names: set[str] = set()
         for request in requests:
@@ -162,26 +164,26 @@ class MatchedForm:
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
-        self._recorded: set[tuple[LookupKey, Headers]] = set()
+        self._recorded_keys: set[tuple[LookupKey, Headers]] = set()
         """What tells the recorded requests apart, as they are matched."""
-        self.begin()
+        self.start_afresh()
 
-    def begin(self) -> None:
+    def start_afresh(self) -> None:
         """Forget what clients have sent."""
         if self.matchers is not None:
-            self.matchers = self.matchers.anew()
+            self.matchers = self.matchers.for_another_play()
 
-        self.unseen = list(self._ignored)
+        self.unseen_members = list(self._ignored_members)
         self.__dict__.pop("_placed", None)
-        self._tokens: dict[tuple[str, str], str] = {}
+        self._tokens_by_secret: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
-        self._redactor = Redactor(rules, self._token)
+        self._redactor = Redactor(rules, self._token_of_secret)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
-        self._redactor.on_find = self._take
-        self._sent_before = RepeatedSecrets()
+        self._redactor.on_find = self._note_sent_secret
+        self._secrets_sent_before = RepeatedSecrets()
         """The secrets that clients have sent, which no message shows."""
-        self._sent_now = RepeatedSecrets()
+        self._secrets_sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
 
     def add_settings(self, given: UserSettings) -> None:
@@ -189,7 +191,7 @@ class MatchedForm:
         self._credentials.add_settings(given)
 
     @cached_property
-    def issued(self) -> frozenset[str]:
+    def issued_names(self) -> frozenset[str]:
         """The hashes, placeholders and sealed answers that a client can have from a response.
 
         Any other that a client sends is a text like any other.
@@ -211,17 +213,17 @@ class MatchedForm:
 
     # As they are matched
 
-    def recorded(self, request: Request) -> tuple[Call, MatchedRequest]:
+    def matched_recorded_request(self, request: Request) -> tuple[Call, MatchedRequest]:
         """Return a recorded request as it is matched, read."""
-        request = self._sealed(request, lambda _token: True)
+        request = self._with_sealed_states(request, lambda _token: True)
         if self.has_placeholders:
-            request = self._redacted(request)
+            request = self._redacted_request(request)
 
         request = self.values.alike_request(request)
         if self.has_placeholders:
-            self._recorded.add(self._told_apart(request))
+            self._recorded_keys.add(self._distinguishing_key(request))
 
-        call, matched = self._matched(request)
+        call, matched = self._call_with_matched_request(request)
         is_whole = matched.request is request and self._keeps_body(request)
         if call.message is not None and is_whole:
             matched = matched._replace(digest=digest_of(call.message))
@@ -237,33 +239,39 @@ class MatchedForm:
         # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_places(recorded.body)
 
-    def received(self, request: Request) -> Reading:
+    def reading_of_request(self, request: Request) -> Reading:
         """Return how a client's request is matched, and its caller's values."""
-        call, matched = self._matched(self._without_any_secrets(request))
+        call, matched = self._call_with_matched_request(
+            self._without_any_secrets(request)
+        )
         if matched.request is not request:
             call = read_call(request)
 
-        return Reading(matched, values_in(call))
+        return Reading(matched, caller_values_in(call))
 
-    def _matched(self, request: Request) -> tuple[Call, MatchedRequest]:
+    def _call_with_matched_request(
+        self, request: Request
+    ) -> tuple[Call, MatchedRequest]:
         """Make all secrets of a rule the same one, and tell which they are."""
         closer: tuple[LookupKey, ...] = ()
         if self.matchers is not None or self.hook is not None:
             closer = (self._key_of(request),)
 
         if self.matchers is not None:
-            request = self.matchers.compared(request)
+            request = self.matchers.comparable_request(request)
             closer = (*closer, self._key_of(request))
 
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
-            called, _, answers = lookup_key(read_call(request), self._ignored)
-            texts = "\n".join([*called, answers or ""])
+            called_key, _, answers = lookup_key(
+                read_call(request), self._ignored_members
+            )
+            texts = "\n".join([*called_key, answers or ""])
             secrets = tuple([ref.plain for ref in secrets_in(texts)])
-            request = _all_alike(request)
+            request = _with_alike_secrets(request)
 
         call = read_call(request)
-        key, lookup = self._keys(call, self._ignored)
+        key, lookup = self._call_and_lookup_key(call, self._ignored_members)
         traits = call.traits(self._header_names)
         matched = MatchedRequest(
             request, key, lookup, traits, call.caller, secrets, closer=closer
@@ -273,9 +281,9 @@ class MatchedForm:
 
     def _key_of(self, request: Request) -> LookupKey:
         """Return the key of a request with all its values."""
-        return self._keys(read_call(_all_alike(request)), ())[1]
+        return self._call_and_lookup_key(read_call(_with_alike_secrets(request)), ())[1]
 
-    def _keys(
+    def _call_and_lookup_key(
         self, call: Call, ignored: Collection[MemberPath]
     ) -> tuple[CallKey, LookupKey]:
         """Return the key of a call, and the key by which its request is looked up.
@@ -294,16 +302,18 @@ class MatchedForm:
         called = CallKey(*map(without_rules, lookup.call))
         return lookup.call, LookupKey(called, lookup.state, answers)
 
-    def _told_apart(self, request: Request) -> tuple[LookupKey, Headers]:
+    def _distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
         """Return what tells a request apart from others, whatever its secrets."""
-        same = _all_alike(request)
-        kept: list[tuple[str, str]] = []
-        for name, value in same.headers:
+        alike_secrets_request = _with_alike_secrets(request)
+        kept_headers: list[tuple[str, str]] = []
+        for name, value in alike_secrets_request.headers:
             if name.lower() in self._header_names:
-                kept.append((name.lower(), value))
+                kept_headers.append((name.lower(), value))
 
-        _, lookup = self._keys(read_call(same), self._ignored)
-        return lookup, tuple(sorted(kept))
+        _, lookup = self._call_and_lookup_key(
+            read_call(alike_secrets_request), self._ignored_members
+        )
+        return lookup, tuple(sorted(kept_headers))
 
     def _without_any_secrets(self, request: Request) -> Request:
         """Return a client's request without secrets.
@@ -311,46 +321,55 @@ class MatchedForm:
         Where that is not what was recorded, secrets are looked for that are not found by
         themselves: those that were sent before, and what stands in the places of placeholders.
         """
-        self._sent_now = RepeatedSecrets()
+        self._secrets_sent_now = RepeatedSecrets()
         matched = self._without_found_secrets(request)
-        if not self.has_placeholders or self._told_apart(matched) in self._recorded:
+        if (
+            not self.has_placeholders
+            or self._distinguishing_key(matched) in self._recorded_keys
+        ):
             return matched
 
-        sent = self._sent_before if self._remembers else self._sent_now
-        matched = sent.sealed_request(matched)
+        repeated_secrets = (
+            self._secrets_sent_before if self._remembers else self._secrets_sent_now
+        )
+        matched = repeated_secrets.sealed_request(matched)
         placed = self._placed.secrets_in(matched, remembers=self._remembers)
-        known = RepeatedSecrets()
+        secrets_in_places = RepeatedSecrets()
         for secret, text in placed.items():
-            known.add(text, self._redactor.placeholder(secret.kind, text))
+            secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
 
-        matched = known.sealed_request(matched)
-        if self._remembers and self._told_apart(matched) in self._recorded:
+        matched = secrets_in_places.sealed_request(matched)
+        if self._remembers and self._distinguishing_key(matched) in self._recorded_keys:
             session = request.header(SESSION_HEADER)
-            self._placed.learn(session, placed)
+            self._placed.hold_to_sent_secrets(session, placed)
 
         return matched
 
     def _without_found_secrets(self, request: Request) -> Request:
         """Return a request without the secrets that are found, and with references."""
-        request = self.values.sealed(self._with_placeholders(request))
+        request = self.values.sealed_request(self._with_placeholders(request))
         return self.values.alike_request(request)
 
     def _with_placeholders(self, request: Request) -> Request:
         """Return a request with placeholders for the secrets that rules find."""
         if self.has_placeholders:
-            self._credentials.seen(request.headers)
+            self._credentials.add_headers(request.headers)
 
-        request = self._sealed(request, lambda token: token in self.issued)
+        request = self._with_sealed_states(
+            request, lambda token: token in self.issued_names
+        )
         if not self.has_placeholders:
             return request
         if not _has_placeholders(request):
-            return self._redacted(request)
+            return self._redacted_request(request)
 
         # What was not issued looks like a placeholder until secrets have been found: it is none.
-        marked = request_with(request, self._marked)
-        return request_with(self._redacted(marked), _disowned)
+        marked = request_with(request, self._with_marked_placeholders)
+        return request_with(self._redacted_request(marked), _without_unissued_tokens)
 
-    def _sealed(self, request: Request, is_issued: Callable[[str], bool]) -> Request:
+    def _with_sealed_states(
+        self, request: Request, is_issued: Callable[[str], bool]
+    ) -> Request:
         """Return a request with states, tasks and answers sealed as they are in the cassette.
 
         `is_issued` tells whether a hash is the cassette's and stays as it is.
@@ -368,7 +387,7 @@ class MatchedForm:
             return looks_sealed(text) and is_issued(text)
 
         if self._seals_states:
-            request = with_task(request, new_task)
+            request = with_task_id(request, new_task)
 
         body = request.body
         may_have_hash = b"sha256" in body or b"\\u" in body
@@ -393,59 +412,59 @@ class MatchedForm:
 
         return self._seals_states and is_issued(ref.name)
 
-    def _redacted(self, request: Request) -> Request:
+    def _redacted_request(self, request: Request) -> Request:
         """Return a request without the secrets that rules find, and without credentials."""
         return self._credentials.known.sealed_request(self._redactor.request(request))
 
-    def _marked(self, raw: bytes, _name: str) -> bytes:
+    def _with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
         """Mark the placeholders that the cassette has not issued."""
 
         def marked(rule: str, token: str) -> str | None:
             """Return another token for one that was not issued."""
-            if placeholder(rule, token) in self.issued:
+            if placeholder(rule, token) in self.issued_names:
                 return None
-            return _NOT_ISSUED
+            return _NOT_ISSUED_MARK
 
-        return renumber(raw, marked)
+        return renumber_secrets(raw, marked)
 
     # Ignored members
 
-    def see(self, request: Request) -> None:
+    def note_seen_members(self, request: Request) -> None:
         """Take note of which ignored members a request has."""
-        if not self.unseen:
+        if not self.unseen_members:
             return
 
         call = read_call(request)
-        key = lookup_key(call)
-        unseen = []
-        for path in self.unseen:
-            if lookup_key(call, (path,)) == key:
-                unseen.append(path)
+        key_with_all_members = lookup_key(call)
+        still_unseen = []
+        for path in self.unseen_members:
+            if lookup_key(call, (path,)) == key_with_all_members:
+                still_unseen.append(path)
 
-        self.unseen = unseen
+        self.unseen_members = still_unseen
 
     def left_out(self, is_at: Callable[[str], bool]) -> None:
         """Take note that an ignored pointer has left something out of a response."""
-        left = []
-        for path in self.unseen:
+        still_unseen = []
+        for path in self.unseen_members:
             if not is_at(without_side(pointer_to(path), "result")):
-                left.append(path)
+                still_unseen.append(path)
 
-        self.unseen = left
+        self.unseen_members = still_unseen
 
     # Secrets
 
-    def _token(self, rule: str, secret: str) -> str:
+    def _token_of_secret(self, rule: str, secret: str) -> str:
         """Return the token of a client's secret."""
-        number = len(self._tokens)
-        return self._tokens.setdefault((rule, secret), f"{RECEIVED}{number}")
+        number = len(self._tokens_by_secret)
+        return self._tokens_by_secret.setdefault((rule, secret), f"{RECEIVED}{number}")
 
-    def _take(self, rule: str, secret: str) -> None:
+    def _note_sent_secret(self, rule: str, secret: str) -> None:
         """Take note of a secret that a client has sent."""
         if not is_told_apart(rule, secret):
             return
 
-        for known in (self._sent_now, self._sent_before):
+        for known in (self._secrets_sent_now, self._secrets_sent_before):
             known.add(secret, self._redactor.placeholder(rule, secret))
 
     @cached_property
@@ -455,33 +474,35 @@ class MatchedForm:
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
         for exchange in exchanges:
-            sealed = self._sealed(exchange.request, lambda _token: True)
-            placed.add(self._redacted(sealed))
+            sealed = self._with_sealed_states(exchange.request, lambda _token: True)
+            placed.add(self._redacted_request(sealed))
 
         return placed
 
     # To be shown
 
-    def told(self, request: Request) -> Request:
+    def shown_request(self, request: Request) -> Request:
         """Return a client's request as it is matched, without secrets, to be shown."""
         matched = self._without_any_secrets(request)
         # Redacting twice would take what was not issued for a secret.
         if self._redacts and not self.has_placeholders:
-            self._credentials.seen(request.headers)
-            matched = self._redacted(matched)
+            self._credentials.add_headers(request.headers)
+            matched = self._redacted_request(matched)
 
         if self._redacts:
-            matched = _all_alike(self._sent_before.sealed_request(matched))
+            matched = _with_alike_secrets(
+                self._secrets_sent_before.sealed_request(matched)
+            )
 
-        if request.header(SESSION_HEADER) not in self._sessions:
+        if request.header(SESSION_HEADER) not in self._recorded_sessions:
             matched = _without_session(matched)
 
         if self.matchers is not None:
-            matched = self.matchers.compared(matched)
+            matched = self.matchers.comparable_request(matched)
 
         return matched
 
-    def shown(self, text: str) -> str:
+    def shown_text(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
         return without_numbers(self._redactor.text(text))
 
@@ -506,18 +527,18 @@ def _has_placeholders(request: Request) -> bool:
     return has_secrets(head) or has_secrets(request.body)
 
 
-def _all_alike(request: Request) -> Request:
+def _with_alike_secrets(request: Request) -> Request:
     """Return a request in which all secrets of a rule are the same one."""
     return request_with(request, lambda raw, _name: without_numbers(raw))
 
 
-def _disowned(raw: bytes, _name: str) -> bytes:
+def _without_unissued_tokens(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
 
     def spoilt(_rule: str, token: str) -> str | None:
-        return f"~{token}" if token == _NOT_ISSUED else None
+        return f"~{token}" if token == _NOT_ISSUED_MARK else None
 
-    return renumber(raw, spoilt)
+    return renumber_secrets(raw, spoilt)
 
 
 # Secrets that no rule finds by itself
@@ -541,22 +562,24 @@ class _PlacedSecret(NamedTuple):
             return ""
 
         end = len(text) - len(self.behind)
-        given = text[len(self.before) : end]
-        if _NOT_ISSUED in given or any(map(str.isspace, given)):
+        placed_text = text[len(self.before) : end]
+        if _NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
             return ""
 
-        return given if is_told_apart(self.secret.kind, given) else ""
+        return placed_text if is_told_apart(self.secret.kind, placed_text) else ""
 
 
 class _PlacedSecrets:
     """Where recorded calls have placeholders, and what clients sent in these places."""
 
     def __init__(self, rules: RedactionRules) -> None:
-        self._rules = rules
-        self._places: dict[tuple[str, str, MemberPath], set[_PlacedSecret]] = {}
+        self._redaction_rules = rules
+        self._placed_by_member: dict[
+            tuple[str, str, MemberPath], set[_PlacedSecret]
+        ] = {}
         """The placeholders by method, name and member."""
-        self._told: set[Ref] = set()
-        self._learned: dict[tuple[str, Ref], str] = {}
+        self._told_secrets: set[Ref] = set()
+        self._learned_secrets: dict[tuple[str, Ref], str] = {}
         """What the clients of sessions sent for secrets that are told nowhere before."""
 
     def add(self, recorded: Request) -> None:
@@ -569,12 +592,14 @@ class _PlacedSecrets:
 
             before, _, behind = text.partition(found[0].raw.decode())
             secret = found[0].plain
-            was_told = secret in self._told
-            places = self._places.setdefault((call.method, call.name, path), set())
-            if len(places) < _MOST_PLACED:
+            was_told = secret in self._told_secrets
+            places = self._placed_by_member.setdefault(
+                (call.method, call.name, path), set()
+            )
+            if len(places) < _MOST_PLACED_SECRETS:
                 places.add(_PlacedSecret(before, behind, secret, was_told))
 
-        self._told |= self._told_by(recorded)
+        self._told_secrets |= self._told_by(recorded)
 
     def _told_by(self, recorded: Request) -> set[Ref]:
         """Return the secrets that rules find by themselves in a recorded request."""
@@ -595,10 +620,12 @@ class _PlacedSecrets:
             if text in secrets:
                 told.add(secrets[text])
 
-        redactor = Redactor(self._rules, lambda _rule, _secret: "0")
+        redactor = Redactor(self._redaction_rules, lambda _rule, _secret: "0")
         redactor.on_find = take
-        shown = request_with(recorded, lambda raw, _name: with_refs(raw, stand_in))
-        redactor.request(shown)
+        request_with_stand_ins = request_with(
+            recorded, lambda raw, _name: with_refs(raw, stand_in)
+        )
+        redactor.request(request_with_stand_ins)
 
         return told
 
@@ -612,21 +639,25 @@ class _PlacedSecrets:
         session = request.header(SESSION_HEADER)
         found: dict[Ref, str] = {}
         for path, text in texts_in(call.arguments):
-            for placed in self._places.get((call.method, call.name, path), ()):
+            for placed in self._placed_by_member.get(
+                (call.method, call.name, path), ()
+            ):
                 if placed.was_told and remembers:
                     continue
 
-                given = placed.in_text(text)
-                held = self._learned.get((session, placed.secret), given)
-                if given and held == given:
-                    found.setdefault(placed.secret, given)
+                sent_text = placed.in_text(text)
+                learned_text = self._learned_secrets.get(
+                    (session, placed.secret), sent_text
+                )
+                if sent_text and learned_text == sent_text:
+                    found.setdefault(placed.secret, sent_text)
 
         return found
 
-    def learn(self, session: str, placed: dict[Ref, str]) -> None:
+    def hold_to_sent_secrets(self, session: str, placed: dict[Ref, str]) -> None:
         """Hold the client of a session to what it has sent for secrets."""
         for secret, text in placed.items():
-            self._learned[session, secret] = text
+            self._learned_secrets[session, secret] = text
 
 
 def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
@@ -656,16 +687,18 @@ class RecordedRequests:
     @cached_property
     def by_likeness(self) -> dict[_Likeness, ReplayEntry]:
         """The first recorded exchange of requests that differ in caller's values only."""
-        found: dict[_Likeness, ReplayEntry] = {}
+        entries_by_likeness: dict[_Likeness, ReplayEntry] = {}
         for entry in self._by_arrival:
             digest = entry.matched.digest
             if digest is not None:
-                found.setdefault(_likeness_of(entry.matched.request, digest), entry)
+                entries_by_likeness.setdefault(
+                    _likeness_of(entry.matched.request, digest), entry
+                )
 
-        return found
+        return entries_by_likeness
 
     @cached_property
-    def _lookups(self) -> set[LookupKey]:
+    def _recorded_lookups(self) -> set[LookupKey]:
         """The keys of all recorded requests."""
         return {entry.matched.lookup for entry in self._by_arrival}
 
@@ -685,26 +718,26 @@ class RecordedRequests:
 
         return Reading(entry.matched, values)
 
-    def learning(
+    def learned_reading(
         self, reading: Reading, request: Request, form: MatchedForm
     ) -> Reading:
         """Return a reading with the texts that make a request a recorded one, if any do."""
-        known = form.values
-        if reading.matched.lookup in self._lookups or not known.unknown:
+        known_values = form.values
+        if reading.matched.lookup in self._recorded_lookups or not known_values.unknown:
             return reading
 
         teachers = []
-        learned = reading
-        for texts in _learnable(known, self._by_arrival, request):
+        last_taught = reading
+        for texts in _learnable_values(known_values, self._by_arrival, request):
             form.values = texts
-            taught = form.received(request)
-            form.values = known
-            if taught.matched.lookup in self._lookups:
+            taught_reading = form.reading_of_request(request)
+            form.values = known_values
+            if taught_reading.matched.lookup in self._recorded_lookups:
                 teachers.append(texts)
-                learned = taught._replace(texts=texts)
+                last_taught = taught_reading._replace(texts=texts)
 
         if len(teachers) == 1:
-            return learned
+            return last_taught
 
         return reading._replace(teachers=teachers)
 
@@ -714,19 +747,19 @@ def _likeness_of(request: Request, digest: bytes) -> _Likeness:
     return digest, request.method, request.target, traits_of_headers(request.headers)
 
 
-def _learnable(
+def _learnable_values(
     values: Values, recorded: Iterable[ReplayEntry], request: Request
 ) -> list[Values]:
     """Return each choice of texts with which a request may be one of the recorded ones."""
-    received = read_call(values.sealed(request))
-    found: dict[tuple[tuple[str, str], ...], Values] = {}
+    received = read_call(values.sealed_request(request))
+    values_by_texts: dict[tuple[tuple[str, str], ...], Values] = {}
     for entry in recorded:
         texts = _texts_between(values, entry.exchange.call, received)
         if texts:
             key = tuple(sorted(texts.items()))
-            found.setdefault(key, values.with_texts(texts))
+            values_by_texts.setdefault(key, values.with_texts(texts))
 
-    return list(found.values())
+    return list(values_by_texts.values())
 
 
 def _texts_between(
@@ -738,19 +771,19 @@ def _texts_between(
     if recorded.message is None or received.message is None:
         return None
 
-    now = dict(texts_in(received.message.tree))
-    found: dict[str, str] = {}
+    received_texts = dict(texts_in(received.message.tree))
+    texts_by_name: dict[str, str] = {}
     for path, text in texts_in(recorded.message.tree):
         is_unknown = not values.names_in(text.encode()).isdisjoint(values.unknown)
         if not is_unknown or path[:2] == _META_PATH:
             continue
 
-        texts = values.texts_between(text, now.get(path, ""))
+        texts = values.texts_between(text, received_texts.get(path, ""))
         if texts is None:
             return None
 
         for name, value in texts.items():
-            if found.setdefault(name, value) != value:
+            if texts_by_name.setdefault(name, value) != value:
                 return None
 
-    return found or None
+    return texts_by_name or None

@@ -47,7 +47,7 @@ from mrtr_cassette.core.replay.tasks import (
 from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import (
     Ref,
-    renaming,
+    id_replacer,
     session_number,
     session_surrogate,
 )
@@ -55,7 +55,7 @@ from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import HookError
 
 _SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
-_NO_VALUES: Final = CallerValues(None, None)
+_NO_CALLER_VALUES: Final = CallerValues(None, None)
 _MOST_CANDIDATES: Final = 4096
 """Groups of recordings that are kept for callers who are like none of the recorded ones."""
 
@@ -113,20 +113,22 @@ class LiveSession:
     played: dict[ReplayEntry, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     sent: dict[ReplayEntry, int] = field(default_factory=dict)
-    callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
-    refused: dict[ReplayEntry, Miss] = field(default_factory=dict)
-    unrecorded: deque[bytes] | None = None
+    values_of_callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
+    misses_of_refused_calls: dict[ReplayEntry, Miss] = field(default_factory=dict)
+    unrecorded_events: deque[bytes] | None = None
     writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
-    used: dict[EqualCalls, int] = field(default_factory=dict)
-    reached: int = 0
-    arrived: dict[int, int] = field(default_factory=dict)
-    _answered: Counter[int] = field(default_factory=Counter)
-    _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
+    used_by_line: dict[EqualCalls, int] = field(default_factory=dict)
+    latest_arrived_number: int = 0
+    arrival_counts: dict[int, int] = field(default_factory=dict)
+    _response_counts: Counter[int] = field(default_factory=Counter)
+    _values_by_arrival: dict[tuple[int, int], CallerValues] = field(
+        default_factory=dict
+    )
 
-    def count(self, entry: ReplayEntry) -> None:
+    def count_play(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
         self.played[entry] = self.played.get(entry, 0) + 1
         if entry.question is not None:
@@ -135,66 +137,70 @@ class LiveSession:
     def was_asked(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
         if entry.answered_question is not None:
-            return entry.answered_question.pending.numbers.lookup in self.arrived
+            return entry.answered_question.pending.numbers.lookup in self.arrival_counts
         if entry.parent is None or not entry.proves_its_ask:
             return True
         return entry.parent.question in self.asked
 
-    def arrive(self, entry: ReplayEntry, caller: CallerValues | None = None) -> None:
+    def note_arrival(
+        self, entry: ReplayEntry, caller: CallerValues | None = None
+    ) -> None:
         """Take note that a request like a recorded one has come, from a caller with these values.
 
         Without a caller nothing has come, but nothing waits for it any more.
         """
         number = entry.numbers.lookup
-        count = self.arrived.get(number, 0) + 1
-        self.arrived[number] = count
+        count = self.arrival_counts.get(number, 0) + 1
+        self.arrival_counts[number] = count
         if caller is not None and entry.session:
-            self._values[number, count] = caller
+            self._values_by_arrival[number, count] = caller
 
         if entry.kind is not Kind.REQUEST:
             return
 
         if caller is not None:
-            self.callers[entry] = caller
+            self.values_of_callers[entry] = caller
 
         if entry.session == self.recorded:
-            self.reached = max(self.reached, entry.exchange.number or 0)
+            self.latest_arrived_number = max(
+                self.latest_arrived_number, entry.exchange.number or 0
+            )
 
-    def begin(self, task: LiveTask) -> None:
+    def start_task(self, task: LiveTask) -> None:
         """Begin a task, anew if its call has been made before."""
         recorded = task.recorded
         self.tasks[recorded.id] = task
         for cause in recorded.causes:
-            self.arrived.pop(recorded.steps[cause].numbers.lookup, None)
+            self.arrival_counts.pop(recorded.steps[cause].numbers.lookup, None)
 
-    def refuse(
+    def take_refusal(
         self, call: ReplayEntry, identity: bytes | None, *, is_last: bool
     ) -> Refusal:
         """Return what a call gets whose question was answered wrongly, once."""
-        return Refusal(self.refused.pop(call), identity, is_last)
+        return Refusal(self.misses_of_refused_calls.pop(call), identity, is_last)
 
-    def waive(self, entry: ReplayEntry) -> None:
+    def waive_request(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
         if not self.has_arrived(entry):
-            self.arrive(entry)
+            self.note_arrival(entry)
 
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         numbers = entry.numbers
-        return self.arrived.get(numbers.lookup, 0) >= numbers.occurrence
+        return self.arrival_counts.get(numbers.lookup, 0) >= numbers.occurrence
 
-    def answer(self, entry: ReplayEntry) -> None:
+    def note_response(self, entry: ReplayEntry) -> None:
         """Take note that a client has the response to a request like a recorded one."""
-        self._answered[entry.numbers.lookup] += 1
+        self._response_counts[entry.numbers.lookup] += 1
 
     def has_answered(self, entry: ReplayEntry) -> bool:
         """Tell whether a client has the response to a request like a recorded one."""
-        return self._answered[entry.numbers.lookup] >= entry.numbers.occurrence
+        return self._response_counts[entry.numbers.lookup] >= entry.numbers.occurrence
 
     def values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
         number = (entry.numbers.lookup, entry.numbers.occurrence)
-        return self._values.get(number, _NO_VALUES)
+        return self._values_by_arrival.get(number, _NO_CALLER_VALUES)
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
@@ -206,7 +212,7 @@ class LiveSession:
         if is_known_otherwise:
             names[self.id] = self.recorded
 
-        change = renaming(names)
+        change = id_replacer(names)
         return request_with(request, lambda raw, _name: change(raw))
 
     def exchange_tasks(self, first: str, second: str) -> None:
@@ -227,14 +233,14 @@ class Candidates:
         self, entries: Sequence[ReplayEntry], histories: WriteHistories
     ) -> None:
         self.entries = entries
-        self.lines = histories.lines(entries)
+        self.lines = histories.lines_by_caller(entries)
         self.answer_questions = False
         for entry in entries:
             if entry.answered_question is not None or entry.parent is not None:
                 self.answer_questions = True
 
 
-class Chosen(NamedTuple):
+class ChosenRecording(NamedTuple):
     """The recording that a request gets; without one, the nearest ones, and why they don't fit.
 
     Attributes:
@@ -309,29 +315,29 @@ class PlayOrder:
             self.timelines.answers_during,
         )
 
-        self._groups: StatelessGroups | None = None
+        self._stateless_groups: StatelessGroups | None = None
         if issued is not None:
-            self._groups = StatelessGroups(
+            self._stateless_groups = StatelessGroups(
                 cassette,
                 entries,
                 issued,
-                self.tasks.changing,
+                self.tasks.changing_calls,
                 self.timelines.depends_on_later,
             )
 
         self._repeat = repeat
-        self.index = RecordingIndex(entries.by_arrival, self._groups)
-        self._candidates: dict[tuple[LookupKey, Traits], Candidates] = {}
-        self._recorded: dict[str, set[int]] = {}
+        self.index = RecordingIndex(entries.by_arrival, self._stateless_groups)
+        self._candidates_by_key: dict[tuple[LookupKey, Traits], Candidates] = {}
+        self._lookups_by_session: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
             if entry.session:
-                self._add(entry)
+                self._index_entry(entry)
 
-        self.opened = OpenedSessions(entries.by_arrival)
-        self.begin()
+        self.opened_sessions = OpenedSessions(entries.by_arrival)
+        self.start_afresh()
 
-    def begin(self) -> None:
+    def start_afresh(self) -> None:
         """Forget what was played."""
         self.plays: Counter[ReplayEntry] = Counter()
         """How often each exchange was played."""
@@ -339,15 +345,17 @@ class PlayOrder:
         """How often a read was played after other writes than recorded, by its interaction."""
         self.has_written_elsewhere = False
         """A write of this run was made where nothing is recorded of what it changed."""
-        self._secrets = SecretMapping()
-        self._shared = LiveSession()
-        self._by_id: dict[str, LiveSession] = {}
-        self._last = max(map(session_number, self._recorded), default=0)
+        self._secret_mapping = SecretMapping()
+        self._session_without_id = LiveSession()
+        self._sessions_by_id: dict[str, LiveSession] = {}
+        self._last_session_number = max(
+            map(session_number, self._lookups_by_session), default=0
+        )
 
-    def _add(self, entry: ReplayEntry) -> None:
+    def _index_entry(self, entry: ReplayEntry) -> None:
         """Take an exchange of a recorded session."""
         session = entry.session
-        self._recorded.setdefault(session, set()).add(entry.numbers.lookup)
+        self._lookups_by_session.setdefault(session, set()).add(entry.numbers.lookup)
         if entry.key.method == INITIALIZED:
             self._handshakes.setdefault(session, []).append(entry)
 
@@ -368,15 +376,17 @@ class PlayOrder:
     def session_of(self, request: Request) -> LiveSession:
         """Return the session in which a client sends a request; a new one without memory."""
         session_id = NO_SESSION
-        if self._recorded:
+        if self._lookups_by_session:
             session_id = session_of(request)
 
-        if self._groups is not None:
-            return LiveSession(self._groups.root(session_id), session_id)
-        if session_id not in self._recorded:
-            return self._by_id.get(session_id, self._shared)
-        if session_id in self._by_id:
-            return self._by_id[session_id]
+        if self._stateless_groups is not None:
+            return LiveSession(
+                self._stateless_groups.first_equal_name(session_id), session_id
+            )
+        if session_id not in self._lookups_by_session:
+            return self._sessions_by_id.get(session_id, self._session_without_id)
+        if session_id in self._sessions_by_id:
+            return self._sessions_by_id[session_id]
 
         session = LiveSession(session_id, session_id)
         if request.is_line:
@@ -385,57 +395,61 @@ class PlayOrder:
 
         # A client may know it from an earlier run, and not open it again.
         for handshake in self._handshakes.get(session_id, ()):
-            session.arrive(handshake)
+            session.note_arrival(handshake)
 
         return session
 
-    def enter(self, session: LiveSession) -> None:
+    def enter_session(self, session: LiveSession) -> None:
         """Take note that a client has sent something in a session."""
-        if self._groups is None and session.id in self._recorded:
-            self._by_id.setdefault(session.id, session)
+        if self._stateless_groups is None and session.id in self._lookups_by_session:
+            self._sessions_by_id.setdefault(session.id, session)
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:
         """Return a new session, under its recorded id or a surrogate where that is taken."""
         recorded = opening.session
         session_id = recorded
-        if recorded in self._by_id:
-            self._last += 1
-            session_id = session_surrogate(self._last)
+        if recorded in self._sessions_by_id:
+            self._last_session_number += 1
+            session_id = session_surrogate(self._last_session_number)
 
         session = LiveSession(recorded, session_id)
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
         if opening.is_listening:
-            session.unrecorded = deque()
+            session.unrecorded_events = deque()
 
-        if self._groups is None:
-            self._by_id[session_id] = session
+        if self._stateless_groups is None:
+            self._sessions_by_id[session_id] = session
 
         return session
 
     # Choosing
 
-    def choose(
+    def choose_recording(
         self, matched: MatchedRequest, session: LiveSession, now: float | None
-    ) -> Chosen:
+    ) -> ChosenRecording:
         """Return what a request gets in a session, or why it gets nothing."""
-        task = self.tasks.about(matched.lookup)
+        task = self.tasks.task_of_request(matched.lookup)
         if task is None:
             return self._choose_call(matched, session)
 
         plays: Mapping[str, LiveTask] = session.tasks
-        has_memory = self._groups is None
+        has_memory = self._stateless_groups is None
         if not has_memory:
-            plays = {task.id: self._begun(task, now)}
+            plays = {task.id: self._new_task_play(task, now)}
 
-        step = self.tasks.choose(task, matched.lookup, plays, has_branches=has_memory)
-        return Chosen(None, step=step)
+        step = self.tasks.choose_step(
+            task, matched.lookup, plays, has_branches=has_memory
+        )
+        return ChosenRecording(None, step=step)
 
-    def _begun(self, task: RecordedTask, now: float | None) -> LiveTask:
+    def _new_task_play(self, task: RecordedTask, now: float | None) -> LiveTask:
         """Begin a play of a task, whose times are moved to now."""
-        is_over = self._groups is not None
+        is_over = self._stateless_groups is not None
         return LiveTask(task, now, poll_interval=self.poll_interval, is_over=is_over)
 
-    def _choose_call(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
+    def _choose_call(
+        self, matched: MatchedRequest, session: LiveSession
+    ) -> ChosenRecording:
         """Return the recording that a request gets which is not about a task."""
         chosen = self._choose_equal(matched, session)
         entry = chosen.entry
@@ -445,14 +459,14 @@ class PlayOrder:
 
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
-            equal = self.index.matched(entry).closer[0].call
-            if equal == matched.closer[0].call:
+            nearest_key = self.index.matched_as_found(entry).closer[0].call
+            if nearest_key == matched.closer[0].call:
                 return chosen
 
         try:
             entries = self.index.matched_by(hook, matched)
         except HookError as error:
-            return Chosen(None, failure=str(error))
+            return ChosenRecording(None, failure=str(error))
 
         if not entries:
             return chosen
@@ -463,13 +477,15 @@ class PlayOrder:
 
         return by_function._replace(by_function=hook.name)
 
-    def _choose_equal(self, matched: MatchedRequest, session: LiveSession) -> Chosen:
+    def _choose_equal(
+        self, matched: MatchedRequest, session: LiveSession
+    ) -> ChosenRecording:
         """Return the recording with the key of a request, or why there is none."""
         index = self.index
         lookup = index.known_as(matched.lookup)
-        equal = index.by_lookup.get(lookup)
+        equal = index.entries_by_lookup.get(lookup)
         if equal is None:
-            return Chosen(None)
+            return ChosenRecording(None)
 
         for entries in index.more_alike(matched, equal):
             chosen = self._choose_of(entries, matched, session)
@@ -477,19 +493,21 @@ class PlayOrder:
                 return chosen
 
         key = (lookup, matched.traits)
-        candidates = self._candidates.get(key)
+        candidates = self._candidates_by_key.get(key)
         if candidates is None:
             # Where all that headers say is equal, so is the session.
-            exact = index.exact.get(key)
-            found = exact or self._fitting_headers(equal, matched.traits)
-            if isinstance(found, Reason):
-                return Chosen(None, equal, found)
+            exact = index.entries_by_lookup_and_traits.get(key)
+            fitting_by_headers = exact or self._fitting_headers(equal, matched.traits)
+            if isinstance(fitting_by_headers, Reason):
+                return ChosenRecording(None, equal, fitting_by_headers)
 
-            if len(self._candidates) > _MOST_CANDIDATES + len(index.exact):
-                self._candidates.clear()
+            if len(self._candidates_by_key) > _MOST_CANDIDATES + len(
+                index.entries_by_lookup_and_traits
+            ):
+                self._candidates_by_key.clear()
 
-            candidates = Candidates(found, self.histories)
-            self._candidates[key] = candidates
+            candidates = Candidates(fitting_by_headers, self.histories)
+            self._candidates_by_key[key] = candidates
 
         return self._choose_among(candidates, matched, session)
 
@@ -498,30 +516,32 @@ class PlayOrder:
         entries: Sequence[ReplayEntry],
         matched: MatchedRequest,
         session: LiveSession,
-    ) -> Chosen:
+    ) -> ChosenRecording:
         """Return the recording that a request gets of some that fit as well as each other."""
-        found = self._fitting_headers(entries, matched.traits)
-        if isinstance(found, Reason):
-            return Chosen(None, entries, found)
+        fitting_by_headers = self._fitting_headers(entries, matched.traits)
+        if isinstance(fitting_by_headers, Reason):
+            return ChosenRecording(None, entries, fitting_by_headers)
 
-        candidates = Candidates(found, self.histories)
+        candidates = Candidates(fitting_by_headers, self.histories)
         # Lines that are made for one request are not used up.
         return self._choose_among(candidates, matched, session)._replace(line=None)
 
     def _choose_among(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
-    ) -> Chosen:
+    ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
-        if self._groups is not None:
-            return self._first_without_memory(candidates, matched, self._groups)
+        if self._stateless_groups is not None:
+            return self._first_without_memory(
+                candidates, matched, self._stateless_groups
+            )
 
         recorded = self._taken_for(candidates.entries, session)
         if recorded is None:
-            return self._among(candidates, matched, session)
+            return self._choose_by_history(candidates, matched, session)
 
         entries = [entry for entry in candidates.entries if entry.session == recorded]
         candidates = Candidates(entries, self.histories)
-        chosen = self._among(candidates, matched, session)
+        chosen = self._choose_by_history(candidates, matched, session)
 
         return chosen._replace(recorded=recorded)
 
@@ -529,7 +549,7 @@ class PlayOrder:
         self, equal: Sequence[ReplayEntry], traits: Traits
     ) -> Sequence[ReplayEntry] | Reason:
         """Return the recordings whose headers come nearest among some, or why there are none."""
-        allowed = self.opened.keep(equal, traits.session)
+        allowed = self.opened_sessions.entries_for_session(equal, traits.session)
         if not allowed:
             return Reason.SESSION_UNKNOWN
 
@@ -543,19 +563,21 @@ class PlayOrder:
 
     def _first_without_memory(
         self, candidates: Candidates, matched: MatchedRequest, groups: StatelessGroups
-    ) -> Chosen:
+    ) -> ChosenRecording:
         """Return the first of some equal recordings that fits, its caller's if possible."""
         fitting = candidates.entries
         if matched.secrets:
-            fitting = groups.fitting(fitting, matched.secrets)
+            fitting = groups.fitting_entries(fitting, matched.secrets)
             if not fitting:
-                return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+                return ChosenRecording(
+                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
+                )
 
         for entry in fitting:
-            if groups.matched(entry).caller == matched.caller:
-                return Chosen(entry)
+            if groups.matched_as_found(entry).caller == matched.caller:
+                return ChosenRecording(entry)
 
-        return Chosen(fitting[0])
+        return ChosenRecording(fitting[0])
 
     def _taken_for(
         self, entries: Sequence[ReplayEntry], session: LiveSession
@@ -565,89 +587,103 @@ class PlayOrder:
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
-        here = session.recorded
-        if here == NO_SESSION:
+        recorded_session = session.recorded
+        if recorded_session == NO_SESSION:
             return None
 
         for entry in entries:
-            if entry.session == here:
+            if entry.session == recorded_session:
                 return None
 
         for entry in entries:
-            contents = self._recorded.get(entry.session)
-            if contents is not None and session.arrived.keys() <= contents:
+            contents = self._lookups_by_session.get(entry.session)
+            if contents is not None and session.arrival_counts.keys() <= contents:
                 return entry.session
 
         return None
 
-    def _among(
+    def _choose_by_history(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
-    ) -> Chosen:
+    ) -> ChosenRecording:
         """Return one of some equal recordings, or why none fits now."""
-        left = self._fitting(candidates, matched, session)
-        if isinstance(left, Chosen):
-            return left
+        remaining_entries = self._possible_entries(candidates, matched, session)
+        if isinstance(remaining_entries, ChosenRecording):
+            return remaining_entries
 
-        if len(left) != len(candidates.entries):
-            candidates = Candidates(left, self.histories)
+        if len(remaining_entries) != len(candidates.entries):
+            candidates = Candidates(remaining_entries, self.histories)
 
         lines = candidates.lines
-        chosen = self._next_of(lines, matched.caller, session)
+        chosen = self._next_in_lines(lines, matched.caller, session)
         if chosen is not None:
             return chosen
         if not any(line.point for line in lines):
-            return Chosen(None, left, Reason.ALREADY_PLAYED)
+            return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         # Whatever came before, what may not be repeated has been played.
-        is_over = session.played.keys() >= set(left)
-        if not is_over or self._may_repeat(left[-1]):
-            return Chosen(None, left, Reason.OTHER_HISTORY)
+        is_over = session.played.keys() >= set(remaining_entries)
+        if not is_over or self._may_repeat(remaining_entries[-1]):
+            return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
-        free = [EqualCalls(line.caller, None, line.entries, []) for line in lines]
-        chosen = self._next_of(free, matched.caller, session)
+        lines_without_history = [
+            EqualCalls(line.caller, None, line.entries, []) for line in lines
+        ]
+        chosen = self._next_in_lines(lines_without_history, matched.caller, session)
         if chosen is None:
-            return Chosen(None, left, Reason.ALREADY_PLAYED)
+            return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         return chosen
 
-    def _fitting(
+    def _possible_entries(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
-    ) -> Sequence[ReplayEntry] | Chosen:
+    ) -> Sequence[ReplayEntry] | ChosenRecording:
         """Return the recordings that a request can get, whatever was played; or why none."""
-        left = candidates.entries
+        remaining_entries = candidates.entries
         if matched.secrets:
-            left = self._secrets.fitting(left, matched.secrets)
-            if not left:
-                return Chosen(None, candidates.entries, Reason.ARGUMENTS_DIFFER)
+            remaining_entries = self._secret_mapping.fitting_entries(
+                remaining_entries, matched.secrets
+            )
+            if not remaining_entries:
+                return ChosenRecording(
+                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
+                )
 
         if self.has_written_elsewhere:
-            before = left
-            left = [entry for entry in left if not _reads_what_is_written(entry)]
-            if not left:
-                return Chosen(None, before, Reason.OTHER_HISTORY)
+            entries_before_filter = remaining_entries
+            remaining_entries = [
+                entry
+                for entry in remaining_entries
+                if not _reads_what_is_written(entry)
+            ]
+            if not remaining_entries:
+                return ChosenRecording(
+                    None, entries_before_filter, Reason.OTHER_HISTORY
+                )
 
         if candidates.answer_questions:
-            before = left
-            left = [entry for entry in left if session.was_asked(entry)]
-            if not left:
-                return Chosen(None, before, Reason.OUT_OF_ORDER)
+            entries_before_filter = remaining_entries
+            remaining_entries = [
+                entry for entry in remaining_entries if session.was_asked(entry)
+            ]
+            if not remaining_entries:
+                return ChosenRecording(None, entries_before_filter, Reason.OUT_OF_ORDER)
 
-        return left
+        return remaining_entries
 
-    def _next_of(
+    def _next_in_lines(
         self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
-    ) -> Chosen | None:
+    ) -> ChosenRecording | None:
         """Return the first exchange that was not played; or the last one again.
 
         When all have been played, they begin again with the first one where that is allowed.
         """
-        first = self._first_of_all(lines, caller, session)
+        first = self._first_unplayed_in_lines(lines, caller, session)
         if first is not None:
             return first
         if self._repeat is Repeat.ALWAYS:
             return self._least_played(lines, caller, session)
 
-        last = self._last_of(lines, session)
+        last = self._latest_in_lines(lines, session)
         if last is None:
             return None
 
@@ -657,13 +693,13 @@ class PlayOrder:
         if not self._may_repeat(last):
             return None
 
-        return Chosen(last)
+        return ChosenRecording(last)
 
-    def _first_of_all(
+    def _first_unplayed_in_lines(
         self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
-    ) -> Chosen | None:
+    ) -> ChosenRecording | None:
         """Return the first call of some lines that was not played."""
-        best: Chosen | None = None
+        first_unplayed: ChosenRecording | None = None
         best_rank: tuple[bool, tuple[float, ...]] | None = None
         for line in lines:
             # The caller's line comes first, and then the one that arrived first.
@@ -671,20 +707,20 @@ class PlayOrder:
             if best_rank is not None and best_rank < (is_of_another, line.arrival):
                 continue
 
-            chosen = self._first_of(line, session)
+            chosen = self._first_unplayed_in_line(line, session)
             if chosen is None or chosen.entry is None:
                 continue
 
             rank = (is_of_another, chosen.entry.arrival)
             if best_rank is None or rank < best_rank:
-                best = chosen
+                first_unplayed = chosen
                 best_rank = rank
 
-        return best
+        return first_unplayed
 
     def _least_played(
         self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
-    ) -> Chosen | None:
+    ) -> ChosenRecording | None:
         """Return the call of some lines at their points that was played least often."""
 
         def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
@@ -692,22 +728,22 @@ class PlayOrder:
             times = session.played.get(entry, 0)
             return times, entry.matched.caller != caller, entry.arrival
 
-        in_place: list[ReplayEntry] = []
+        entries_in_place: list[ReplayEntry] = []
         for line in lines:
-            in_place += self.histories.in_place(line, session.writes)
+            entries_in_place += self.histories.in_place(line, session.writes)
 
-        if not in_place:
+        if not entries_in_place:
             return None
 
-        return Chosen(min(in_place, key=rank))
+        return ChosenRecording(min(entries_in_place, key=rank))
 
-    def _last_of(
+    def _latest_in_lines(
         self, lines: Sequence[EqualCalls], session: LiveSession
     ) -> ReplayEntry | None:
         """Return the call of some lines at their points that arrived last."""
         last: ReplayEntry | None = None
         for line in lines:
-            latest = self._latest_of(line, session)
+            latest = self._latest_in_line(line, session)
             if latest is None:
                 continue
 
@@ -716,7 +752,9 @@ class PlayOrder:
 
         return last
 
-    def _latest_of(self, line: EqualCalls, session: LiveSession) -> ReplayEntry | None:
+    def _latest_in_line(
+        self, line: EqualCalls, session: LiveSession
+    ) -> ReplayEntry | None:
         """Return the call of a line at its point that arrived last."""
         in_place = self.histories.in_place(line, session.writes)
         if line.entries[0].parent is None:
@@ -724,12 +762,16 @@ class PlayOrder:
         # Retries arrived in another order than their calls began.
         return max(in_place, key=lambda entry: entry.arrival, default=None)
 
-    def _first_of(self, line: EqualCalls, session: LiveSession) -> Chosen | None:
+    def _first_unplayed_in_line(
+        self, line: EqualCalls, session: LiveSession
+    ) -> ChosenRecording | None:
         """Return the first call of a line at its point that was not played."""
         histories = self.histories
-        used = session.used.get(line, 0)
+        used = session.used_by_line.get(line, 0)
         first: ReplayEntry | None = None
-        for place in range(used, histories.come(line, session.writes)):
+        for place in range(
+            used, histories.count_of_reached_calls(line, session.writes)
+        ):
             entry = line.entries[place]
             is_played = session.played.get(entry, 0) > 0
             if is_played or histories.is_over(line, entry, session.writes):
@@ -752,7 +794,7 @@ class PlayOrder:
         if first is None:
             return None
 
-        return Chosen(first, line=(line, used))
+        return ChosenRecording(first, line=(line, used))
 
     @property
     def repeats_reads(self) -> bool:
@@ -772,43 +814,43 @@ class PlayOrder:
     def take_for(self, session: LiveSession, recorded: str) -> None:
         """Take a live session for another recorded one."""
         session.recorded = recorded
-        session.reached = 0
+        session.latest_arrived_number = 0
 
-    def played(
+    def note_play(
         self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
     ) -> LiveSession:
         """Take note that an exchange is played now; return the session that its client is in."""
         self.plays[entry] += 1
         if secrets:
-            self._secrets.played(entry, secrets)
+            self._secret_mapping.note_played_secrets(entry, secrets)
 
         if entry.opens_session:
             # Which client it is shows only from now on.
-            session.count(entry)
+            session.count_play(entry)
             session = self._opened_by(entry)
         elif entry in session.played and entry.key.method == INITIALIZE:
             session = LiveSession()
-            self._shared = session
+            self._session_without_id = session
 
-        session.count(entry)
+        session.count_play(entry)
         # A task that is over may be polled for ever.
         if entry.created_by is None or session.played[entry] == 1:
-            if self.histories.played(entry, session.writes):
+            if self.histories.note_play(entry, session.writes):
                 self.strayed[entry.interaction] += 1
 
         return session
 
-    def unask(self, answer: ReplayEntry, session: LiveSession) -> None:
+    def allow_asks_again(self, answer: ReplayEntry, session: LiveSession) -> None:
         """Let the asks before an answer be played again, which stay asked."""
-        asked = answer.parent
-        while asked is not None:
-            if session.played.get(asked):
-                session.played[asked] -= 1
-                self.histories.taken_back(asked, session.writes)
+        pending_ask = answer.parent
+        while pending_ask is not None:
+            if session.played.get(pending_ask):
+                session.played[pending_ask] -= 1
+                self.histories.take_back_ask(pending_ask, session.writes)
 
-            asked = asked.parent
+            pending_ask = pending_ask.parent
 
-        session.used.clear()
+        session.used_by_line.clear()
 
     def begin_task(
         self, creating: ReplayEntry, session: LiveSession, now: float | None
@@ -816,7 +858,7 @@ class PlayOrder:
         """Begin the task that a call creates, if it does."""
         task = self.tasks.created_by.get(creating)
         if task is not None:
-            session.begin(self._begun(task, now))
+            session.start_task(self._new_task_play(task, now))
 
     def step_played(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
@@ -826,20 +868,20 @@ class PlayOrder:
 
         task, branch = step.exchanged
         session.exchange_tasks(task.id, branch.id)
-        first = task.creating
-        second = branch.creating
-        times_of_first = session.played.pop(first, 0)
-        times_of_second = session.played.pop(second, 0)
-        self.plays[first] += times_of_second - times_of_first
-        self.plays[second] += times_of_first - times_of_second
+        first_call = task.creating
+        second_call = branch.creating
+        times_of_first = session.played.pop(first_call, 0)
+        times_of_second = session.played.pop(second_call, 0)
+        self.plays[first_call] += times_of_second - times_of_first
+        self.plays[second_call] += times_of_first - times_of_second
         if times_of_second:
-            session.played[first] = times_of_second
+            session.played[first_call] = times_of_second
 
         if times_of_first:
-            session.played[second] = times_of_first
+            session.played[second_call] = times_of_first
 
-        session.used.clear()
-        self.histories.exchange(first, second, session.writes)
+        session.used_by_line.clear()
+        self.histories.exchange_writes(first_call, second_call, session.writes)
 
 
 def _reads_what_is_written(entry: ReplayEntry) -> bool:

@@ -44,16 +44,16 @@ from mrtr_cassette.core.replay.diagnosis import (
     Miss,
     NoStep,
     Reason,
-    Recorded,
+    SearchedRecording,
     after_other_writes,
-    after_placeholders,
-    ambiguous,
-    led_elsewhere,
-    no_match,
-    no_step,
-    not_now,
-    other_id,
-    unlearned,
+    miss_after_placeholders,
+    miss_led_elsewhere,
+    miss_not_playable_now,
+    miss_of_ambiguous_value,
+    miss_of_other_id,
+    miss_of_unlearned_value,
+    miss_without_match,
+    miss_without_step,
 )
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
@@ -61,10 +61,10 @@ from mrtr_cassette.core.replay.matching import (
     Reading,
     RecordedRequests,
     placeholders_in,
-    unknown_in,
+    unknown_values_in,
 )
 from mrtr_cassette.core.replay.order import (
-    Chosen,
+    ChosenRecording,
     History,
     LiveSession,
     PlayOrder,
@@ -73,13 +73,13 @@ from mrtr_cassette.core.replay.order import (
 from mrtr_cassette.core.replay.reply import Deliveries, Delivery
 from mrtr_cassette.core.secrets.rules import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
-from mrtr_cassette.core.wire.codings import readable
+from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import ACCEPTED, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import pointer_to
 from mrtr_cassette.errors import HookError
 
-_LONGER_S: Final = 10.0
+_EXTRA_PATIENCE_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one for a response."""
 
 
@@ -97,7 +97,7 @@ class Choice(NamedTuple):
     session: LiveSession
     reading: Reading
     wall_s: float | None
-    chosen: Chosen
+    chosen: ChosenRecording
 
     @property
     def entry(self) -> ReplayEntry | None:
@@ -197,54 +197,54 @@ class Player:
             CassetteError: the cassette can't be played without memory.
         """
         self.path = cassette.path
-        self._ignored = tuple(ignored)
+        self._ignored_members = tuple(ignored)
         self.adds_to = cassette.path
         self.paths: tuple[str, ...] = (cassette.path,)
         self.recording = cassette
         self._strict = strict
         self._value_names = cassette.values
-        self._form = MatchedForm(
-            cassette, self._ignored, remembers=not stateless, matchers=matchers
+        self._matched_form = MatchedForm(
+            cassette, self._ignored_members, remembers=not stateless, matchers=matchers
         )
-        found = entries_of(cassette, self._form.recorded)
-        self._requests = RecordedRequests(found.by_arrival)
-        self.interactions = found.by_interaction
-        self._by_arrival = found.by_arrival
-        self._answered_by_proxy = found.answered_by_proxy
-        self._pings = found.pings
+        entries = entries_of(cassette, self._matched_form.matched_recorded_request)
+        self._recorded_requests = RecordedRequests(entries.by_arrival)
+        self.interactions = entries.by_interaction
+        self._by_arrival = entries.by_arrival
+        self._answered_by_proxy = entries.answered_by_proxy
+        self._recorded_pings = entries.pings
         self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
         issued = None
         if stateless:
-            issued = self._form.issued
+            issued = self._matched_form.issued_names
 
-        self._order = PlayOrder(cassette, found, repeat, history, reads, issued)
-        self._histories = self._order.histories
-        self._effects = self._order.effects
-        self._timelines = self._order.timelines
+        self._play_order = PlayOrder(cassette, entries, repeat, history, reads, issued)
+        self._write_histories = self._play_order.histories
+        self._call_effects = self._play_order.effects
+        self._timelines = self._play_order.timelines
         self._deliveries = Deliveries(
-            found.by_arrival,
+            entries.by_arrival,
             self._timelines,
-            self._order.tasks.by_id,
+            self._play_order.tasks.by_id,
             stateless=stateless,
-            matchers=self._form.matchers,
+            matchers=self._matched_form.matchers,
         )
 
-        self._hidden: dict[ReplayEntry, bool] = {}
+        self._hides_response_by_entry: dict[ReplayEntry, bool] = {}
         """Whether responses can't be given another caller's id, of those that were asked for."""
-        self.begin()
+        self.start_afresh()
 
-    def begin(self) -> None:
+    def start_afresh(self) -> None:
         """Forget what was played; what a play changes is its own."""
-        self._form = copy(self._form)
-        self._form.begin()
+        self._matched_form = copy(self._matched_form)
+        self._matched_form.start_afresh()
         self._deliveries = copy(self._deliveries)
-        self._deliveries.begin()
+        self._deliveries.start_afresh()
         if self._value_names:
             self._deliveries.texts = lambda: self.values
 
-        self._order = copy(self._order)
-        self._order.hook = self._form.hook
-        self._order.begin()
+        self._play_order = copy(self._play_order)
+        self._play_order.hook = self._matched_form.hook
+        self._play_order.start_afresh()
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.unknown_tools: Counter[str] = Counter()
@@ -252,12 +252,12 @@ class Player:
         self.plays = 0
         self.learned: dict[str, str] = {}
         self.by_kind: Counter[str] = Counter()
-        self.divergences = Divergences(self._histories.recordings_held)
-        self.times = self._order.plays
-        self.is_write = self._effects.is_write
-        self.add_settings = self._form.add_settings
-        self.redacted = self._form.shown
-        self.left_out = self._form.left_out
+        self.divergences = Divergences(self._write_histories.recordings_held)
+        self.times = self._play_order.plays
+        self.is_write = self._call_effects.is_write
+        self.add_settings = self._matched_form.add_settings
+        self.redacted = self._matched_form.shown_text
+        self.left_out = self._matched_form.left_out
 
     def keep_pieces(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
@@ -265,14 +265,18 @@ class Player:
 
     def tell_poll_interval(self, milliseconds: int | None) -> None:
         """Tell clients how often to poll tasks; None tells them what was recorded."""
-        self._order.poll_interval = milliseconds
+        self._play_order.poll_interval = milliseconds
 
-    def anew(self) -> Player:
+    def fresh_player(self) -> Player:
         """Return a player of the same cassette that has played nothing, and has no settings."""
         # It is found out once for all.
-        _ = (self._requests.by_likeness, self._elsewhere, self.origin)
+        _ = (
+            self._recorded_requests.by_likeness,
+            self._entries_leading_elsewhere,
+            self.origin,
+        )
         player = copy(self)
-        player.begin()
+        player.start_afresh()
 
         return player
 
@@ -282,7 +286,7 @@ class Player:
         return list(chain.from_iterable(self.interactions))
 
     @cached_property
-    def _elsewhere(self) -> dict[ReplayEntry, str]:
+    def _entries_leading_elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
         origin = origin_of(self.recording)
         leading: dict[ReplayEntry, str] = {}
@@ -299,22 +303,24 @@ class Player:
         origin = origin_of(self.recording)
         for entry in self.entries:
             if entry.exchange.response is not None:
-                origin.learn(entry.matched.request, entry.exchange.response)
+                origin.learn_from_exchange(
+                    entry.matched.request, entry.exchange.response
+                )
 
         return origin
 
     @property
     def values(self) -> Values:
         """The texts of the cassette's values, as far as they are known by now."""
-        return self._form.values
+        return self._matched_form.values
 
     @values.setter
     def values(self, values: Values) -> None:
-        self._form.values = values
+        self._matched_form.values = values
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
-        return call.key(self._ignored)
+        return call.key(self._ignored_members)
 
     def request_received(
         self, request: Request, now: float | None = None
@@ -344,16 +350,20 @@ class Player:
 
     def choose(self, request: Request, now: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
-        session = self._order.session_of(request)
+        session = self._play_order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        reading = self._requests.recognised(recorded) or self._form.received(recorded)
+        reading = self._recorded_requests.recognised(
+            recorded
+        ) or self._matched_form.reading_of_request(recorded)
         if failure:
-            chosen = Chosen(None, failure=failure)
+            chosen = ChosenRecording(None, failure=failure)
         else:
             if self._value_names:
-                reading = self._requests.learning(reading, recorded, self._form)
+                reading = self._recorded_requests.learned_reading(
+                    reading, recorded, self._matched_form
+                )
 
-            chosen = self._order.choose(reading.matched, session, now)
+            chosen = self._play_order.choose_recording(reading.matched, session, now)
 
         return Choice(request, recorded, session, reading, now, chosen)
 
@@ -361,13 +371,13 @@ class Player:
         self, request: Request, session: LiveSession
     ) -> tuple[Request, str]:
         """Return a request as it would have been recorded, and what went wrong in the hook."""
-        recorded = readable(session.in_recorded(request))
+        recorded = with_decoded_body(session.in_recorded(request))
         if self.before_record is None:
             return recorded, ""
 
         try:
             # A call that is left out is not in the cassette.
-            return self.before_record.kept(recorded) or recorded, ""
+            return self.before_record.kept_request(recorded) or recorded, ""
         except HookError as error:
             return recorded, str(error)
 
@@ -388,11 +398,13 @@ class Player:
         if entry is None or entry.exchange.response is None:
             return None
 
-        missing = unknown_in(entry.exchange.response, self.values)
+        missing = unknown_values_in(entry.exchange.response, self.values)
         if not missing:
             return None
 
-        return unlearned(self._told(choice.recorded), missing, entry)
+        return miss_of_unlearned_value(
+            self._shown_call(choice.recorded), missing, entry
+        )
 
     # What is not played
 
@@ -409,26 +421,26 @@ class Player:
         if entry.opens_session:
             session = LiveSession(entry.session, entry.session)
 
-        return self._deliveries.deliver(entry, session, choice.reading.values)
+        return self._deliveries.new_delivery(entry, session, choice.reading.values)
 
     def starts_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
         if choice.entry is not None:
-            self._order.unask(choice.entry, choice.session)
+            self._play_order.allow_asks_again(choice.entry, choice.session)
 
     # Playing
 
     def commit(self, choice: Choice) -> Play | Miss | Harmless:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
-        self._order.enter(session)
-        lacking = self._learn_from(choice)
-        if lacking is not None:
-            return self._missed(lacking)
+        self._play_order.enter_session(session)
+        miss_for_value = self._learn_from(choice)
+        if miss_for_value is not None:
+            return self._count_miss(miss_for_value)
 
-        self._form.see(choice.reading.matched.request)
+        self._matched_form.note_seen_members(choice.reading.matched.request)
         if choice.reading.matched.lookup.call.method == CANCELLED:
-            _cancel(choice.recorded, session)
+            _note_cancelled_request(choice.recorded, session)
 
         step_played = self._play_step(choice)
         if step_played is not None:
@@ -436,59 +448,65 @@ class Player:
 
         chosen = choice.chosen
         if chosen.recorded is not None:
-            self._order.take_for(session, chosen.recorded)
-            for stream in self._deliveries.follow(session):
+            self._play_order.take_for(session, chosen.recorded)
+            for stream in self._deliveries.switch_stream(session):
                 self.times[stream] += 1
-                session.count(stream)
+                session.count_play(stream)
 
         entry = chosen.entry
         if entry is None:
             return self._play_nothing(choice)
-        if not self._may_get(entry, choice.reading.values.id):
-            return self._missed(other_id(self._told(choice.recorded), entry))
+        if not self._is_playable_to(entry, choice.reading.values.id):
+            return self._count_miss(
+                miss_of_other_id(self._shown_call(choice.recorded), entry)
+            )
 
-        choice = self._matched_by(choice, entry)
+        choice = self._with_echoed_values(choice, entry)
         if chosen.line is not None:
             line, used = chosen.line
-            session.used[line] = used
+            session.used_by_line[line] = used
 
-        play = self._play(choice, entry, session)
-        if entry in self._elsewhere:
+        play = self._play_entry(choice, entry, session)
+        if entry in self._entries_leading_elsewhere:
             # It counts as missed what the client asks a server to which it is sent.
-            call = self._told(choice.recorded)
-            miss = self._missed(led_elsewhere(call, entry, self._elsewhere[entry]))
+            call = self._shown_call(choice.recorded)
+            miss = self._count_miss(
+                miss_led_elsewhere(call, entry, self._entries_leading_elsewhere[entry])
+            )
             return play._replace(miss=miss)
 
         return play
 
-    def _matched_by(self, choice: Choice, entry: ReplayEntry) -> Choice:
+    def _with_echoed_values(self, choice: Choice, entry: ReplayEntry) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
         if choice.chosen.by_function:
             self.by_kind[choice.chosen.by_function] += 1
 
-        matchers = self._form.matchers
+        matchers = self._matched_form.matchers
         reading = choice.reading
         if matchers is None or entry.matched.closer[0] == reading.matched.closer[0]:
             return choice
 
         recorded = entry.exchange.request
-        self.by_kind.update(matchers.matched(recorded, choice.recorded))
+        self.by_kind.update(matchers.matchers_of_differences(recorded, choice.recorded))
         if not matchers.echo:
             return choice
 
-        echoed = matchers.echoed(recorded, choice.recorded)
+        echoed = matchers.echoed_spellings(recorded, choice.recorded)
         values = reading.values._replace(echoed=echoed)
         return choice._replace(reading=reading._replace(values=values))
 
-    def _play(self, choice: Choice, entry: ReplayEntry, session: LiveSession) -> Play:
+    def _play_entry(
+        self, choice: Choice, entry: ReplayEntry, session: LiveSession
+    ) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
         if self.divergences.recordings > 1 and self.divergences.followed:
-            self._follow(entry, session)
+            self._leave_other_recordings(entry, session)
 
         matched = choice.reading.matched
         values = choice.reading.values
         while True:
-            session = self._order.played(entry, matched.secrets, session)
+            session = self._play_order.note_play(entry, matched.secrets, session)
             self.plays += 1
             self._count_kinds(matched)
             if entry not in self._answered_by_proxy:
@@ -496,17 +514,19 @@ class Player:
 
             entry = self._answered_by_proxy[entry]
 
-        self._order.begin_task(entry, session, choice.wall_s)
-        session.arrive(entry, values)
-        delivery = self._deliveries.play(entry, session, values)
+        self._play_order.begin_task(entry, session, choice.wall_s)
+        session.note_arrival(entry, values)
+        delivery = self._deliveries.delivery_of_chosen(entry, session, values)
 
-        return self._played(choice.request, entry, session, delivery)
+        return self._play_of_entry(choice.request, entry, session, delivery)
 
-    def _follow(self, entry: ReplayEntry, session: LiveSession) -> None:
+    def _leave_other_recordings(self, entry: ReplayEntry, session: LiveSession) -> None:
         """Leave the recordings that don't have a call where this play is."""
         followed = self.divergences.followed
-        recordings = self._histories.recordings_with(entry, session.writes, followed)
-        self.divergences.played(entry, recordings, self.plays)
+        recordings = self._write_histories.recordings_with(
+            entry, session.writes, followed
+        )
+        self.divergences.note_play(entry, recordings, self.plays)
 
     def _count_kinds(self, matched: MatchedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
@@ -514,7 +534,7 @@ class Player:
             if secret.kind in SHARED_NAMES and is_received(secret):
                 self.by_kind[secret.kind] += 1
 
-    def _played(
+    def _play_of_entry(
         self,
         request: Request,
         entry: ReplayEntry,
@@ -522,7 +542,7 @@ class Player:
         delivery: Delivery | None,
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
-        patience = self._patience(entry)
+        patience = self._patience_seconds(entry)
         return Play(request, entry, session, delivery, self.times[entry], patience)
 
     def _play_step(self, choice: Choice) -> Play | Miss | None:
@@ -532,54 +552,56 @@ class Player:
         if step is None:
             return None
 
-        self._order.step_played(step, session)
+        self._play_order.step_played(step, session)
         if isinstance(step.found, NoStep):
-            call = self._told(choice.recorded)
-            return self._missed(no_step(call, step.found, self._ignored))
+            call = self._shown_call(choice.recorded)
+            return self._count_miss(
+                miss_without_step(call, step.found, self._ignored_members)
+            )
 
-        for came in dict.fromkeys(step.found.came):
-            self._order.played(came, (), session)
-            session.arrive(came, choice.reading.values)
+        for came in dict.fromkeys(step.found.arrived_entries):
+            self._play_order.note_play(came, (), session)
+            session.note_arrival(came, choice.reading.values)
 
         self.plays += 1
         entry = step.found.entry
-        delivery = self._deliveries.deliver(entry, session, choice.reading.values)
+        delivery = self._deliveries.new_delivery(entry, session, choice.reading.values)
 
-        return self._played(choice.request, entry, session, delivery)
+        return self._play_of_entry(choice.request, entry, session, delivery)
 
-    def _may_get(self, entry: ReplayEntry, identity: bytes | None) -> bool:
+    def _is_playable_to(self, entry: ReplayEntry, identity: bytes | None) -> bool:
         """Tell whether a response can be played to a caller with an id, as it is spelled."""
         response = entry.exchange.response
         if identity is None or entry.asker is None or response is None:
             return True
 
-        if entry not in self._hidden:
-            self._hidden[entry] = hides_response(entry.asker, response)
+        if entry not in self._hides_response_by_entry:
+            self._hides_response_by_entry[entry] = hides_response(entry.asker, response)
 
-        if not self._hidden[entry]:
+        if not self._hides_response_by_entry[entry]:
             return True
 
         return canonical(parse(identity)) == entry.asker.id
 
-    def _patience(self, entry: ReplayEntry) -> float | None:
+    def _patience_seconds(self, entry: ReplayEntry) -> float | None:
         """Return how long a client waits for a response that was not recorded; see `Play`."""
         if not self._timelines.is_given_up(entry):
             return None
 
         ended_ms = self._timelines.given_up_ms(entry)
-        return (ended_ms - entry.exchange.started_ms) / 1000 + _LONGER_S
+        return (ended_ms - entry.exchange.started_ms) / 1000 + _EXTRA_PATIENCE_S
 
     # Misses
 
-    def _missed(self, miss: Miss) -> Miss:
+    def _count_miss(self, miss: Miss) -> Miss:
         """Count a miss."""
         self.misses.append(miss)
-        self.divergences.missed(miss, self.plays)
+        self.divergences.note_miss(miss, self.plays)
         return miss
 
-    def _told(self, recorded: Request) -> Call:
+    def _shown_call(self, recorded: Request) -> Call:
         """Return a request as messages may show it: without secrets."""
-        return read_call(self._form.told(recorded))
+        return read_call(self._matched_form.shown_request(recorded))
 
     def _play_nothing(self, choice: Choice) -> Play | Miss | Harmless:
         """Return what a request gets that gets no recording from its beginning."""
@@ -587,37 +609,41 @@ class Player:
         call = read_call(choice.recorded)
         failure = choice.chosen.failure
         if failure:
-            told = self._told(choice.recorded)
-            return self._missed(Miss(told, Reason.HOOK_FAILED, failure))
+            shown_request = self._shown_call(choice.recorded)
+            return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
 
-        if is_pong(session.recorded, call.message, self._pings):
+        if is_pong(session.recorded, call.message, self._recorded_pings):
             return only_status(call, ACCEPTED)
 
-        event = resumed_event(choice.request)
-        rest = self._deliveries.rest((session.recorded, event), session)
+        event_id = resumed_event(choice.request)
+        rest = self._deliveries.delivery_of_rest((session.recorded, event_id), session)
         if rest is not None:
             self.plays += 1
-            return self._played(choice.request, rest.entry, session, rest)
+            return self._play_of_entry(choice.request, rest.entry, session, rest)
 
         if not self._strict:
             harmless = self._unrecorded_answer(call, choice.chosen)
             if harmless is not None:
                 return harmless
 
-        miss = self._why_not(self._told(choice.recorded), choice)
+        miss = self._explained_miss(self._shown_call(choice.recorded), choice)
         message = miss.call.message
         if message is not None and message.kind is Kind.RESPONSE:
-            is_refused = self._refuse(message, session, miss)
+            is_refused = self._refuse_pending_call(message, session, miss)
             miss = replace(miss, is_refused=is_refused)
 
-        return self._missed(miss)
+        return self._count_miss(miss)
 
-    def _unrecorded_answer(self, call: Call, chosen: Chosen) -> Harmless | None:
+    def _unrecorded_answer(
+        self, call: Call, chosen: ChosenRecording
+    ) -> Harmless | None:
         """Answer a call of a tool that the server doesn't have, or what any server answers."""
         session = session_of(call.request)
-        lacks_session = self._order.opened.is_outside(session, call.endpoint)
+        lacks_session = self._play_order.opened_sessions.is_outside(
+            session, call.endpoint
+        )
         if not lacks_session:
-            answer = self._effects.unknown_tools.answer(call)
+            answer = self._call_effects.unknown_tools.unknown_tool_answer(call)
             if answer is not None:
                 self.unknown_tools[call.name] += 1
                 return answer
@@ -636,42 +662,48 @@ class Player:
 
         return answer
 
-    def _why_not(self, call: Call, choice: Choice) -> Miss:
+    def _explained_miss(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
         nearest = choice.chosen.nearest
         reason = choice.chosen.why_not
         if choice.reading.teachers:
-            return ambiguous(call, choice.reading.teachers, self.values)
+            return miss_of_ambiguous_value(call, choice.reading.teachers, self.values)
         if reason is None:
-            return self._no_match(call, choice.reading.matched)
+            return self._explained_mismatch(call, choice.reading.matched)
 
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
-            entry, before = self._histories.nearest(nearest, writes, self.times)
+            entry, before = self._write_histories.nearest_with_writes(
+                nearest, writes, self.times
+            )
             return after_other_writes(call, entry, before, writes.made)
 
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.recorded)
-            standing = self._order.opened.standing_of(session)
+            standing = self._play_order.opened_sessions.standing_of(session)
             return Miss(call, reason, standing.value, nearest[0])
 
-        miss = not_now(call, nearest, reason)
-        if self._order.repeats_reads:
-            miss = replace(miss, may_read=call.key().called)
+        miss = miss_not_playable_now(call, nearest, reason)
+        if self._play_order.repeats_reads:
+            miss = replace(miss, may_read=call.key().tool_or_method)
 
         return miss
 
-    def _no_match(self, call: Call, matched: MatchedRequest) -> Miss:
+    def _explained_mismatch(self, call: Call, matched: MatchedRequest) -> Miss:
         """Explain why nothing recorded matches a request."""
-        stand_ins = self._order.index.stand_ins
-        recorded = Recorded(self.entries, self._ignored, self.times, stand_ins)
-        hook = self._form.hook
+        stand_ins = self._play_order.index.stand_ins
+        recorded = SearchedRecording(
+            self.entries, self._ignored_members, self.times, stand_ins
+        )
+        hook = self._matched_form.hook
         if hook is not None:
             with suppress(HookError):
-                same = self._order.index.matched_by(hook, matched, in_any_turn=True)
+                same = self._play_order.index.matched_by(
+                    hook, matched, in_any_turn=True
+                )
                 recorded = recorded._replace(same_calls=same)
 
-        miss = no_match(call, recorded)
+        miss = miss_without_match(call, recorded)
         is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
         if hook is not None and is_other_call and not recorded.same_calls:
             detail = f"{miss.detail}, and {hook.name} matched none"
@@ -680,46 +712,48 @@ class Player:
         if not miss.differences:
             return miss
 
-        return after_placeholders(miss, self._placeholders_played)
+        return miss_after_placeholders(miss, self._placeholders_played)
 
     @property
     def _placeholders_played(self) -> list[str]:
         """The placeholders in what was played by now."""
-        shown: dict[str, None] = {}
-        played = self._order.entries_played
-        for entry, names in self._placeholders.items():
+        placeholders_shown: dict[str, None] = {}
+        played = self._play_order.entries_played
+        for entry, names in self._placeholders_by_entry.items():
             if entry in played:
-                shown.update(dict.fromkeys(names))
+                placeholders_shown.update(dict.fromkeys(names))
 
-        return list(shown)
+        return list(placeholders_shown)
 
     @cached_property
-    def _placeholders(self) -> dict[ReplayEntry, list[str]]:
+    def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
         """The placeholders in each recorded response that has any."""
-        found: dict[ReplayEntry, list[str]] = {}
+        names_by_entry: dict[ReplayEntry, list[str]] = {}
         for entry in self._by_arrival:
             names = placeholders_in(entry.exchange.response)
             if names:
-                found[entry] = names
+                names_by_entry[entry] = names
 
-        return found
+        return names_by_entry
 
-    def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
+    def _refuse_pending_call(
+        self, answer: Message, session: LiveSession, miss: Miss
+    ) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
         for entry in self._timelines.answers_like(answer, session.recorded):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
 
             # Nothing else has to wait any more for the right answer, nor for later ones.
-            session.waive(entry)
+            session.waive_request(entry)
             call = entry.answered_call
             if call is None:
                 return False
 
             for posted in self._timelines.answers_during(call):
-                session.waive(posted)
+                session.waive_request(posted)
 
-            session.refused[call] = miss
+            session.misses_of_refused_calls[call] = miss
             return True
 
         return False
@@ -731,15 +765,15 @@ class Player:
         if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
             return None
 
-        call = self._told(self._as_recorded(play.request, session)[0])
+        call = self._shown_call(self._as_recorded(play.request, session)[0])
         detail = "its response was not recorded"
-        return self._missed(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
+        return self._count_miss(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
 
     # Beside the recording
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
         """Put an unrecorded message on the stream that has all responses; tell whether one has."""
-        events = self._order.session_of(request).unrecorded
+        events = self._play_order.session_of(request).unrecorded_events
         if events is None:
             return False
 
@@ -748,29 +782,29 @@ class Player:
 
     def recorded_session(self, request: Request) -> str:
         """Return the id of the recorded session that is played to the client of a request."""
-        return self._order.session_of(request).recorded
+        return self._play_order.session_of(request).recorded
 
-    def shown(self, request: Request) -> Call:
+    def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
-        session = self._order.session_of(request)
-        return self._told(self._as_recorded(request, session)[0])
+        session = self._play_order.session_of(request)
+        return self._shown_call(self._as_recorded(request, session)[0])
 
     def goes_live(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which ends histories if it writes.
 
         After a write nothing is played that may depend on it.
         """
-        call = self.shown(request)
+        call = self.call_as_shown(request)
         if call.kind is not Kind.REQUEST:
             return
 
-        session = self._order.session_of(request)
-        self._order.enter(session)
+        session = self._play_order.session_of(request)
+        self._play_order.enter_session(session)
         key = self.key_of(call)
-        self._effects.went_live(key)
-        if not self._effects.only_reads(key):
-            self._histories.went_live(key, session.writes)
-            self._order.has_written_elsewhere = True
+        self._call_effects.went_live(key)
+        if not self._call_effects.only_reads(key):
+            self._write_histories.went_live(key, session.writes)
+            self._play_order.has_written_elsewhere = True
 
     # Afterwards
 
@@ -780,17 +814,22 @@ class Player:
         These are pointers to what was to be left out, and the names of what was to only read.
         """
         for entry in self._by_arrival:
-            self._form.see(entry.matched.request)
+            self._matched_form.note_seen_members(entry.matched.request)
 
-        unused = [("reads", name) for name in self._effects.unused_reads()]
-        unused += [("ignore", pointer_to(path)) for path in self._form.unseen]
-        if self._form.matchers is not None:
-            unused += [("match", name) for name in self._form.matchers.unused()]
+        unused = [("reads", name) for name in self._call_effects.unused_reads()]
+        unused += [
+            ("ignore", pointer_to(path)) for path in self._matched_form.unseen_members
+        ]
+        if self._matched_form.matchers is not None:
+            unused += [
+                ("match", name)
+                for name in self._matched_form.matchers.unused_matchers()
+            ]
 
         return unused
 
     @property
-    def connected(self) -> Iterator[tuple[int, int]]:
+    def connected_interactions(self) -> Iterator[tuple[int, int]]:
         """Pairs of interactions of which one's stream has what the server said about the other."""
         for entry in self.entries:
             yield entry.interaction, entry.stream.interaction
@@ -804,12 +843,12 @@ class Player:
     @property
     def after_other_writes(self) -> dict[int, int]:
         """How often each read was played after other writes than recorded, by its interaction."""
-        return dict(sorted(self._order.strayed.items()))
+        return dict(sorted(self._play_order.strayed.items()))
 
     @property
     def without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
-        played = self._order.entries_played
+        played = self._play_order.entries_played
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
             if any(map(self._timelines.is_given_up, played.intersection(entries))):
@@ -820,41 +859,41 @@ class Player:
     @property
     def only_probed(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        methods = {entry.key.method for entry in self._order.entries_played}
+        methods = {entry.key.method for entry in self._play_order.entries_played}
         return methods == {DISCOVER} and not self.misses
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        played = self._order.entries_played
+        played = self._play_order.entries_played
         lookups = {entry.numbers.lookup for entry in played}
         numbers = []
         for number, entries in enumerate(self.interactions, start=1):
             for entry in entries:
-                if entry not in played and self._lacks(entry, lookups):
+                if entry not in played and self._has_to_be_played(entry, lookups):
                     numbers.append(number)
                     break
 
         return numbers
 
-    def _lacks(self, entry: ReplayEntry, played: Collection[int]) -> bool:
+    def _has_to_be_played(self, entry: ReplayEntry, played: Collection[int]) -> bool:
         """Tell whether an exchange that was not played should have been."""
         if entry.is_pong:
             return False
         if self.was_probed and entry.key.method == DISCOVER:
             return False
 
-        if entry.created_by is not None and self._effects.only_reads(entry.key):
+        if entry.created_by is not None and self._call_effects.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
-            return is_end and entry.created_by not in self._order.index.stand_ins
+            return is_end and entry.created_by not in self._play_order.index.stand_ins
 
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played
-        return not (is_repeat and self._effects.repeats_with_time(entry))
+        return not (is_repeat and self._call_effects.repeats_with_time(entry))
 
 
-def _cancel(request: Request, session: LiveSession) -> None:
+def _note_cancelled_request(request: Request, session: LiveSession) -> None:
     """Take note that a client waits no more for the response to one of its requests."""
     message = read_call(request).message
     if message is None:

@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Located,
     Message,
-    echoes,
+    echoes_of_request,
     messages_in,
 )
 from mrtr_cassette.core.protocol.methods import INITIALIZE
@@ -32,13 +32,13 @@ from mrtr_cassette.core.protocol.tasks import (
 from mrtr_cassette.core.replay.order import LiveSession, Refusal
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
-    OPEN,
+    OPEN_GATE,
     Gate,
     Timelines,
     Waits,
-    only_asks,
+    is_reading_request,
 )
-from mrtr_cassette.core.secrets.names import renaming
+from mrtr_cassette.core.secrets.names import id_replacer
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
     End,
@@ -66,14 +66,14 @@ class Gap(NamedTuple):
     source: ReplayEntry | str | None = None
 
 
-class Came(NamedTuple):
+class PieceArrival(NamedTuple):
     """When a piece came: after how many requests in all, and at which time of the recorder."""
 
     after: int
     at_ms: float
 
 
-NEVER_CAME: Final = Came(0, 0)
+UNKNOWN_ARRIVAL: Final = PieceArrival(0, 0)
 """Stands for when it is not known."""
 
 
@@ -84,7 +84,7 @@ class Part(NamedTuple):
     at_ms: float
     gate: Gate
     pieces: range
-    came: Came
+    came: PieceArrival
 
 
 class Reply(NamedTuple):
@@ -132,7 +132,7 @@ def build_reply(
     *,
     tasks: Collection[str] = (),
     started_ms: float = 0,
-    ended: Came = NEVER_CAME,
+    ended: PieceArrival = UNKNOWN_ARRIVAL,
     piecewise: bool = False,
     caller: Caller = NO_CALLER,
 ) -> Reply:
@@ -148,7 +148,9 @@ def build_reply(
     if not places.gaps:
         places.add_batch(caller.batch)
 
-    parts = _parts(response, waits, places.gaps, started_ms, ended, piecewise=piecewise)
+    parts = _parts_sent_together(
+        response, waits, places.gaps, started_ms, ended, piecewise=piecewise
+    )
     end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
     if end is End.OPEN and response.only_accepts:
@@ -168,48 +170,50 @@ def build_reply(
     )
 
 
-def _parts(
+def _parts_sent_together(
     response: Response,
     waits: Waits,
     gaps: Sequence[Gap],
     started_ms: float,
-    ended: Came,
+    ended: PieceArrival,
     *,
     piecewise: bool,
 ) -> Iterator[Part]:
     """Yield the pieces of a body that are sent together: all up to one that waits."""
     body = response.body
-    gates = waits.pieces or (OPEN,) * len(response.pieces)
-    firsts = []
+    gates = waits.pieces or (OPEN_GATE,) * len(response.pieces)
+    first_pieces = []
     for index, gate in enumerate(gates):
-        if piecewise or index == 0 or gate != OPEN:
-            firsts.append(index)
+        if piecewise or index == 0 or gate != OPEN_GATE:
+            first_pieces.append(index)
 
-    ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
-    left = list(gaps)
-    sent = 0
-    for first, behind in pairwise([*firsts, len(gates)]):
-        end = ends[behind - 1]
+    piece_ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
+    remaining_gaps = list(gaps)
+    sent_bytes = 0
+    for first, behind in pairwise([*first_pieces, len(gates)]):
+        part_end = piece_ends[behind - 1]
         segments: list[bytes | Gap] = []
         # A value goes whole with the part in which it begins.
-        while left and left[0].span.start < end:
-            gap = left.pop(0)
-            segments += (body[sent : gap.span.start], gap)
-            sent = gap.span.end
+        while remaining_gaps and remaining_gaps[0].span.start < part_end:
+            gap = remaining_gaps.pop(0)
+            segments += (body[sent_bytes : gap.span.start], gap)
+            sent_bytes = gap.span.end
 
-        segments.append(body[sent:end])
-        sent = max(sent, end)
+        segments.append(body[sent_bytes:part_end])
+        sent_bytes = max(sent_bytes, part_end)
         piece = response.pieces[first]
         pause = piece.at_ms - started_ms
-        came = _came(piece, ended)
-        yield Part(tuple(segments), pause, gates[first], range(first, behind), came)
+        part_arrival = _arrival_of_piece(piece, ended)
+        yield Part(
+            tuple(segments), pause, gates[first], range(first, behind), part_arrival
+        )
 
 
-def _came(piece: Piece, ended: Came) -> Came:
+def _arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
     """Return when a piece came; of a whole body only its end is known."""
     if not piece.after:
         return ended
-    return Came(piece.after, piece.at_ms)
+    return PieceArrival(piece.after, piece.at_ms)
 
 
 _Place = tuple[Span, str, ReplayEntry | str | None]
@@ -224,9 +228,9 @@ class _Places:
         self.notified: dict[int, TaskState] = {}
         self.responds_at: int | None = None
         self._response = response
-        self._tasks: Collection[str] = ()
+        self._task_ids: Collection[str] = ()
         if b'"taskId"' in response.body:
-            self._tasks = tasks
+            self._task_ids = tasks
 
     def add_messages(self, request: Message | None, waits: Waits) -> None:
         """Take the messages of the body.
@@ -241,12 +245,12 @@ class _Places:
             if caller is not None and _responds_to(located.message, caller):
                 self.responds_at = located.piece
 
-            about = None
+            subject_request = None
             if waits.pieces:
-                about = waits.pieces[located.piece].request
+                subject_request = waits.pieces[located.piece].request
 
-            places = _echo_places(located.message, caller, about)
-            if self._tasks:
+            places = _echo_places(located.message, caller, subject_request)
+            if self._task_ids:
                 places += self._task_times(located.message, located.piece)
 
             for place in places:
@@ -273,7 +277,7 @@ class _Places:
     def _task_times(self, message: Message, piece: int) -> list[_Place]:
         """Return the places in a state of a task that depend on the clock."""
         state = notified_state(message) or polled_state(message)
-        if state is None or state.id not in self._tasks:
+        if state is None or state.id not in self._task_ids:
             return []
 
         if message.method:
@@ -288,14 +292,16 @@ class _Places:
 
         gaps: dict[Span, Gap] = {}
         for located in messages_in(self._response):
-            for place, asker in enumerate(batch):
-                for echo in echoes(located.message, asker):
+            for place_in_batch, asker in enumerate(batch):
+                for echo in echoes_of_request(located.message, asker):
                     span = located.in_body(echo.span)
                     is_exact = echo.value in ("id", "progress_token")
                     # Beside `1` another request may have `"1"`, which is nearly the same.
                     if span is not None and (is_exact or span not in gaps):
                         recorded = self._response.body[span.start : span.end]
-                        gaps[span] = Gap(span, f"{place}:{echo.value}", recorded)
+                        gaps[span] = Gap(
+                            span, f"{place_in_batch}:{echo.value}", recorded
+                        )
 
         self.gaps += sorted(gaps.values(), key=attrgetter("span"))
 
@@ -311,13 +317,13 @@ def _echo_places(
     """Return where a message repeats values of the caller, or else of the request it is about."""
     places: list[_Place] = []
     if caller is not None:
-        for echo in echoes(message, caller):
+        for echo in echoes_of_request(message, caller):
             places.append((echo.span, echo.value, None))
 
     if places or about is None or about.asker is None:
         return places
 
-    for echo in echoes(message, about.asker):
+    for echo in echoes_of_request(message, about.asker):
         places.append((echo.span, echo.value, about))
 
     return places
@@ -360,17 +366,17 @@ class Delivery:
     values: CallerValues
     lifetime_of: Callable[[ReplayEntry], Lifetime]
     texts: Callable[[], Values] | None = None
-    listening: Sequence[Delivery] = ()
+    listening_streams: Sequence[Delivery] = ()
     sent: int = 0
     is_left: bool = False
-    _set_aside: list[Part] = field(default_factory=list)
+    _parts_set_aside: list[Part] = field(default_factory=list)
 
-    def follow(self, entry: ReplayEntry, reply: Reply) -> None:
+    def switch_stream(self, entry: ReplayEntry, reply: Reply) -> None:
         """Go on with what another recorded session has in the place of this stream."""
         self.entry = entry
         self.reply = reply
         self.sent = min(self.sent, len(reply.parts))
-        self._set_aside = []
+        self._parts_set_aside = []
 
     @property
     def _is_all_sent(self) -> bool:
@@ -378,7 +384,7 @@ class Delivery:
         return self.sent == len(self.reply.parts)
 
     @property
-    def skippable(self) -> ReplayEntry | None:
+    def skippable_request(self) -> ReplayEntry | None:
         """What its client may never send and next part waits for: a notification, or a read.
 
         Nothing is skipped before a client has initialized.
@@ -387,10 +393,10 @@ class Delivery:
         if not self._is_all_sent:
             gate = self.reply.parts[self.sent].gate
 
-        missing = self._missing(gate)
+        missing = self._first_missing_cause(gate)
         if missing is None or missing.key.method == INITIALIZE:
             return None
-        if missing.kind is Kind.NOTIFICATION or only_asks(missing):
+        if missing.kind is Kind.NOTIFICATION or is_reading_request(missing):
             return missing
 
         return None
@@ -399,36 +405,36 @@ class Delivery:
     def is_behind(self) -> bool:
         """Whether it only waits for what listening streams have to send first."""
         part = self._due_part()
-        return part is not None and bool(self._owing(part))
+        return part is not None and bool(self._streams_owing(part))
 
-    def go_first(self) -> None:
+    def stop_waiting_for_streams(self) -> None:
         """Wait no more for streams that nobody reads."""
         part = self._due_part()
         if part is None:
             return
 
-        for stream in self._owing(part):
+        for stream in self._streams_owing(part):
             stream.is_left = True
 
     def end(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
         self.is_left = True
-        self.session.answer(self.entry.stream)
+        self.session.note_response(self.entry.stream)
 
-    def _owing(self, part: Part) -> list[Delivery]:
+    def _streams_owing(self, part: Part) -> list[Delivery]:
         """Return the streams that have to send something before a part."""
         # Without the recording block nobody knows what came first.
         if self.reply.responds_at not in part.pieces or not part.came.after:
             return []
 
         owing = []
-        for stream in self.listening:
-            if stream.owes(self.entry.stream, part.came):
+        for stream in self.listening_streams:
+            if stream.has_part_due_before(self.entry.stream, part.came):
                 owing.append(stream)
 
         return owing
 
-    def owes(self, call: ReplayEntry, came: Came) -> bool:
+    def has_part_due_before(self, call: ReplayEntry, came: PieceArrival) -> bool:
         """Tell whether what it sends next came before the response to a call, which came then.
 
         What waits for other requests is not sent next: a client may send these after the response.
@@ -464,75 +470,79 @@ class Delivery:
         if not recorded:
             return headers
 
-        change = renaming({recorded: self.session.id})
+        change = id_replacer({recorded: self.session.id})
         return headers_with(headers, lambda raw, _name: change(raw))
 
     @property
     def body(self) -> bytes:
         """All that is sent, whether it is due or not."""
-        return b"".join(map(self._filled, self.reply.parts))
+        return b"".join(map(self._bytes_of_part, self.reply.parts))
 
     def next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
         session = self.session
         call = self.entry.stream
-        if call in session.refused:
+        if call in session.misses_of_refused_calls:
             self.sent = 0
-            self._set_aside = []
+            self._parts_set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
 
-            return session.refuse(call, self.values.id, is_last=True)
+            return session.take_refusal(call, self.values.id, is_last=True)
 
-        if session.unrecorded and self.entry.is_listening:
-            raw = session.unrecorded.popleft()
+        if session.unrecorded_events and self.entry.is_listening:
+            raw = session.unrecorded_events.popleft()
             return Sending(raw, 0, is_last=False, pieces=range(0))
 
         part = self._due_part()
         if part is None and self._is_all_sent:
-            return self._ending()
-        if part is None or self._owing(part):
+            return self._end_unless_more_comes()
+        if part is None or self._streams_owing(part):
             return None
 
-        return self._send(part)
+        return self._send_part(part)
 
-    def _send(self, part: Part) -> Sending | Refusal:
+    def _send_part(self, part: Part) -> Sending | Refusal:
         """Take a part as sent; return it with live values, or the miss that stands for it."""
         session = self.session
-        self._take(part)
-        raw = self._filled(part)
+        self._mark_part_sent(part)
+        raw = self._bytes_of_part(part)
         if self.entry.session:
             session.sent[self.entry] = self.sent
 
-        is_last = self._is_all_sent and self._ending() is End.COMPLETE
+        is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
         responds = part.gate.responds
         request = part.gate.request
-        if responds and request is not None and request in session.refused:
+        if (
+            responds
+            and request is not None
+            and request in session.misses_of_refused_calls
+        ):
             identity = session.values_of(request).id
-            return session.refuse(request, identity, is_last=is_last)
+            return session.take_refusal(request, identity, is_last=is_last)
 
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, responds)
 
-    def _filled(self, part: Part) -> bytes:
+    def _bytes_of_part(self, part: Part) -> bytes:
         """Return the bytes of a part with live values and ids."""
-        filled = []
+        live_segments = []
         for segment in part.segments:
             if isinstance(segment, Gap):
-                filled.append(self._value_of(segment))
+                live_segments.append(self._value_of(segment))
             elif self.texts is None:
-                filled.append(segment)
+                live_segments.append(segment)
             else:
-                filled.append(self.texts().reveal(segment))
+                live_segments.append(self.texts().reveal(segment))
 
-        raw = b"".join(filled)
-        names = self.session.known_tasks
+        raw = b"".join(live_segments)
+        live_names = self.session.known_tasks
         if self.entry.session:
-            names = {**names, self.entry.session: self.session.id}
+            live_names = {**live_names, self.entry.session: self.session.id}
 
-        if not names:
+        if not live_names:
             return raw
 
-        return renaming(names)(raw)
+        return id_replacer(live_names)(raw)
 
     def _tell_tasks(self, part: Part) -> None:
         """Tell the plays of tasks of which states a part notifies the client."""
@@ -544,23 +554,25 @@ class Delivery:
         for piece in part.pieces:
             state = notified.get(piece)
             if state is not None and state.id in tasks:
-                tasks[state.id].saw(state)
+                tasks[state.id].note_notified_state(state)
 
-    def _ending(self) -> End | None:
+    def _end_unless_more_comes(self) -> End | None:
         """Return how the response ends now, or None while more of it may come."""
-        end = self.reply.end
-        if end is End.COMPLETE:
-            is_missing = self._missing(self.reply.waits.end) is not None
+        recorded_end = self.reply.end
+        if recorded_end is End.COMPLETE:
+            is_missing = self._first_missing_cause(self.reply.waits.end) is not None
             may_come = is_missing or self._has_lines_to_come()
         else:
             # On a stream that has all responses, what was not recorded may still come.
-            is_shared = self.session.unrecorded is not None
-            may_come = end is End.OPEN and (is_shared or bool(self._set_aside))
+            is_shared = self.session.unrecorded_events is not None
+            may_come = recorded_end is End.OPEN and (
+                is_shared or bool(self._parts_set_aside)
+            )
 
         if may_come:
             return None
 
-        return end
+        return recorded_end
 
     def _value_of(self, gap: Gap) -> bytes:
         """Return the live value for a gap, or the recorded one."""
@@ -569,25 +581,30 @@ class Delivery:
             task = self.session.tasks.get(source)
             if task is None:
                 return gap.recorded
-            return task.value(gap.value, gap.recorded)
+            return task.live_value(gap.value, gap.recorded)
 
         values = self.values
         if source is not None:
             values = self.session.values_of(source)
 
-        return values.spelled(gap.value) or gap.recorded
+        return values.spelled_value(gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
         """Return the part that is sent next; what was passed over before it is set aside."""
-        for part in self._set_aside:
-            if self._is_here(part.gate) and self._missing(part.gate) is None:
+        for part in self._parts_set_aside:
+            if (
+                self._has_subject_arrived(part.gate)
+                and self._first_missing_cause(part.gate) is None
+            ):
                 return part
 
         while not self._is_all_sent:
             part = self.reply.parts[self.sent]
-            if self._missing(part.gate) is not None or self._is_early(part.gate):
+            if self._first_missing_cause(part.gate) is not None or self._is_early(
+                part.gate
+            ):
                 return None
-            if self._is_here(part.gate):
+            if self._has_subject_arrived(part.gate):
                 return part
 
             request = part.gate.request
@@ -595,11 +612,11 @@ class Delivery:
                 return None
 
             self.sent += 1
-            self._set_aside.append(part)
+            self._parts_set_aside.append(part)
 
         return None
 
-    def _is_here(self, gate: Gate) -> bool:
+    def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
         if gate.follows is not None and not self.session.has_answered(gate.follows):
             return False
@@ -616,21 +633,21 @@ class Delivery:
 
     def _has_lines_to_come(self) -> bool:
         """Tell whether lines wait for the response to a call that its client has made."""
-        for part in self._set_aside:
+        for part in self._parts_set_aside:
             call = part.gate.follows
             if call is not None and self.session.has_arrived(call):
                 return True
 
         return False
 
-    def _take(self, part: Part) -> None:
+    def _mark_part_sent(self, part: Part) -> None:
         """Take note that a part is sent."""
-        if part in self._set_aside:
-            self._set_aside.remove(part)
+        if part in self._parts_set_aside:
+            self._parts_set_aside.remove(part)
         else:
             self.sent += 1
 
-    def _missing(self, gate: Gate) -> ReplayEntry | None:
+    def _first_missing_cause(self, gate: Gate) -> ReplayEntry | None:
         """Return the first cause that has not come, and is waited for; None where all have."""
         for cause in gate.causes:
             if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
@@ -650,7 +667,7 @@ class Delivery:
                 return False
             return self._is_passed_over(call)
 
-        return session.reached > self.lifetime_of(entry).end[0]
+        return session.latest_arrived_number > self.lifetime_of(entry).end[0]
 
 
 class Deliveries:
@@ -682,38 +699,38 @@ class Deliveries:
         self._matchers = matchers
         self._timelines = timelines
         self._by_arrival = by_arrival
-        self._tasks = tasks
+        self._task_ids = tasks
         self.paced = False
-        self._stateless = stateless
+        self._is_stateless = stateless
         self._replies: dict[ReplayEntry, Reply] = {}
-        self.begin()
+        self.start_afresh()
 
-    def begin(self) -> None:
+    def start_afresh(self) -> None:
         """Forget what was sent."""
-        self._listening: dict[LiveSession, list[Delivery]] = {}
+        self._listening_by_session: dict[LiveSession, list[Delivery]] = {}
 
-    def deliver(
+    def new_delivery(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues
     ) -> Delivery | None:
         """Return the response to a request on its way; None where none was recorded."""
-        reply = self._reply(entry)
+        reply = self._reply_for_entry(entry)
         if reply is None:
             return None
 
-        values = session.callers.get(entry.stream, values)
+        values = session.values_of_callers.get(entry.stream, values)
         streams: Sequence[Delivery] = ()
-        if entry.session and not entry.is_listening and not self._stateless:
-            streams = self._listening.setdefault(session, [])
+        if entry.session and not entry.is_listening and not self._is_stateless:
+            streams = self._listening_by_session.setdefault(session, [])
 
         lifetime_of = self._timelines.lifetime_of
         return Delivery(entry, reply, session, values, lifetime_of, self.texts, streams)
 
-    def play(
+    def delivery_of_chosen(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues
     ) -> Delivery | None:
         """Return the same for an exchange that was chosen, which may be a stream to listen to."""
-        delivery = self.deliver(entry, session, values)
-        if delivery is None or self._stateless:
+        delivery = self.new_delivery(entry, session, values)
+        if delivery is None or self._is_stateless:
             return delivery
         if not entry.is_listening or not entry.session:
             return delivery
@@ -724,51 +741,55 @@ class Deliveries:
             if entry.resumed is None:
                 delivery.sent = session.sent.get(entry, 0)
 
-        self._listen(session, delivery)
+        self._add_listening_stream(session, delivery)
         return delivery
 
-    def rest(self, event: tuple[str, str], session: LiveSession) -> Delivery | None:
+    def delivery_of_rest(
+        self, event: tuple[str, str], session: LiveSession
+    ) -> Delivery | None:
         """Return what a stream has after an event after which no recorded client resumed it."""
-        if not event[1] or event not in self._events:
+        if not event[1] or event not in self._places_of_events:
             return None
 
-        entry, piece = self._events[event]
-        if not entry.is_listening and entry.stream not in session.callers:
+        entry, piece = self._places_of_events[event]
+        if not entry.is_listening and entry.stream not in session.values_of_callers:
             return None
 
-        delivery = self.deliver(entry, session, CallerValues(None, None))
+        delivery = self.new_delivery(entry, session, CallerValues(None, None))
         if delivery is None:
             return None
 
         delivery.sent = piece + 1
         if len(delivery.reply.parts) == delivery.sent:
             # What a call's stream has after that was never seen, unless it has its response.
-            if not entry.is_listening and not _has_all(entry.exchange.response):
+            if not entry.is_listening and not _has_whole_response(
+                entry.exchange.response
+            ):
                 return None
 
             delivery.reply = delivery.reply._replace(end=End.OPEN)
 
         if entry.is_listening:
-            self._listen(session, delivery)
+            self._add_listening_stream(session, delivery)
 
         return delivery
 
-    def _listen(self, session: LiveSession, delivery: Delivery) -> None:
+    def _add_listening_stream(self, session: LiveSession, delivery: Delivery) -> None:
         """Take note of a stream to which the client of a session listens."""
-        streams = self._listening.setdefault(session, [])
+        streams = self._listening_by_session.setdefault(session, [])
         streams[:] = [stream for stream in streams if not stream.is_left]
         streams.append(delivery)
 
-    def follow(self, session: LiveSession) -> Iterator[ReplayEntry]:
+    def switch_stream(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
-        for delivery in self._listening.get(session, ()):
+        for delivery in self._listening_by_session.get(session, ()):
             entry = self._stream_like(delivery.entry, session.recorded)
             if entry is None:
                 continue
 
-            reply = self._reply(entry)
+            reply = self._reply_for_entry(entry)
             if reply is not None:
-                delivery.follow(entry, reply)
+                delivery.switch_stream(entry, reply)
                 yield entry
 
     def _stream_like(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
@@ -782,43 +803,43 @@ class Deliveries:
         return None
 
     @cached_property
-    def _events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
+    def _places_of_events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
         """Where events are, by session and id; without a session an id may be used again."""
-        places: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
-        ambiguous: set[tuple[str, str]] = set()
+        places_by_event: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
+        ambiguous_events: set[tuple[str, str]] = set()
         for entry in self._by_arrival:
             for index, identity in event_ids(entry.exchange.response):
                 event = (entry.session, identity)
-                if event in places and not entry.session:
-                    ambiguous.add(event)
+                if event in places_by_event and not entry.session:
+                    ambiguous_events.add(event)
 
-                places[event] = (entry, index)
+                places_by_event[event] = (entry, index)
 
-        for event in ambiguous:
-            del places[event]
+        for event in ambiguous_events:
+            del places_by_event[event]
 
-        return places
+        return places_by_event
 
-    def _reply(self, entry: ReplayEntry) -> Reply | None:
+    def _reply_for_entry(self, entry: ReplayEntry) -> Reply | None:
         """Return what to send for a recorded response, which is built once; None without one."""
         response = entry.exchange.response
         if response is not None and entry not in self._replies:
-            self._replies[entry] = self._built(entry, response)
+            self._replies[entry] = self._built_reply(entry, response)
 
         return self._replies.get(entry)
 
-    def _built(self, entry: ReplayEntry, response: Response) -> Reply:
+    def _built_reply(self, entry: ReplayEntry, response: Response) -> Reply:
         """Return what to send for a recorded response."""
         exchange = entry.exchange
         waits = self._timelines.waits_of(entry)
         waited_for = waits
-        if self._stateless:
+        if self._is_stateless:
             waited_for = NO_WAITS
 
-        repeated = None
+        repeated_values_finder = None
         if self._matchers is not None:
             request = entry.stream.exchange.request
-            repeated = partial(self._matchers.echo_spans, request)
+            repeated_values_finder = partial(self._matchers.echo_spans, request)
 
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
@@ -826,21 +847,23 @@ class Deliveries:
             entry.stream.asker,
             response,
             waited_for,
-            tasks=self._tasks,
+            tasks=self._task_ids,
             started_ms=exchange.started_ms,
-            ended=Came(exchange.ended_after or 0, exchange.ended_ms),
+            ended=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
             piecewise=self.paced or may_be_resumed,
-            caller=Caller(read_call(entry.matched.request).batch, repeated),
+            caller=Caller(
+                read_call(entry.matched.request).batch, repeated_values_finder
+            ),
         )
 
-        is_cut = self._stateless and entry.is_listening
+        is_cut = self._is_stateless and entry.is_listening
         if is_cut and waits.depend_on_later(entry):
             reply = reply._replace(end=End.OPEN)
 
         return reply
 
 
-def _has_all(response: Response | None) -> bool:
+def _has_whole_response(response: Response | None) -> bool:
     """Tell whether a stream had its response, or was open when the recording ended."""
     if response is None:
         return False

@@ -26,15 +26,15 @@ from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
     TaskState,
-    moved,
+    moved_time,
     notified_states,
     read_time,
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
-from mrtr_cassette.core.secrets.names import renaming
+from mrtr_cassette.core.secrets.names import id_replacer
 from mrtr_cassette.core.wire.jsonbytes import parse
 
-_NO_KEY: Final = {"": ""}
+_NO_ANSWERS: Final = {"": ""}
 """Stands for the answers of an update that gives none."""
 
 
@@ -45,7 +45,7 @@ class Step(NamedTuple):
     """
 
     entry: ReplayEntry
-    came: Sequence[ReplayEntry] = ()
+    arrived_entries: Sequence[ReplayEntry] = ()
 
 
 class RecordedTask:
@@ -73,29 +73,29 @@ class RecordedTask:
         self.causes: list[int] = []
         self.updates: dict[int, Mapping[str, str]] = {}
         self.answers: dict[str, list[str]] = {}
-        self._needed: dict[int, dict[str, int]] = {}
-        for at, step in enumerate(steps):
-            self.questions.update(step.asked)
+        self._needed_counts: dict[int, dict[str, int]] = {}
+        for step_place, step in enumerate(steps):
+            self.questions.update(step.asked_inputs)
             if step.key.method == GET_TASK:
-                self.polls.append(at)
+                self.polls.append(step_place)
             else:
-                self._add_cause(at, step)
+                self._add_cause(step_place, step)
 
     def _add_cause(self, at: int, step: ReplayEntry) -> None:
         """Take an update or a cancellation, and how often its answers have been given by it."""
         self.causes.append(at)
         update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
         if step.key.method == UPDATE_TASK:
-            update = answers_by_key(step.matched.lookup) or _NO_KEY
+            update = answers_by_key(step.matched.lookup) or _NO_ANSWERS
 
         self.updates[at] = update
-        self._needed[at] = {}
+        self._needed_counts[at] = {}
         for key, answer in update.items():
-            given = self.answers.setdefault(key, [])
-            if given[-1:] != [answer]:
-                given.append(answer)
+            answers_to_key = self.answers.setdefault(key, [])
+            if answers_to_key[-1:] != [answer]:
+                answers_to_key.append(answer)
 
-            self._needed[at][key] = len(given)
+            self._needed_counts[at][key] = len(answers_to_key)
 
     @property
     def id(self) -> str:
@@ -103,7 +103,7 @@ class RecordedTask:
         return self.created.id
 
     @property
-    def asks(self) -> bool:
+    def asks_for_input(self) -> bool:
         """Whether a state asks for input."""
         return bool(self.notified_keys or self.questions)
 
@@ -113,31 +113,31 @@ class RecordedTask:
             return False
 
         call = self.creating
-        same = task.creating
-        is_equal = call.numbers.path == same.numbers.path
-        is_here = call.session == same.session
+        other_call = task.creating
+        is_equal = call.numbers.path == other_call.numbers.path
+        is_here = call.session == other_call.session
 
-        return is_equal and is_here and call.matched.traits == same.matched.traits
+        return is_equal and is_here and call.matched.traits == other_call.matched.traits
 
     def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
         """Return a lookup key that names another task as one that names this one."""
         call = lookup.call._replace(name=self.id)
         answers = lookup.answers
         if answers is not None:
-            rename = renaming({task.id: self.id})
+            rename = id_replacer({task.id: self.id})
             answers = rename(answers.encode()).decode()
 
         return LookupKey(call, lookup.state, answers)
 
     def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
         """Tell whether the answers of a cause have come; `given` counts those to each key."""
-        for key, count in self._needed[cause].items():
+        for key, count in self._needed_counts[cause].items():
             if given[key] < count:
                 return False
 
         return True
 
-    def has(self, lookup: LookupKey) -> bool:
+    def has_request_like(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a recorded one, but for its answers."""
         is_recorded = False
         for step in self.steps:
@@ -171,22 +171,24 @@ class LiveTask:
     ) -> None:
         self.recorded = recorded
         self.accepted: list[LookupKey] = []
-        self._now = now
+        self._played_at = now
         self._poll_interval = poll_interval
-        self._at = -1
+        self._place_of_state = -1
         if is_over and recorded.polls:
-            self._at = recorded.polls[-1] - 1
+            self._place_of_state = recorded.polls[-1] - 1
 
-        self._asked: set[str] = set()
-        self._given: Counter[str] = Counter()
+        self._asked_keys: set[str] = set()
+        self._given_counts: Counter[str] = Counter()
 
     def copy(self) -> LiveTask:
         """Return the same play, which goes on by itself."""
-        task = LiveTask(self.recorded, self._now, poll_interval=self._poll_interval)
-        task._at = self._at
+        task = LiveTask(
+            self.recorded, self._played_at, poll_interval=self._poll_interval
+        )
+        task._place_of_state = self._place_of_state
         task.accepted = list(self.accepted)
-        task._asked = set(self._asked)
-        task._given = Counter(self._given)
+        task._asked_keys = set(self._asked_keys)
+        task._given_counts = Counter(self._given_counts)
 
         return task
 
@@ -194,12 +196,12 @@ class LiveTask:
         """Return what a request about the task gets now."""
         method = lookup.call.method
         if method == GET_TASK:
-            return self._poll()
+            return self._polled_step()
 
         if method == CANCEL_TASK:
-            found = self._cancel()
+            found = self._cancellation_step()
         else:
-            found = self._update(lookup)
+            found = self._update_step(lookup)
 
         if isinstance(found, Step):
             self.accepted.append(lookup)
@@ -208,16 +210,16 @@ class LiveTask:
 
     def taken_for(self, recorded: RecordedTask) -> LiveTask | None:
         """Return this play as one of another recorded task; None if that went on otherwise."""
-        taken = LiveTask(recorded, self._now, poll_interval=self._poll_interval)
+        taken = LiveTask(recorded, self._played_at, poll_interval=self._poll_interval)
         for lookup in self.accepted:
             renamed = recorded.in_terms_of(self.recorded, lookup)
             taken.poll_until(answers_by_key(renamed))
             if isinstance(taken.request_received(renamed), NoStep):
                 return None
 
-        rename = renaming({self.recorded.id: recorded.id})
+        rename = id_replacer({self.recorded.id: recorded.id})
         asked = []
-        for key in self._asked:
+        for key in self._asked_keys:
             renamed_key = rename(key.encode()).decode()
             question = recorded.questions.get(renamed_key)
             if question != self.recorded.questions.get(key):
@@ -234,129 +236,129 @@ class LiveTask:
         """Poll until something has been asked under some keys; tell whether it was."""
         wanted = set(keys)
         for _ in self.recorded.polls:
-            if wanted <= self._asked or isinstance(self._poll(), NoStep):
+            if wanted <= self._asked_keys or isinstance(self._polled_step(), NoStep):
                 break
 
-        return wanted <= self._asked
+        return wanted <= self._asked_keys
 
     @property
-    def _following(self) -> int:
+    def _following_cause(self) -> int:
         """The place of the cause that ends the present stretch, or the number of steps."""
         task = self.recorded
         for cause in task.causes:
-            if not task.has_come(cause, self._given):
+            if not task.has_come(cause, self._given_counts):
                 return cause
 
         return len(task.steps)
 
     @property
-    def _stretch(self) -> list[int]:
+    def _present_polls(self) -> list[int]:
         """The polls of the present stretch, or the latest one before it."""
         task = self.recorded
-        following = self._following
-        before = -1
+        following = self._following_cause
+        last_cause = -1
         for cause in task.causes:
             if cause < following:
-                before = cause
+                last_cause = cause
 
-        latest: list[int] = []
-        present: list[int] = []
+        latest_poll: list[int] = []
+        polls_in_stretch: list[int] = []
         for poll in task.polls:
-            if before < poll < following:
-                present.append(poll)
-            elif poll < before:
-                latest = [poll]
+            if last_cause < poll < following:
+                polls_in_stretch.append(poll)
+            elif poll < last_cause:
+                latest_poll = [poll]
 
-        return present or latest
+        return polls_in_stretch or latest_poll
 
-    def _poll(self) -> Step | NoStep:
+    def _polled_step(self) -> Step | NoStep:
         """Return the next state of the present stretch, or its last one again."""
         steps = self.recorded.steps
-        came: list[ReplayEntry] = []
+        arrived_entries: list[ReplayEntry] = []
         while True:
-            present = self._stretch
-            if not present:
+            polls_in_stretch = self._present_polls
+            if not polls_in_stretch:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
 
-            for poll in present:
-                if poll > self._at:
-                    self._at = poll
+            for poll in polls_in_stretch:
+                if poll > self._place_of_state:
+                    self._place_of_state = poll
                     break
 
-            entry = steps[self._at]
-            self._asked.update(entry.asked)
-            following = self._following
-            came.append(entry)
-            if not entry.asked or following == len(steps):
-                return Step(entry, came)
+            entry = steps[self._place_of_state]
+            self._asked_keys.update(entry.asked_inputs)
+            following = self._following_cause
+            arrived_entries.append(entry)
+            if not entry.asked_inputs or following == len(steps):
+                return Step(entry, arrived_entries)
 
             update = steps[following]
             # What the proxy answered while recording (`answers`), it answers now too.
             if not update.is_by_proxy:
-                return Step(entry, came)
+                return Step(entry, arrived_entries)
 
-            came.append(update)
+            arrived_entries.append(update)
             for key in self.recorded.updates.get(following, ()):
-                self._given[key] += 1
+                self._given_counts[key] += 1
 
-    def saw(self, state: TaskState) -> None:
+    def note_notified_state(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""
-        self._asked.update(state.input_requests)
-        for poll in self._stretch:
-            if poll <= self._at:
+        self._asked_keys.update(state.input_requests)
+        for poll in self._present_polls:
+            if poll <= self._place_of_state:
                 continue
 
             known = self.recorded.steps[poll].state
             if known is not None and known.digest == state.digest:
-                self._at = poll
+                self._place_of_state = poll
 
-    def _update(self, lookup: LookupKey) -> Step | NoStep:
+    def _update_step(self, lookup: LookupKey) -> Step | NoStep:
         """Take the answers of an update; return the recorded one that acknowledges them."""
         task = self.recorded
-        answers = answers_by_key(lookup) or _NO_KEY
-        refused = self._refused(answers)
-        if refused is not None:
-            return refused
+        answers = answers_by_key(lookup) or _NO_ANSWERS
+        why_nothing = self._why_refused(answers)
+        if why_nothing is not None:
+            return why_nothing
 
-        waiting = self._waiting()
+        waiting = self._waiting_causes()
         for key, answer in answers.items():
-            expected = task.answers[key][self._given[key] :]
+            expected = task.answers[key][self._given_counts[key] :]
             if expected[:1] == [answer]:
-                self._given[key] += 1
+                self._given_counts[key] += 1
 
-        came = []
+        arrived_entries = []
         for cause in waiting:
-            if task.has_come(cause, self._given):
-                came.append(task.steps[cause])
+            if task.has_come(cause, self._given_counts):
+                arrived_entries.append(task.steps[cause])
 
         acknowledged = task.steps[0]
         for cause, update in task.updates.items():
             if answers.items() & update.items():
                 acknowledged = task.steps[cause]
 
-        return Step(acknowledged, came)
+        return Step(acknowledged, arrived_entries)
 
-    def _waiting(self) -> list[int]:
+    def _waiting_causes(self) -> list[int]:
         """Return the causes whose answers have not all come."""
         waiting = []
         for cause in self.recorded.causes:
-            if not self.recorded.has_come(cause, self._given):
+            if not self.recorded.has_come(cause, self._given_counts):
                 waiting.append(cause)
 
         return waiting
 
-    def _refused(self, answers: Mapping[str, str]) -> NoStep | None:
+    def _why_refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
         task = self.recorded
         asking: dict[str, ReplayEntry] = {}
         for step in task.steps:
-            asking.update(dict.fromkeys(step.asked, step))
+            asking.update(dict.fromkeys(step.asked_inputs, step))
 
         unasked = []
         for key in answers:
             is_asked_for = key in asking or key in task.notified_keys
-            if is_asked_for and key not in self._asked:
+            if is_asked_for and key not in self._asked_keys:
                 unasked.append(key)
 
         if unasked:
@@ -366,7 +368,7 @@ class LiveTask:
 
         differing: dict[str, Any] = {}
         for key, answer in answers.items():
-            count = self._given[key]
+            count = self._given_counts[key]
             latest = max(count - 1, 0)
             # The next answer, or the latest one again.
             expected = task.answers.get(key, [])[latest : count + 1]
@@ -376,54 +378,56 @@ class LiveTask:
         if not differing:
             return None
 
-        return self._differing(differing, asking)
+        return self._step_lacking_answers(differing, asking)
 
-    def _differing(
+    def _step_lacking_answers(
         self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]
     ) -> NoStep:
         """Explain that other answers to some keys were recorded, or none."""
         task = self.recorded
-        first = next(iter(differing))
+        first_key = next(iter(differing))
         detail = "no answer to this was recorded"
-        nearest = asking.get(first, task.creating)
+        nearest = asking.get(first_key, task.creating)
         for cause in task.causes:
             answers = read_call(task.steps[cause].matched.request).answers
-            given: Mapping[str, Any] = {}
+            recorded_answers: Mapping[str, Any] = {}
             if answers is not None:
-                given = answers.input_responses or {}
+                recorded_answers = answers.input_responses or {}
 
-            for key in differing.keys() & given.keys():
-                differing[key] = given[key]
+            for key in differing.keys() & recorded_answers.keys():
+                differing[key] = recorded_answers[key]
 
-            if first in given:
+            if first_key in recorded_answers:
                 detail = "other answers were recorded"
                 nearest = task.steps[cause]
 
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 
-    def _cancel(self) -> Step | NoStep:
+    def _cancellation_step(self) -> Step | NoStep:
         """Return the recorded cancellation that comes next, or the latest one again."""
         steps = self.recorded.steps
-        following = self._following
-        recorded = self.recorded.answers.get(CANCEL_TASK, [])
-        if f"{following}" in recorded:
-            self._given[CANCEL_TASK] += 1
+        following = self._following_cause
+        recorded_cancellations = self.recorded.answers.get(CANCEL_TASK, [])
+        if f"{following}" in recorded_cancellations:
+            self._given_counts[CANCEL_TASK] += 1
             cancellation = steps[following]
             return Step(cancellation, [cancellation])
 
-        count = self._given[CANCEL_TASK]
+        count = self._given_counts[CANCEL_TASK]
         if count:
-            latest = int(recorded[count - 1])
+            latest = int(recorded_cancellations[count - 1])
             return Step(steps[latest])
 
-        if not recorded:
+        if not recorded_cancellations:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
 
         detail = "this task was cancelled later while it was recorded, after an answer"
-        return NoStep(Reason.OUT_OF_ORDER, detail, steps[int(recorded[0])])
+        return NoStep(
+            Reason.OUT_OF_ORDER, detail, steps[int(recorded_cancellations[0])]
+        )
 
-    def value(self, name: str, recorded: bytes) -> bytes:
+    def live_value(self, name: str, recorded: bytes) -> bytes:
         """Return a member of a state as the client gets it."""
         if name == POLL_INTERVAL:
             if self._poll_interval is None or recorded == b"null":
@@ -431,11 +435,11 @@ class LiveTask:
             return b"%d" % self._poll_interval
 
         created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
-        if self._now is None or created_at is None:
+        if self._played_at is None or created_at is None:
             return recorded
 
-        later: timedelta = datetime.fromtimestamp(self._now, UTC) - created_at
-        time = moved(parse(recorded), later)
+        shift: timedelta = datetime.fromtimestamp(self._played_at, UTC) - created_at
+        time = moved_time(parse(recorded), shift)
         if time is None:
             return recorded
 
@@ -477,16 +481,18 @@ class RecordedTasks:
         for interaction in entries.by_interaction:
             call = _last_call(interaction)
             if call is not None:
-                self._add(call, entries.steps.get(call, []))
+                self._add_task_of_call(call, entries.steps.get(call, []))
 
         if not self.by_id:
             return
 
         for entry in entries.by_arrival:
             if entry.is_listening:
-                self._notify(entry)
+                self._note_notified_tasks(entry)
 
-    def _add(self, call: ReplayEntry, steps: Sequence[ReplayEntry]) -> None:
+    def _add_task_of_call(
+        self, call: ReplayEntry, steps: Sequence[ReplayEntry]
+    ) -> None:
         """Take the task that a call created, if it did."""
         response = call.exchange.response
         # Most responses need not be read for this.
@@ -500,16 +506,16 @@ class RecordedTasks:
             self.created_by[call] = task
 
     @property
-    def changing(self) -> list[ReplayEntry]:
+    def changing_calls(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
         changing = []
         for task in self.by_id.values():
-            if task.asks or task.causes:
+            if task.asks_for_input or task.causes:
                 changing.append(task.creating)
 
         return changing
 
-    def _notify(self, stream: ReplayEntry) -> None:
+    def _note_notified_tasks(self, stream: ReplayEntry) -> None:
         """Take note of what a listening stream told of tasks."""
         for state in notified_states(stream.exchange.response):
             task = self.by_id.get(state.id)
@@ -517,17 +523,17 @@ class RecordedTasks:
                 task.is_notified = True
                 task.notified_keys.update(state.input_requests)
 
-    def about(self, lookup: LookupKey) -> RecordedTask | None:
+    def task_of_request(self, lookup: LookupKey) -> RecordedTask | None:
         """Return the task about which a request is, if steps of it were recorded."""
         task = self.by_id.get(lookup.call.name)
         if task is None or not task.steps:
             return None
-        if lookup.call.method not in TASK_STEPS or not task.has(lookup):
+        if lookup.call.method not in TASK_STEPS or not task.has_request_like(lookup):
             return None
 
         return task
 
-    def choose(
+    def choose_step(
         self,
         task: RecordedTask,
         lookup: LookupKey,
@@ -568,26 +574,26 @@ class RecordedTasks:
             if not branch.is_branch_of(task):
                 continue
 
-            taken = plays[task.id].taken_for(branch)
-            if taken is None:
+            play_as_branch = plays[task.id].taken_for(branch)
+            if play_as_branch is None:
                 continue
 
-            given_back = None
-            begun = plays.get(branch.id)
-            if begun is not None:
-                given_back = begun.taken_for(task)
-                if begun.accepted or given_back is None:
+            branch_given_back = None
+            play_of_branch = plays.get(branch.id)
+            if play_of_branch is not None:
+                branch_given_back = play_of_branch.taken_for(task)
+                if play_of_branch.accepted or branch_given_back is None:
                     continue
 
-            found = taken.request_received(branch.in_terms_of(task, lookup))
+            found = play_as_branch.request_received(branch.in_terms_of(task, lookup))
             if isinstance(found, NoStep):
                 continue
 
-            after = {**plays, branch.id: taken}
-            del after[task.id]
-            if given_back is not None:
-                after[task.id] = given_back
+            plays_after = {**plays, branch.id: play_as_branch}
+            del plays_after[task.id]
+            if branch_given_back is not None:
+                plays_after[task.id] = branch_given_back
 
-            return StepChoice(found, after, (task, branch))
+            return StepChoice(found, plays_after, (task, branch))
 
         return None

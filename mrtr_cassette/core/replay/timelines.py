@@ -22,8 +22,8 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.wire.http import End, Response
 
-_ACKNOWLEDGED: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
-_NEVER: Final = (float("inf"), float("inf"))
+_ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
+_NEVER_ENDED: Final = (float("inf"), float("inf"))
 
 
 def _number_of(entry: ReplayEntry) -> int:
@@ -31,7 +31,7 @@ def _number_of(entry: ReplayEntry) -> int:
     return entry.exchange.number or 0
 
 
-def _arrived(arrivals: Sequence[ReplayEntry], after: int) -> int:
+def _count_arrived(arrivals: Sequence[ReplayEntry], after: int) -> int:
     """Return how many of some entries had arrived when `after` requests had arrived in all."""
     return bisect_right(arrivals, after, key=_number_of)
 
@@ -61,31 +61,33 @@ class Gate(NamedTuple):
 
         number = _number_of(entry)
         for cause in self.causes:
-            changes = cause.kind is not Kind.NOTIFICATION and not only_asks(cause)
+            changes = cause.kind is not Kind.NOTIFICATION and not is_reading_request(
+                cause
+            )
             if changes and _number_of(cause) > number:
                 return True
 
         return False
 
 
-def only_asks(entry: ReplayEntry) -> bool:
+def is_reading_request(entry: ReplayEntry) -> bool:
     """Tell whether an exchange is a request that changes nothing."""
     return entry.kind is Kind.REQUEST and method_of(entry.key.method).reads
 
 
-def _is_step(entry: ReplayEntry) -> bool:
+def _is_session_step(entry: ReplayEntry) -> bool:
     """Tell whether a read is a step of its session, and not repeated as time passes."""
     is_first = entry.numbers.occurrence == 1
     is_poll = entry.created_by is not None or entry.key.method == PING
     return entry.session != NO_SESSION and is_first and not is_poll
 
 
-def _causing(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
+def _possible_causes(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
     """Return those that may have caused something."""
-    return tuple([cause for cause in causes if not only_asks(cause)])
+    return tuple([cause for cause in causes if not is_reading_request(cause)])
 
 
-OPEN: Final = Gate()
+OPEN_GATE: Final = Gate()
 """Waits for nothing."""
 
 
@@ -93,7 +95,7 @@ class Waits(NamedTuple):
     """What the pieces of one response wait for, and its end; no pieces where nothing waits."""
 
     pieces: tuple[Gate, ...] = ()
-    end: Gate = OPEN
+    end: Gate = OPEN_GATE
 
     def depend_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether something waits for another request than the one of its stream."""
@@ -112,13 +114,13 @@ class _Passage:
 
     def __init__(self, causes: Sequence[ReplayEntry]) -> None:
         self._causes = causes
-        self._passed = 0
+        self._passed_count = 0
 
-    def gate(self, after: int) -> Gate:
+    def next_gate(self, after: int) -> Gate:
         """Return the gate of the next piece, which came after this many requests in all."""
-        before = self._passed
-        self._passed = max(before, _arrived(self._causes, after))
-        return Gate(tuple(self._causes[before : self._passed]))
+        before = self._passed_count
+        self._passed_count = max(before, _count_arrived(self._causes, after))
+        return Gate(tuple(self._causes[before : self._passed_count]))
 
 
 class Timelines:
@@ -127,38 +129,38 @@ class Timelines:
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
         # By session, the requests, and all else that may cause something.
-        self._requests: dict[str, list[ReplayEntry]] = {}
-        self._messages: dict[str, list[ReplayEntry]] = {}
+        self._requests_by_session: dict[str, list[ReplayEntry]] = {}
+        self._other_causes_by_session: dict[str, list[ReplayEntry]] = {}
         # The requests by their ids (True) and their progress tokens.
         self._requests_by_name: dict[
             tuple[str, bool, str | None], list[ReplayEntry]
         ] = {}
-        self._during: dict[ReplayEntry, list[ReplayEntry]] = {}
-        self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
+        self._answers_by_pending: dict[ReplayEntry, list[ReplayEntry]] = {}
+        self._pending_by_question: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
         for entry in by_arrival:
             # Nothing waits for the answer to a ping.
             if entry.exchange.number is not None and not entry.is_pong:
-                self._add(entry)
+                self._index_entry(entry)
 
-    def _add(self, entry: ReplayEntry) -> None:
+    def _index_entry(self, entry: ReplayEntry) -> None:
         """Take what a client sent, by all that may wait for it."""
         session = entry.session
         question = entry.answered_question
         if question is not None and entry.answered_call is not None:
-            self._during.setdefault(question.pending, []).append(entry)
+            self._answers_by_pending.setdefault(question.pending, []).append(entry)
             pushed = question.request
-            self._asking[pushed.exchange, pushed.piece] = question.pending
+            self._pending_by_question[pushed.exchange, pushed.piece] = question.pending
 
         if entry.kind is Kind.REQUEST and entry.asker is not None:
             by_id = (session, True, entry.asker.same_id)
             by_progress_token = (session, False, same_name(entry.asker.progress_token))
             self._requests_by_name.setdefault(by_id, []).append(entry)
             self._requests_by_name.setdefault(by_progress_token, []).append(entry)
-            if not only_asks(entry) or _is_step(entry):
-                self._requests.setdefault(session, []).append(entry)
+            if not is_reading_request(entry) or _is_session_step(entry):
+                self._requests_by_session.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
-            self._messages.setdefault(session, []).append(entry)
+            self._other_causes_by_session.setdefault(session, []).append(entry)
 
     # When calls ended
 
@@ -168,11 +170,11 @@ class Timelines:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
 
-        ended = _end_of(entry) or self._ended_elsewhere.get(entry)
+        ended = _end_of_own_response(entry) or self._ended_elsewhere.get(entry)
         if ended is None:
-            return Lifetime(entry.arrival, _NEVER)
+            return Lifetime(entry.arrival, _NEVER_ENDED)
 
-        return Lifetime(entry.arrival, (ended, *_NEVER))
+        return Lifetime(entry.arrival, (ended, *_NEVER_ENDED))
 
     def _has_response(self, call: ReplayEntry) -> bool:
         """Tell whether the response to a call was recorded, on whichever stream it came."""
@@ -194,14 +196,14 @@ class Timelines:
     def given_up_ms(self, entry: ReplayEntry) -> float:
         """Return the time at which a client stopped waiting for a response."""
         response = entry.exchange.response
-        times = [entry.exchange.ended_ms]
+        ending_times = [entry.exchange.ended_ms]
         if response is not None and response.only_accepts:
             # HTTP+SSE: responses come on the stream that opened the session.
             for stream in self._by_arrival:
                 if stream.is_listening and stream.session == entry.session:
-                    times.append(stream.exchange.ended_ms)
+                    ending_times.append(stream.exchange.ended_ms)
 
-        return max(times)
+        return max(ending_times)
 
     @cached_property
     def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
@@ -215,7 +217,7 @@ class Timelines:
                     if gate.responds and gate.request is not None:
                         ended[gate.request] = piece.after
             elif entry.resumed is not None:
-                end = _end_of(entry)
+                end = _end_of_own_response(entry)
                 if end is not None:
                     ended[entry.resumed] = end
 
@@ -234,7 +236,7 @@ class Timelines:
         response = exchange.response
         if response is None or exchange.number is None:
             return NO_WAITS
-        if _acknowledges(entry, response):
+        if _is_acknowledgement(entry, response):
             return NO_WAITS
 
         causes = self._causes_of(entry, response)
@@ -244,13 +246,13 @@ class Timelines:
         ended = _ended_after(exchange, response)
         passage = _Passage(causes)
         # Of a whole body only its end is known.
-        gates = [passage.gate(piece.after or ended) for piece in response.pieces]
+        gates = [passage.next_gate(piece.after or ended) for piece in response.pieces]
         if entry.is_listening:
             gates = self._about_requests(entry, response, gates)
             gates = self._after_responses(entry, response, gates)
 
-        end = passage.gate(ended)
-        return Waits(tuple(gates), Gate(_causing(end.causes)))
+        end = passage.next_gate(ended)
+        return Waits(tuple(gates), Gate(_possible_causes(end.causes)))
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
@@ -272,27 +274,29 @@ class Timelines:
 
         One that is about none waits for all requests before it, as a client takes them in order.
         """
-        waiting = []
+        waiting_gates = []
         messages = _messages_by_piece(response)
-        asked: list[ReplayEntry] = []
+        reads_before: list[ReplayEntry] = []
         for index, gate in enumerate(gates):
             message = messages.get(index)
             after = response.pieces[index].after
-            request = None
+            subject_request = None
             if message is not None:
-                request = self._request_of(entry.session, message, after)
-                request = request or self._asking.get((entry.exchange, index))
+                subject_request = self._request_of(entry.session, message, after)
+                subject_request = subject_request or self._pending_by_question.get(
+                    (entry.exchange, index)
+                )
 
-            asked += filter(only_asks, gate.causes)
-            causes = _causing(gate.causes)
-            if message is not None and request is None:
-                causes = tuple(sorted([*causes, *asked], key=_number_of))
-                asked = []
+            reads_before += filter(is_reading_request, gate.causes)
+            causes = _possible_causes(gate.causes)
+            if message is not None and subject_request is None:
+                causes = tuple(sorted([*causes, *reads_before], key=_number_of))
+                reads_before = []
 
             responds = message is not None and message.kind is Kind.RESPONSE
-            waiting.append(Gate(causes, request, responds))
+            waiting_gates.append(Gate(causes, subject_request, responds))
 
-        return waiting
+        return waiting_gates
 
     def _after_responses(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
@@ -301,39 +305,41 @@ class Timelines:
 
         A line that is no message, such as a log, is about the last one.
         """
-        responses = self._responses.get(entry.session, [])
+        responses = self._responses_by_session.get(entry.session, [])
         messages = _messages_by_piece(response)
-        waiting = list(gates)
+        waiting_gates = list(gates)
         # Its client had these before it began to listen.
-        passed = bisect_left(
+        passed_responses = bisect_left(
             responses, (_number_of(entry.stream), 0.0), key=itemgetter(0)
         )
         for index, piece in enumerate(response.pieces):
             gate = gates[index]
-            came = (piece.after, piece.at_ms)
+            moment = (piece.after, piece.at_ms)
             if index not in messages:
-                before = bisect_right(responses, came, key=itemgetter(0))
-                if before and response.is_lines:
-                    _, call = responses[before - 1]
-                    waiting[index] = gate._replace(follows=call)
+                responses_before = bisect_right(responses, moment, key=itemgetter(0))
+                if responses_before and response.is_lines:
+                    _, call = responses[responses_before - 1]
+                    waiting_gates[index] = gate._replace(follows=call)
             elif gate.request is None and entry.session != NO_SESSION:
                 # What came in the same millisecond may have come later.
-                before = bisect_left(responses, came, key=itemgetter(0))
-                behind = []
-                for _, call in responses[passed:before]:
+                responses_before = bisect_left(responses, moment, key=itemgetter(0))
+                calls_before = []
+                for _, call in responses[passed_responses:responses_before]:
                     # How often a task is polled depends on the pace.
                     if call.created_by is None:
-                        behind.append(call)
+                        calls_before.append(call)
 
-                waiting[index] = gate._replace(behind=tuple(behind))
-                passed = max(passed, before)
+                waiting_gates[index] = gate._replace(behind=tuple(calls_before))
+                passed_responses = max(passed_responses, responses_before)
 
-        return waiting
+        return waiting_gates
 
     @cached_property
-    def _responses(self) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
+    def _responses_by_session(
+        self,
+    ) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
         """The calls of each session whose responses were theirs alone, by when these came."""
-        found: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
+        moments_by_session: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
         for entry in self._by_arrival:
             exchange = entry.exchange
             located = exchange.located_response
@@ -341,17 +347,17 @@ class Timelines:
                 continue
 
             piece = exchange.response.pieces[located.piece]
-            came = (piece.after, piece.at_ms)
+            moment = (piece.after, piece.at_ms)
             if not piece.after:
                 # Of a whole body only its end is known.
-                came = (exchange.ended_after or 0, exchange.ended_ms)
+                moment = (exchange.ended_after or 0, exchange.ended_ms)
 
-            found.setdefault(entry.session, []).append((came, entry))
+            moments_by_session.setdefault(entry.session, []).append((moment, entry))
 
-        for responses in found.values():
+        for responses in moments_by_session.values():
             responses.sort(key=itemgetter(0))
 
-        return found
+        return moments_by_session
 
     def _request_of(
         self, session: str, message: Message, after: int
@@ -365,33 +371,33 @@ class Timelines:
         if name is None:
             return None
 
-        named = self._requests_by_name.get((session, responds, name), [])
-        arrived = _arrived(named, after)
-        if not arrived:
+        requests_with_name = self._requests_by_name.get((session, responds, name), [])
+        count_so_far = _count_arrived(requests_with_name, after)
+        if not count_so_far:
             return None
 
-        return named[arrived - 1]
+        return requests_with_name[count_so_far - 1]
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
-        return self._during.get(pending, ())
+        return self._answers_by_pending.get(pending, ())
 
     def answers_like(self, answer: Message, session: str) -> Sequence[ReplayEntry]:
         """Return the recorded answers of a session under the id of an answer.
 
         Under an id that no question had, it is taken for the answer to the oldest one.
         """
-        here = []
-        expected = []
+        session_answers = []
+        answers_with_id = []
         for entry in self._by_arrival:
             if entry.answered_question is None or entry.session != session:
                 continue
 
-            here.append(entry)
+            session_answers.append(entry)
             if entry.asker is not None and entry.asker.same_id == answer.same_id:
-                expected.append(entry)
+                answers_with_id.append(entry)
 
-        return expected or here
+        return answers_with_id or session_answers
 
     def _causes_of(self, entry: ReplayEntry, response: Response) -> list[ReplayEntry]:
         """Return what clients sent for which a response waits.
@@ -400,22 +406,22 @@ class Timelines:
         listening stream tells what all of them caused, so it waits for every answer, and for all
         requests since it began.
         """
-        messages = self._messages.get(entry.session, [])
-        begun = entry.stream
+        messages = self._other_causes_by_session.get(entry.session, [])
+        beginning_request = entry.stream
         if entry.is_listening:
-            requests = self._requests.get(entry.session, [])
-            since = _arrived(requests, _number_of(begun))
-            return sorted([*messages, *requests[since:]], key=_number_of)
+            requests = self._requests_by_session.get(entry.session, [])
+            requests_before = _count_arrived(requests, _number_of(beginning_request))
+            return sorted([*messages, *requests[requests_before:]], key=_number_of)
 
         # What left a call without its response may be the end of the session.
         is_cut = response.is_event_stream and not is_answered(response)
         causes = []
-        for message in messages or self.answers_during(begun):
-            waits = message.answered_call in (None, begun)
+        for message in messages or self.answers_during(beginning_request):
+            is_waited_for = message.answered_call in (None, beginning_request)
             if message.kind is None:
-                waits = is_cut
+                is_waited_for = is_cut
 
-            if waits:
+            if is_waited_for:
                 causes.append(message)
 
         return causes
@@ -433,11 +439,11 @@ def _is_cause(entry: ReplayEntry) -> bool:
     return ends_session(entry.matched.request, entry.exchange.response)
 
 
-def _acknowledges(entry: ReplayEntry, response: Response) -> bool:
+def _is_acknowledgement(entry: ReplayEntry, response: Response) -> bool:
     """Tell whether a response only says that the server has taken a message."""
     if response.only_accepts:
         return True
-    return entry.kind in _ACKNOWLEDGED and not response.is_framed
+    return entry.kind in _ACKNOWLEDGED_KINDS and not response.is_framed
 
 
 def _ended_after(exchange: RecordedExchange, response: Response) -> int:
@@ -449,7 +455,7 @@ def _ended_after(exchange: RecordedExchange, response: Response) -> int:
     return response.pieces[-1].after
 
 
-def _end_of(entry: ReplayEntry) -> int | None:
+def _end_of_own_response(entry: ReplayEntry) -> int | None:
     """Return how many requests had arrived when a request had its response on its own stream."""
     exchange = entry.exchange
     response = exchange.response
@@ -463,12 +469,12 @@ def _end_of(entry: ReplayEntry) -> int | None:
             return None
         return exchange.ended_after
 
-    after = None
+    arrived_by_then = None
     located = exchange.located_response
     if located is not None:
-        after = response.pieces[located.piece].after
+        arrived_by_then = response.pieces[located.piece].after
 
-    if not after and is_answered(response):
+    if not arrived_by_then and is_answered(response):
         return exchange.ended_after
 
-    return after
+    return arrived_by_then

@@ -12,20 +12,20 @@ from mrtr_cassette.core.drive.live_session import MODERN_VERSION, VERSION_HEADER
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
-from mrtr_cassette.core.report.text import diagram, json_text
+from mrtr_cassette.core.report.text import json_text, mermaid_diagram
 from mrtr_cassette.core.secrets.names import example_in_place, with_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import printable, shorten
 from mrtr_cassette.terms import shell_command, shell_words
 
-_FILE: Final = "bug.json"
-_LONGEST: Final = 6_000
+_ATTACHED_FILE: Final = "bug.json"
+_MOST_BODY_CHARS: Final = 6_000
 """Characters of a body that are shown: an issue has 65,536 at most."""
 
 _LONGEST_FACT: Final = 200
-_INFO: Final = "io.modelcontextprotocol/serverInfo"
-_TICKS: Final = re.compile("`+")
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+_BACKTICK_RUNS: Final = re.compile("`+")
 _SERVER_HEADERS: Final = ("server", "x-powered-by")
 
 
@@ -41,11 +41,11 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
     place = [interaction.number for interaction in details.interactions].index(number)
     call = details.interactions[place]
     lines = [
-        f"{_code(call.call)} ended: {printable(call.ended)}.",
+        f"{_inline_code(call.call)} ended: {printable(call.ended)}.",
         "",
-        *_facts(details, call),
+        *_recording_facts(details, call),
         "",
-        diagram(CassetteDetails(cassette, (call,))),
+        mermaid_diagram(CassetteDetails(cassette, (call,))),
         "",
     ]
 
@@ -57,23 +57,26 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         lines += _exchange_lines(step.exchange)
 
     command = _replay_command(cassette, call)
-    cut = shell_command("cut_shared", path=source, number=f"#{recorded_as}", to=_FILE)
+    cut = shell_command(
+        "cut_shared", path=source, number=f"#{recorded_as}", to=_ATTACHED_FILE
+    )
+    cutting = _inline_code(cut)
     lines += [
-        f"To reproduce it, take the attached cassette `{_FILE}`, made with {_code(cut)}:",
+        f"To reproduce it, take the attached cassette `{_ATTACHED_FILE}`, made with {cutting}:",
         "",
-        *_fenced("console", f"$ pip install mrtr-cassette\n$ {command}"),
+        *_code_block("console", f"$ pip install mrtr-cassette\n$ {command}"),
     ]
 
     return "\n".join([*lines, ""])
 
 
-def _code(text: str) -> str:
+def _inline_code(text: str) -> str:
     """Return a text as code in a line, which it can't end."""
     shown = shorten(printable(text), _LONGEST_FACT)
     return f"`{shown.replace('`', chr(39))}`"
 
 
-def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
+def _recording_facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
     """Yield who was recorded, as far as the recording tells."""
     recorded = details.recorded
     client = call.client
@@ -84,24 +87,25 @@ def _facts(details: CassetteDetails, call: Interaction) -> Iterator[str]:
     software: list[str] = []
     versions: list[str] = []
     for recorded_interaction in recorded.interactions:
-        for exchange in recorded_interaction.own:
+        for exchange in recorded_interaction.own_exchanges:
             servers += _server_in(exchange)
             software += _software_in(exchange)
             versions += _versions_in(exchange)
 
-    yield f"- client: {_code(client or 'not told')}"
-    yield f"- server: {_listed(servers)}"
+    yield f"- client: {_inline_code(client or 'not told')}"
+    yield f"- server: {_code_list(servers)}"
     if software:
-        yield f"- software of the server: {_listed(software)}"
+        yield f"- software of the server: {_code_list(software)}"
 
-    yield f"- MCP: {_listed(versions)}"
+    yield f"- MCP: {_code_list(versions)}"
     transport = "pipes" if recorded.transport == "stdio" else "HTTP"
-    yield f"- recorded: over {transport}, {_code(recorded.recorded_at)}, {_code(recorded.tool)}"
+    recorded_at = _inline_code(recorded.recorded_at)
+    yield f"- recorded: over {transport}, {recorded_at}, {_inline_code(recorded.tool)}"
 
 
-def _listed(texts: Iterable[str]) -> str:
+def _code_list(texts: Iterable[str]) -> str:
     """Return different texts as code, in the order in which they came first."""
-    return _code(", ".join(dict.fromkeys(texts)) or "not told")
+    return _inline_code(", ".join(dict.fromkeys(texts)) or "not told")
 
 
 def _server_in(exchange: RecordedExchange) -> Iterator[str]:
@@ -109,7 +113,7 @@ def _server_in(exchange: RecordedExchange) -> Iterator[str]:
     result = members_of(exchange.rpc_members.get("result"))
     info = members_of(result.get("serverInfo"))
     if not info:
-        info = members_of(members_of(result.get("_meta")).get(_INFO))
+        info = members_of(members_of(result.get("_meta")).get(_SERVER_INFO))
 
     if info:
         yield f"{info.get('name')} {info.get('version')}"
@@ -141,7 +145,7 @@ def _exchange_lines(exchange: RecordedExchange) -> list[str]:
     """Return the lines of a request and its response."""
     message = exchange.call.message
     tree = None if message is None else message.tree
-    request = _folded("Request", tree, exchange.request.body)
+    request = _folded_body("Request", tree, exchange.request.body)
 
     return [*request, *_response_lines(exchange)]
 
@@ -161,30 +165,30 @@ def _response_lines(exchange: RecordedExchange) -> list[str]:
         title = f"Response, HTTP {response.status}"
 
     if len(messages) == 1:
-        return _folded(title, messages[0], response.body)
+        return _folded_body(title, messages[0], response.body)
 
-    return _folded(title, messages or None, response.body)
+    return _folded_body(title, messages or None, response.body)
 
 
-def _folded(title: str, shown: Any, body: bytes) -> list[str]:
+def _folded_body(title: str, shown: Any, body: bytes) -> list[str]:
     """Return the lines of a body that is folded; nothing in it can end its block."""
     if shown is None:
         text = "\n".join(map(printable, body.decode("utf-8", "replace").splitlines()))
     else:
         text = json_text(shown)
 
-    rest = len(text) - _LONGEST
+    rest = len(text) - _MOST_BODY_CHARS
     if rest > 0:
-        text = f"{text[:_LONGEST]}\n… ({rest:,} more characters are in the cassette)"
+        text = f"{text[:_MOST_BODY_CHARS]}\n… ({rest:,} more characters are in the cassette)"
 
     language = "text" if shown is None else "json"
-    fenced = _fenced(language, text)
+    fenced = _code_block(language, text)
     return [f"<details><summary>{title}</summary>", "", *fenced, "", "</details>", ""]
 
 
-def _fenced(language: str, text: str) -> list[str]:
+def _code_block(language: str, text: str) -> list[str]:
     """Return a Markdown code block whose fence is longer than any backticks in the text."""
-    longest = max(map(len, _TICKS.findall(text)), default=0)
+    longest = max(map(len, _BACKTICK_RUNS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", text, fence]
 
@@ -193,15 +197,17 @@ def _replay_command(cassette: Cassette, call: Interaction) -> str:
     """Return the command that plays the cassette, to the same call where one can make it."""
     is_orphan_or_stream = call.is_orphan or call.listens
     if is_orphan_or_stream or not can_be_called(call.method):
-        return shell_words(["mrtr-cassette", "replay", _FILE])
+        return shell_words(["mrtr-cassette", "replay", _ATTACHED_FILE])
 
     methods = {exchange.call.method for exchange in cassette.exchanges}
     if methods.isdisjoint({DISCOVER, INITIALIZE}):
         # The recorded client did not ask what the server speaks, so a replay can't say it.
         version = f"{VERSION_HEADER}: {MODERN_VERSION}"
-        command = shell_command("play_call_undiscovered", path=_FILE, header=version)
+        command = shell_command(
+            "play_call_undiscovered", path=_ATTACHED_FILE, header=version
+        )
     else:
-        command = shell_command("play_call", path=_FILE)
+        command = shell_command("play_call", path=_ATTACHED_FILE)
 
     words = [with_refs(word, example_in_place) for word in _words_of_call(call)]
     return f"{command} {shell_words(words)}"

@@ -7,7 +7,11 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.drive.script import without_turns
-from mrtr_cassette.core.report.comparison import Verification, folded, interaction_lines
+from mrtr_cassette.core.report.comparison import (
+    Verification,
+    folded_changes,
+    interaction_lines,
+)
 from mrtr_cassette.core.report.probes import (
     Probing,
     probed_lines,
@@ -21,20 +25,20 @@ from mrtr_cassette.errors import printable, printable_json, shorten
 
 def junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
-    suite = _suite(report.cassette)
+    suite = _empty_suite(report.cassette)
     for interaction in report.interactions:
-        case = _case(suite, f"#{interaction.number} {interaction.call}")
+        case = _add_case(suite, f"#{interaction.number} {interaction.call}")
         if interaction.outcome != "played":
-            _skipped(case, interaction.outcome)
+            _add_skip_reason(case, interaction.outcome)
 
     for number, miss in enumerate(report.misses, start=1):
-        case = _case(suite, f"miss {number}: {miss.request}")
-        _failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
+        case = _add_case(suite, f"miss {number}: {miss.request}")
+        _add_failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
 
     for fault in report.faults:
-        case = _case(suite, fault.fault)
+        case = _add_case(suite, fault.fault)
         if not fault.came:
-            _failure(case, "unmet", str(fault), str(fault))
+            _add_failure(case, "unmet", str(fault), str(fault))
 
     return _xml("mrtr-cassette replay", [suite])
 
@@ -43,16 +47,16 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
     """Return the outcome of verifying as XML, a suite for each cassette."""
     suites = []
     for verification in verifications:
-        suite = _suite(verification.cassette)
+        suite = _empty_suite(verification.cassette)
         for interaction in verification.interactions:
-            case = _case(suite, f"#{interaction.number} {interaction.call}")
+            case = _add_case(suite, f"#{interaction.number} {interaction.call}")
             verdict = interaction.verdict
             reason = interaction.reason or ""
             if verification.fails(interaction):
                 text = "\n".join(interaction_lines(interaction, is_whole=True))
-                _failure(case, verdict, reason or verdict, text)
+                _add_failure(case, verdict, reason or verdict, text)
             elif verdict == "skipped":
-                _skipped(case, reason)
+                _add_skip_reason(case, reason)
 
         suites.append(suite)
 
@@ -61,14 +65,14 @@ def verification_junit(verifications: Sequence[Verification]) -> bytes:
 
 def trials_junit(report: TrialsReport) -> bytes:
     """Return the outcome of trials as XML, a case for each."""
-    suite = _suite("trials")
+    suite = _empty_suite("trials")
     properties = ET.SubElement(suite, "properties")
     rate = {"name": "validity_rate", "value": str(report.validity_rate)}
     ET.SubElement(properties, "property", rate)
     for trial in report.trials:
-        case = _case(suite, f"trial {trial.trial}")
+        case = _add_case(suite, f"trial {trial.trial}")
         for miss in trial.misses[:1]:
-            _failure(case, miss.reason, trial.ended_by or "", miss.text)
+            _add_failure(case, miss.reason, trial.ended_by or "", miss.text)
 
     return _xml("mrtr-cassette trials", [suite])
 
@@ -77,38 +81,38 @@ def probing_junit(probings: Sequence[Probing]) -> bytes:
     """Return the outcome of probing as XML, a suite for each cassette."""
     suites = []
     for probing in probings:
-        suite = _suite(probing.cassette)
+        suite = _empty_suite(probing.cassette)
         for probed in told_once(probing.probes):
-            case = _case(suite, probed_title(probed))
+            case = _add_case(suite, probed_title(probed))
             reason = probed.reason or probed.verdict
             if probed.is_finding:
                 text = "\n".join(probed_lines(probed))
-                _failure(case, probed.verdict, reason, text)
+                _add_failure(case, probed.verdict, reason, text)
             elif probed.verdict == "not-reached":
-                _skipped(case, reason)
+                _add_skip_reason(case, reason)
 
         suites.append(suite)
 
     return _xml("mrtr-cassette probe", suites)
 
 
-def _suite(name: str) -> ET.Element:
+def _empty_suite(name: str) -> ET.Element:
     """Return a test suite without cases."""
     return ET.Element("testsuite", name=printable_json(name))
 
 
-def _case(suite: ET.Element, name: str) -> ET.Element:
+def _add_case(suite: ET.Element, name: str) -> ET.Element:
     """Add a case of a test suite."""
     facts = {"classname": suite.get("name", ""), "name": printable_json(name)}
     return ET.SubElement(suite, "testcase", facts)
 
 
-def _skipped(case: ET.Element, reason: str) -> None:
+def _add_skip_reason(case: ET.Element, reason: str) -> None:
     """Add the reason why a case was not tried."""
     ET.SubElement(case, "skipped", message=printable_json(reason))
 
 
-def _failure(case: ET.Element, kind: str, message: str, text: str) -> None:
+def _add_failure(case: ET.Element, kind: str, message: str, text: str) -> None:
     """Add the reason why a case failed."""
     failure = ET.SubElement(case, "failure", type=kind, message=printable_json(message))
     failure.text = printable_json(text)
@@ -120,7 +124,7 @@ def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
     root = ET.Element("testsuites", name=name)
     root.extend(suites)
     for element in (root, *suites):
-        for count, tag in _COUNTED.items():
+        for count, tag in _COUNTED_ELEMENTS.items():
             element.set(count, str(len(list(element.iter(tag)))))
 
     ET.indent(root)
@@ -128,7 +132,7 @@ def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
     return xml + b"\n"
 
 
-_COUNTED: Final = {
+_COUNTED_ELEMENTS: Final = {
     "tests": "testcase",
     "failures": "failure",
     "errors": "error",
@@ -139,9 +143,9 @@ _COUNTED: Final = {
 # Annotations
 
 
-def annotation(report: MissReport) -> str:
+def miss_annotation(report: MissReport) -> str:
     """Return a miss as a workflow command of GitHub Actions."""
-    return _annotation(report.cassette, f"miss: {report.reason}", report.text)
+    return _error_annotation(report.cassette, f"miss: {report.reason}", report.text)
 
 
 def verification_annotations(verification: Verification) -> list[str]:
@@ -152,12 +156,12 @@ def verification_annotations(verification: Verification) -> list[str]:
         if interaction.reason:
             facts.append(printable(interaction.reason))
 
-        for fold in folded(without_turns(interaction.changes)):
+        for fold in folded_changes(without_turns(interaction.changes)):
             facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
 
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
         text = shorten("; ".join(facts) or interaction.verdict)
-        lines.append(_annotation(verification.cassette, title, text))
+        lines.append(_error_annotation(verification.cassette, title, text))
 
     return lines
 
@@ -171,23 +175,23 @@ def probing_annotations(probing: Probing) -> list[str]:
         if probed.also:
             text += f"; also {'; '.join(probed.also)}"
 
-        lines.append(_annotation(probing.cassette, title, text))
+        lines.append(_error_annotation(probing.cassette, title, text))
 
     return lines
 
 
-def _annotation(file: str, title: str, text: str) -> str:
+def _error_annotation(file: str, title: str, text: str) -> str:
     """Return a workflow command that shows an error beside a file."""
-    path = _escaped(printable(file), _IN_PROPERTY)
-    title = _escaped(title, _IN_PROPERTY)
-    return f"::error file={path},title={title}::{_escaped(text, _IN_MESSAGE)}"
+    path = _escape_characters(printable(file), _IN_PROPERTY)
+    title = _escape_characters(title, _IN_PROPERTY)
+    return f"::error file={path},title={title}::{_escape_characters(text, _IN_MESSAGE)}"
 
 
 _IN_MESSAGE = "%\r\n"
 _IN_PROPERTY = "%\r\n:,"
 
 
-def _escaped(text: str, characters: str) -> str:
+def _escape_characters(text: str, characters: str) -> str:
     """Escape some characters of a workflow command."""
     for char in characters:
         text = text.replace(char, f"%{ord(char):02X}")

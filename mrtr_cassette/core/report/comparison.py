@@ -25,29 +25,38 @@ from mrtr_cassette.core.compare.values import (
     without_ignored,
     without_indices,
 )
-from mrtr_cassette.core.drive.ignored import Learned
+from mrtr_cassette.core.drive.ignored import LearnedPlace
 from mrtr_cassette.core.drive.script import TurnChange, without_turns
-from mrtr_cassette.core.drive.updating import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.updating import (
+    ACCEPTABLE_VERDICTS,
+    Proposal,
+    accepted_by_verdict,
+)
 from mrtr_cassette.core.drive.verdicts import Probed
-from mrtr_cassette.core.drive.verification import Reached, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import ReachedResponse, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.text import answer_words, as_data, in_markdown
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.core.wire.pointers import ANY, Difference, excerpts, members_of
+from mrtr_cassette.core.wire.pointers import (
+    ANY,
+    Difference,
+    differing_excerpts,
+    members_of,
+)
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 from mrtr_cassette.terms import Terms, in_terms
 
-_STRUCTURED: Final = "/structuredContent"
-_TEXTS: Final = f"/content/{ANY}/text"
+_STRUCTURED_CONTENT: Final = "/structuredContent"
+_TEXT_POINTER: Final = f"/content/{ANY}/text"
 
-_MARKED: Final[Mapping[Mark, str]] = {
+_MARK_WORDS: Final[Mapping[Mark, str]] = {
     "~": "changed",
     "-": "removed",
     "+": "added",
 }
-_MARKS = {"same": "=", "skipped": "-"}
-_DIFFERENT: Final = 1
-_UNREACHABLE: Final = 4
+_VERDICT_MARKS = {"same": "=", "skipped": "-"}
+_EXIT_DIFFERENT: Final = 1
+_EXIT_UNREACHABLE: Final = 4
 _OF_WHOLE_RESPONSES: Final = frozenset({"refused", "rounds-changed"})
 """Verdicts whose values are whole responses."""
 
@@ -77,7 +86,7 @@ class Fold:
         return self.changes[0]
 
 
-def folded(changes: Iterable[Change]) -> list[Fold]:
+def folded_changes(changes: Iterable[Change]) -> list[Fold]:
     """Fold the changes of a response that people read as one; they stay in order."""
     folds = _folds_by_place(changes)
     repeats = _repeats_in(folds)
@@ -114,14 +123,14 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
     """Find the texts in which tools repeat structured content, by the changes of the latter."""
     texts: dict[object, list[Fold]] = defaultdict(list)
     for fold in folds:
-        if is_below(fold.pointer, _TEXTS):
-            texts[_values(fold)].append(fold)
+        if is_below(fold.pointer, _TEXT_POINTER):
+            texts[_fold_values(fold)].append(fold)
 
     repeats: dict[Fold, Fold] = {}
     for fold in folds:
         candidates = []
-        if is_below(fold.pointer, _STRUCTURED):
-            candidates = texts[_values(fold)]
+        if is_below(fold.pointer, _STRUCTURED_CONTENT):
+            candidates = texts[_fold_values(fold)]
 
         for text in candidates:
             place = text.pointer.partition(TEXT_STEP)[2]
@@ -133,16 +142,18 @@ def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
     return repeats
 
 
-def _values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
+def _fold_values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
     """Return the values of all changes of a fold, as texts."""
     values = []
     for change in fold.changes:
-        values.append((_unquoted(change.recorded), _unquoted(change.received)))
+        values.append(
+            (_unquoted_text(change.recorded), _unquoted_text(change.received))
+        )
 
     return tuple(values)
 
 
-def _unquoted(value: str | None) -> str | None:
+def _unquoted_text(value: str | None) -> str | None:
     """Return the text of a JSON string; other JSON, and None, as it is."""
     if value is None or not value.startswith('"'):
         return value
@@ -162,27 +173,27 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     old = change.recorded
     new = change.received
     if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
-        return _shown(old, response_line), _shown(new, response_line)
+        return _shown_value(old, response_line), _shown_value(new, response_line)
     if not old or not new:
-        return _shown(old, _shortened), _shown(new, _shortened)
+        return _shown_value(old, _short_json), _shown_value(new, _short_json)
 
-    before, after = excerpts(_readable(old), _readable(new))
+    before, after = differing_excerpts(_readable_json(old), _readable_json(new))
     return printable(before), printable(after)
 
 
-def _shown(value: str | None, in_short: Callable[[str], str]) -> str | None:
+def _shown_value(value: str | None, in_short: Callable[[str], str]) -> str | None:
     """Return a value in short as it may be printed, if there is one."""
     if not value:
         return value
     return printable(in_short(value))
 
 
-def _shortened(value: str) -> str:
+def _short_json(value: str) -> str:
     """Return a JSON value in short, without escapes for the characters of a text."""
-    return shorten(_readable(value))
+    return shorten(_readable_json(value))
 
 
-def _readable(value: str) -> str:
+def _readable_json(value: str) -> str:
     """Return a JSON value in which the characters of a text are not escaped."""
     if value.startswith('"'):
         return json.dumps(json.loads(value), ensure_ascii=False)
@@ -196,7 +207,7 @@ def response_line(value: str) -> str:
     if isinstance(error, dict):
         return f"error {error.get('code')}: {_first_line(error.get('message'))}"
 
-    questions = _questions(members.get(INPUT_REQUESTS, members))
+    questions = _question_texts(members.get(INPUT_REQUESTS, members))
     if questions:
         return f"asks {'; '.join(questions)}"
 
@@ -226,7 +237,7 @@ def _first_line(text: object) -> str:
     return shorten(json.dumps(str(text).partition("\n")[0], ensure_ascii=False))
 
 
-def _questions(asked: Any) -> list[str]:
+def _question_texts(asked: Any) -> list[str]:
     """Return the questions of a value of `inputRequests`."""
     questions = []
     for key, request in members_of(asked).items():
@@ -245,8 +256,8 @@ def fold_lines(fold: Fold) -> Iterator[str]:
     """Yield folded changes: verdict and place, then the recorded and the received value."""
     change = fold.first
     if change.verdict == "key-changed":
-        old = printable(_unquoted(change.recorded) or "")
-        new = printable(_unquoted(change.received) or "")
+        old = printable(_unquoted_text(change.recorded) or "")
+        new = printable(_unquoted_text(change.received) or "")
         yield f"key-changed: {old} → {new}"
 
         return
@@ -254,7 +265,7 @@ def fold_lines(fold: Fold) -> Iterator[str]:
     facts: list[str] = [change.verdict]
     if len(fold.changes) > 1:
         facts = [f"{change.verdict} in {len(fold.changes)} places"]
-        if len(set(_values(fold))) > 1:
+        if len(set(_fold_values(fold))) > 1:
             facts.append("the first of them")
 
     if fold.repeated_at:
@@ -276,7 +287,7 @@ def fold_lines(fold: Fold) -> Iterator[str]:
 
 
 def comparison_text(
-    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARKED
+    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARK_WORDS
 ) -> str:
     """Return two compared cassettes as text: their differences, and a conclusion."""
     lines = [
@@ -293,14 +304,14 @@ def comparison_text(
             responses.append(stage.changes)
 
     lines += _information_lines(responses)
-    lines.append(conclusion(comparison, marked))
+    lines.append(difference_summary(comparison, marked))
     return printable_lines("\n".join(lines))
 
 
 def held_text(comparison: CassetteComparison, terms: Terms) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
-    differing = comparison.differing
-    worst = max(differing, key=_severity)
+    differing = comparison.differing_interactions
+    worst = max(differing, key=_severity_rank)
     verdict = _NOT_IN_BOTH.get(worst.mark, worst.verdict)
     head = f"{verdict}: {_call_of(worst)}"
     if len(differing) > 1:
@@ -311,11 +322,11 @@ def held_text(comparison: CassetteComparison, terms: Terms) -> str:
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
     ]
 
-    differences = comparison_text(comparison, {**_MARKED, **_NOT_IN_BOTH})
+    differences = comparison_text(comparison, {**_MARK_WORDS, **_NOT_IN_BOTH})
     return "\n".join([head, "", differences, *ways])
 
 
-def _severity(interaction: InteractionComparison) -> tuple[int, bool]:
+def _severity_rank(interaction: InteractionComparison) -> tuple[int, bool]:
     """Return the rank of a differing interaction; the greatest one is told first."""
     # With equal verdicts a call that names something says more than one of discovery.
     return VERDICTS.index(interaction.verdict), '"' in interaction.call
@@ -362,7 +373,7 @@ def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
 
     if mark == "~":
         for stage in interaction.stages:
-            yield from _change_lines(_stage_name(stage), stage.counting)
+            yield from _change_lines(_stage_name(stage), stage.counting_changes)
 
 
 def _numbers_of(interaction: InteractionComparison) -> str:
@@ -392,7 +403,7 @@ def _place_of(turn: int | None) -> str:
 
 def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
     """Yield the changes at a place of a conversation."""
-    for fold in folded(changes):
+    for fold in folded_changes(changes):
         first, *values = fold_lines(fold)
         yield f"    {place} {first}"
         for value in values:
@@ -408,7 +419,7 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
             if change.is_information:
                 information.append(change)
 
-        folds = map(_without_place_of_server, folded(information))
+        folds = map(_without_place_of_server, folded_changes(information))
         told.update(dict.fromkeys(folds, 1))
 
     for fold, count in told.items():
@@ -435,17 +446,17 @@ def _without_place_of_server(fold: Fold) -> Fold:
     return replace(fold, pointer=pointer, changes=changes)
 
 
-def conclusion(
-    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARKED
+def difference_summary(
+    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARK_WORDS
 ) -> str:
     """Return in one line how many interactions of two cassettes differ."""
     total = counted(len(comparison.interactions), "interaction")
     text = f"the same: {total}"
-    differing = len(comparison.differing)
+    differing = len(comparison.differing_interactions)
     if differing:
         facts = []
         for mark, words in marked.items():
-            count = comparison.counts[mark]
+            count = comparison.count_by_mark[mark]
             if count:
                 facts.append(f"{count} {words}")
 
@@ -461,7 +472,7 @@ def conclusion(
 
 def comparison_data(comparison: CassetteComparison) -> Any:
     """Return two compared cassettes as JSON-ready data."""
-    return as_data(comparison, _ROWS)
+    return as_data(comparison, _JSON_MEMBERS)
 
 
 def comparison_markdown(comparison: CassetteComparison) -> str:
@@ -503,7 +514,7 @@ class Verification:
     upstream: str
     interactions: tuple[VerifiedInteraction, ...]
     fail_on: frozenset[str] = frozenset()
-    places: tuple[tuple[str, Learned], ...] = ()
+    places: tuple[tuple[str, LearnedPlace], ...] = ()
     accepted: frozenset[int] = frozenset()
     untried: tuple[str, ...] = ()
     proposed: tuple[Proposal, ...] = ()
@@ -578,9 +589,9 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def exit_code_of(verifications: Sequence[Verification]) -> int:
     """Return the exit code of the command line for several cassettes."""
     if not any(verification.compared for verification in verifications):
-        return _UNREACHABLE
+        return _EXIT_UNREACHABLE
     if any(verification.failures for verification in verifications):
-        return _DIFFERENT
+        return _EXIT_DIFFERENT
     return 0
 
 
@@ -591,15 +602,17 @@ def verification_text(verification: Verification) -> str:
         if interaction.verdict != "same":
             lines += interaction_lines(interaction)
 
-    lines += _notes(verification)
-    for call, place in verification.places:
-        if place.reason is not None:
-            lines.append(f"not learned: {call} {place.pointer or '/'}: {place.reason}")
-        elif place.is_unstable:
-            lines.append(f"learned: {call} {place.pointer}")
+    lines += _information_once(verification)
+    for call, learned_place in verification.places:
+        if learned_place.reason is not None:
+            lines.append(
+                f"not learned: {call} {learned_place.pointer or '/'}: {learned_place.reason}"
+            )
+        elif learned_place.is_unstable:
+            lines.append(f"learned: {call} {learned_place.pointer}")
         else:
             lines.append(
-                f"learned: {call} {place.pointer}, where only the recording differs"
+                f"learned: {call} {learned_place.pointer}, where only the recording differs"
             )
 
     for call in verification.untried:
@@ -610,7 +623,7 @@ def verification_text(verification: Verification) -> str:
     return "\n".join([*lines, summary_line(verification)])
 
 
-def _notes(verification: Verification) -> Iterator[str]:
+def _information_once(verification: Verification) -> Iterator[str]:
     """Yield the information in all calls, each change once."""
     responses: list[list[Change]] = []
     for interaction in verification.interactions:
@@ -632,7 +645,7 @@ def interaction_lines(
     interaction: VerifiedInteraction, *, is_whole: bool = False
 ) -> list[str]:
     """Return the outcome of one interaction with all its changes, and with whole responses."""
-    mark = _MARKS.get(interaction.verdict, "~")
+    mark = _VERDICT_MARKS.get(interaction.verdict, "~")
     lines = [f"{mark} #{interaction.number} {interaction.call}: {interaction.verdict}"]
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
@@ -656,7 +669,7 @@ def interaction_lines(
     return lines
 
 
-def _with_responses(change: Change, response: Reached | None) -> Change:
+def _with_responses(change: Change, response: ReachedResponse | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
     if response is None or change.verdict not in _OF_WHOLE_RESPONSES:
         return change
@@ -688,10 +701,10 @@ def summary_line(verification: Verification) -> str:
 
 def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
     """Return verifications as JSON values, for programs."""
-    return {"cassettes": as_data([*verifications], _ROWS)}
+    return {"cassettes": as_data([*verifications], _JSON_MEMBERS)}
 
 
-_ROWS: Final[Mapping[type, str]] = {
+_JSON_MEMBERS: Final[Mapping[type, str]] = {
     Change: "verdict pointer recorded received is_information",
     CassetteComparison: "recorded received same=is_same verdict interactions",
     InteractionComparison: "mark recorded received call verdict moved=is_moved request stages",
@@ -712,7 +725,7 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
         for interaction in verification.failures:
             failing += interaction_lines(interaction, is_whole=True)
 
-        failing += _notes(verification)
+        failing += _information_once(verification)
         lines += [f"### {summary}", "", *diff_block(failing), ""]
 
     return "\n".join(lines)
@@ -723,7 +736,7 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
 
 _RULES_FILE: Final = "ignore.toml"
 _MOST_NAMED: Final = 3
-_RESET: Final = (
+_RESET_SERVER: Final = (
     "run the server as it was recorded, such as in the same folder, and restore what it keeps, "
     "such as files, if an earlier call has changed it"
 )
@@ -737,7 +750,7 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     """
     lines: list[str] = []
     for way in [
-        *_acceptance(verifications, terms),
+        *_acceptance_lines(verifications, terms),
         *_leaving_out(verifications, terms),
     ]:
         head = " or" if lines else "fix"
@@ -746,38 +759,40 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     return lines
 
 
-def _acceptance(verifications: Sequence[Verification], terms: Terms) -> list[str]:
+def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     """Return how responses with the heaviest verdict are taken, and which these are."""
-    verdicts, proposed = _failing(verifications)
+    verdicts, proposed = _failing_verdicts(verifications)
     heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
-    if heaviest not in ACCEPTABLE:
+    if heaviest not in ACCEPTABLE_VERDICTS:
         return []
 
     # A response is taken if all its changes are accepted.
     accepted = {str(heaviest)}
-    for proposal in accepted_by_verdict(proposed, ACCEPTABLE):
+    for proposal in accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS):
         if heaviest in proposal.verdicts:
             accepted |= proposal.verdicts
 
-    taken = accepted_by_verdict(proposed, accepted)
-    if not taken:
+    taken_proposals = accepted_by_verdict(proposed, accepted)
+    if not taken_proposals:
         return []
 
-    words = in_terms("<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)})
+    accepting_words = in_terms(
+        "<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)}
+    )
     if len(verifications) == 1:
-        names = _names_of(taken)
+        names = _names_of(taken_proposals)
     else:
-        names = counted(len(taken), "response")
+        names = counted(len(taken_proposals), "response")
 
-    taking = f"take the server's new responses into the cassette with {words}: {names}"
+    advice = f"take the server's new responses into the cassette with {accepting_words}: {names}"
     if heaviest not in ("refused", "rounds-changed"):
-        return [taking]
+        return [advice]
 
     # Earlier calls may be why: what they wrote may outlive the server's process.
-    return [_RESET, taking]
+    return [_RESET_SERVER, advice]
 
 
-def _failing(
+def _failing_verdicts(
     verifications: Sequence[Verification],
 ) -> tuple[set[Verdict], list[Proposal]]:
     """Return the verdicts of the calls that fail by themselves, and what is proposed for them."""
@@ -806,7 +821,7 @@ def _names_of(taken: Sequence[Proposal]) -> str:
 
 def proposal_name(proposal: Proposal) -> str:
     """Return which response of a cassette could be another one."""
-    turn = f", turn {proposal.turn}" if proposal.turn else ""
+    turn = f", turn {proposal.first_turn}" if proposal.first_turn else ""
     return f"#{proposal.number} {printable(proposal.call)}{turn}"
 
 

@@ -15,7 +15,7 @@ from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
 from mrtr_cassette.core.report.text import markdown_table
 from mrtr_cassette.errors import counted, printable
 
-_REJECTED: Final = "rejected"
+_REJECTED_ANSWER: Final = "rejected"
 """An accept that an error or the same question follows."""
 
 
@@ -47,7 +47,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
     """Return what cassettes cover together, by tool."""
     found: dict[str, ToolCoverage] = defaultdict(ToolCoverage)
     for details in cassettes:
-        histories = _histories(details)
+        histories = _writes_by_interaction(details)
         for interaction in details.interactions:
             if interaction.method != CALL_TOOL and not interaction.turns:
                 continue
@@ -63,7 +63,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
     return dict(found)
 
 
-def _histories(details: CassetteDetails) -> dict[int, tuple[CallKey, ...]]:
+def _writes_by_interaction(details: CassetteDetails) -> dict[int, tuple[CallKey, ...]]:
     """Return the writes that were made before each interaction, by its number."""
     player = Player(details.recorded)
     made: list[CallKey] = []
@@ -93,7 +93,7 @@ def answers_in(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
 
                 yield GivenAnswer(tool, number, key, answer)
                 if answer == "accept" and _is_rejected(interaction, number, key):
-                    yield GivenAnswer(tool, number, key, _REJECTED)
+                    yield GivenAnswer(tool, number, key, _REJECTED_ANSWER)
 
 
 def _answer_to(turn: Turn, key: str) -> str | None:
@@ -133,7 +133,7 @@ def coverage_data(covered: dict[str, ToolCoverage]) -> dict[str, Any]:
         questions = []
         for (turn, key), counts in tool.questions.items():
             question = {"turn": turn, "key": key}
-            for answer in (*ACTIONS, _REJECTED):
+            for answer in (*ACTIONS, _REJECTED_ANSWER):
                 question[answer] = counts[answer]
 
             questions.append(question)
@@ -175,17 +175,23 @@ def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
         tools.append([name, *map(str, numbers)])
         for (turn, key), counts in tool.questions.items():
             times = [counts[answer] or "never" for answer in ACTIONS]
-            row = [name, str(turn), key, *map(str, times), str(counts[_REJECTED])]
+            row = [
+                name,
+                str(turn),
+                key,
+                *map(str, times),
+                str(counts[_REJECTED_ANSWER]),
+            ]
             questions.append(row)
 
-    lines = _table(tools)
+    lines = _table_lines(tools)
     if len(questions) > 1:
-        lines += ["", *_table(questions)]
+        lines += ["", *_table_lines(questions)]
 
     return "\n".join(lines)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a Markdown table whose head is the first row."""
     return markdown_table(rows, "| --- " * len(rows[0]) + "|")
 
@@ -213,8 +219,8 @@ def untried_questions(
 def answer_counts(counts: Counter[str]) -> str:
     """Return how often each answer was given, such as `accept 2, decline never`."""
     accept, *others = [f"{answer} {counts[answer] or 'never'}" for answer in ACTIONS]
-    if counts[_REJECTED]:
-        accept += f" ({counts[_REJECTED]} rejected)"
+    if counts[_REJECTED_ANSWER]:
+        accept += f" ({counts[_REJECTED_ANSWER]} rejected)"
 
     return ", ".join([accept, *others])
 

@@ -83,8 +83,8 @@ class FinalResponse(NamedTuple):
     value: Any
 
 
-_NOTHING: Final = FinalResponse("nothing", None)
-_ENDS: Final = {
+_NO_RESPONSE: Final = FinalResponse("nothing", None)
+_END_WORDS: Final = {
     End.OPEN: "still open when the recording ended",
     End.BROKEN: "broken off by the upstream",
 }
@@ -163,18 +163,20 @@ def details_of(cassette: Cassette) -> CassetteDetails:
     streamed = _streamed_responses(cassette.interactions)
     calls = []
     for recorded in in_conversation_order(cassette.interactions):
-        calls.append(_interaction(recorded, streamed))
+        calls.append(_interaction_details(recorded, streamed))
 
     return CassetteDetails(cassette, tuple(calls))
 
 
-def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interaction:
+def _interaction_details(
+    recorded: RecordedInteraction, streamed: _StreamedResponses
+) -> Interaction:
     """Return the details of one interaction."""
     first = recorded.exchanges[0]
     call = first.call
-    turns = tuple(map(_turn, recorded.turns))
-    person_ms = _waits(recorded, turns)
-    ended, final, size = _ending(recorded, streamed)
+    turns = tuple(map(_turn_details, recorded.turns))
+    person_ms = _waits_for_answers(recorded, turns)
+    ended, final, size = _interaction_ending(recorded, streamed)
 
     return Interaction(
         number=recorded.number,
@@ -189,19 +191,19 @@ def _interaction(recorded: RecordedInteraction, streamed: _Streamed) -> Interact
         person_ms=round(sum(person_ms.values())),
         method=call.method or call.title,
         name=call.name,
-        parameters=_parameters(call),
-        client=_client(call),
+        parameters=_call_parameters(call),
+        client=_client_name(call),
         session=session_of(first.request) or opened_session(first.response),
         final=final,
-        notifications=tuple(_notifications(recorded)),
+        notifications=tuple(_new_notifications(recorded)),
         listens=listens(call, first.response),
-        task=tuple(map(_stage, recorded.steps)),
+        task=tuple(map(_task_step_words, recorded.steps)),
     )
 
 
-def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
+def _new_notifications(recorded: RecordedInteraction) -> Iterator[Message]:
     """Yield the notifications in an interaction's responses that no earlier interaction has."""
-    for exchange in recorded.exchanges[recorded.shared :]:
+    for exchange in recorded.exchanges[recorded.shared_count :]:
         if exchange.response is None:
             continue
 
@@ -210,7 +212,7 @@ def _notifications(recorded: RecordedInteraction) -> Iterator[Message]:
                 yield located.message
 
 
-def _stage(step: TaskStep) -> str:
+def _task_step_words(step: TaskStep) -> str:
     """Return a step of a task in words."""
     if step.state is not None:
         return task_words(step.state, step.polls)
@@ -233,7 +235,7 @@ def task_words(state: TaskState, polls: int = 1) -> str:
     return shown
 
 
-def _parameters(call: Call) -> Any:
+def _call_parameters(call: Call) -> Any:
     """Return the arguments of a call, or the params of a method that names nothing."""
     message = call.message
     if message is None or not call.is_rpc:
@@ -246,7 +248,7 @@ def _parameters(call: Call) -> Any:
     return params or None
 
 
-def _client(call: Call) -> str:
+def _client_name(call: Call) -> str:
     """Return the name and the version that a client gives itself, if any."""
     message = call.message
     if message is None:
@@ -267,7 +269,7 @@ def _client(call: Call) -> str:
 # Turns and time
 
 
-def _turn(recorded: RecordedTurn) -> Turn:
+def _turn_details(recorded: RecordedTurn) -> Turn:
     """Return the details of one turn."""
     requests = {}
     for key, request in recorded.requests.items():
@@ -309,7 +311,9 @@ def _answered_after_ms(turn: RecordedTurn) -> float | None:
     return max(0.0, answered_ms - turn.asked_ms)
 
 
-def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, float]:
+def _waits_for_answers(
+    recorded: RecordedInteraction, turns: Sequence[Turn]
+) -> dict[Via, float]:
     """Return how long the server waited for answers, by the way in which it asked."""
     if recorded.branch is not None:
         turns = turns[recorded.branch.turn :]
@@ -325,7 +329,7 @@ def _waits(recorded: RecordedInteraction, turns: Sequence[Turn]) -> dict[Via, fl
 
 def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) -> float:
     """Return how long the client waited for the server while the server waited for nobody."""
-    chain = recorded.exchanges[recorded.shared :]
+    chain = recorded.exchanges[recorded.shared_count :]
     busy_ms = 0.0
     for exchange in chain:
         busy_ms += exchange.ended_ms - exchange.started_ms
@@ -338,14 +342,16 @@ def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) ->
 
 # Endings
 
-_Streamed = Mapping[tuple[str, str | None], Sequence[tuple[int, int, Message]]]
+_StreamedResponses = Mapping[tuple[str, str | None], Sequence[tuple[int, int, Message]]]
 """The responses that listening streams carry, by session and id.
 
 Each has the interaction of its stream, and how many requests had arrived before it.
 """
 
 
-def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streamed:
+def _streamed_responses(
+    interactions: Iterable[RecordedInteraction],
+) -> _StreamedResponses:
     """Find the responses to other requests, which only streams that a GET opened carry.
 
     Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
@@ -354,7 +360,7 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
         list
     )
     for interaction in interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             response = exchange.response
             if exchange.request.method != "GET" or response is None:
                 continue
@@ -372,11 +378,11 @@ def _streamed_responses(interactions: Iterable[RecordedInteraction]) -> _Streame
 def final_of(method: str, response: Response | None) -> FinalResponse:
     """Return the outcome of a call of a method, or the last state of its task."""
     if response is None:
-        return _NOTHING
+        return _NO_RESPONSE
 
     message = last_response(response)
     state = polled_state(message) if method == GET_TASK else None
-    return _outcome(message, state).final
+    return _response_outcome(message, state).final
 
 
 class _Outcome(NamedTuple):
@@ -387,37 +393,39 @@ class _Outcome(NamedTuple):
     size: int = 0
 
 
-def _ending(recorded: RecordedInteraction, streamed: _Streamed) -> _Outcome:
+def _interaction_ending(
+    recorded: RecordedInteraction, streamed: _StreamedResponses
+) -> _Outcome:
     """Return how an interaction ended, its final response, and the size of that."""
-    last = recorded.ending
-    response = last.response
+    last_exchange = recorded.ending_exchange
+    response = last_exchange.response
     message = None
     # A server may refuse a request without saying its id.
-    if response is not None and last.call.message is not None:
+    if response is not None and last_exchange.call.message is not None:
         message = last_response(response)
 
     state = recorded.last_state
     if recorded.is_open:
-        return _Outcome(_why_abandoned(last, state), _NOTHING)
+        return _Outcome(_why_abandoned(last_exchange, state), _NO_RESPONSE)
 
     if state is not None:
-        outcome = _outcome(message, state)
+        outcome = _response_outcome(message, state)
         facts = filter(None, [f"task {state.status}", outcome.words])
         return outcome._replace(words=", ".join(facts))
 
-    place = ""
+    place_in_stream = ""
     if message is None:
-        message, place = _streamed_response(last, streamed)
+        message, place_in_stream = _streamed_response(last_exchange, streamed)
 
-    outcome = _outcome(message)
+    outcome = _response_outcome(message)
     if outcome.words:
-        outcome = outcome._replace(words=outcome.words + place)
+        outcome = outcome._replace(words=outcome.words + place_in_stream)
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_framed:
         final = FinalResponse("text", _text_of(response.body))
         outcome = _Outcome("", final, len(response.body))
 
-    facts = filter(None, _facts(response, outcome.words))
+    facts = filter(None, _response_facts(response, outcome.words))
     return outcome._replace(words=", ".join(facts))
 
 
@@ -429,7 +437,7 @@ def _why_abandoned(last: RecordedExchange, state: TaskState | None) -> str:
     return "abandoned: its task was at work"
 
 
-def _facts(response: Response | None, words: str) -> Iterator[str]:
+def _response_facts(response: Response | None, words: str) -> Iterator[str]:
     """Yield status, outcome and form of a response, in words."""
     if response is None:
         yield "no response"
@@ -445,11 +453,11 @@ def _facts(response: Response | None, words: str) -> Iterator[str]:
     elif response.is_event_stream:
         yield f"stream of {counted(len(response.pieces), 'event')}"
 
-    yield _ENDS.get(response.end, "")
+    yield _END_WORDS.get(response.end, "")
 
 
 def _streamed_response(
-    exchange: RecordedExchange, streamed: _Streamed
+    exchange: RecordedExchange, streamed: _StreamedResponses
 ) -> tuple[Message | None, str]:
     """Return the response to a request that came on another stream, and words for its place."""
     request = exchange.call.message
@@ -465,31 +473,33 @@ def _streamed_response(
     return None, ""
 
 
-def _outcome(message: Message | None, state: TaskState | None = None) -> _Outcome:
+def _response_outcome(
+    message: Message | None, state: TaskState | None = None
+) -> _Outcome:
     """Return the outcome that a response tells, or the last state of a task in it."""
     if message is None:
-        return _Outcome("", _NOTHING)
+        return _Outcome("", _NO_RESPONSE)
 
-    members = message.tree if state is None else state.response
-    if not members:
-        return _Outcome("", _NOTHING, len(message.raw))
+    response_members = message.tree if state is None else state.response
+    if not response_members:
+        return _Outcome("", _NO_RESPONSE, len(message.raw))
 
-    words = "result"
-    error = members.get("error")
-    result = members.get("result")
+    outcome_words = "result"
+    error = response_members.get("error")
+    result = response_members.get("result")
     if isinstance(error, dict):
         text = shorten(canonical(error.get("message")))
-        words = f"error {canonical(error.get('code'))} {text}"
+        outcome_words = f"error {canonical(error.get('code'))} {text}"
 
-    if "error" in members:
+    if "error" in response_members:
         final = FinalResponse("error", error)
     elif isinstance(result, dict) and result.get("isError") is True:
-        words = "result with isError"
+        outcome_words = "result with isError"
         final = FinalResponse("failed result", result)
     else:
         final = FinalResponse("result", result)
 
-    return _Outcome(words, final, len(message.raw))
+    return _Outcome(outcome_words, final, len(message.raw))
 
 
 def _text_of(body: bytes) -> str:

@@ -48,7 +48,7 @@ _LONGEST_SHOWN: Final = 16 * 1024
 def request_event(observation: Observation) -> Event:
     """Return that a call was started or answers came."""
     call = observation.call
-    push = observation.answered
+    push = observation.answered_push
     recorder = observation.recorder
     event = {
         "event": "started",
@@ -56,7 +56,7 @@ def request_event(observation: Observation) -> Event:
         "call": observation.label,
     }
 
-    given = _given(call, push)
+    given = _answers_by_key(call, push)
     if given is None:
         return event
 
@@ -75,12 +75,12 @@ def request_event(observation: Observation) -> Event:
     return event | {
         "event": "answered",
         "via": via,
-        "keys": list(map(recorder.shown, sorted(given))),
+        "keys": list(map(recorder.loggable_text, sorted(given))),
         "request_state_sha256": None if state is None else sha256_of(state),
     }
 
 
-def _given(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
+def _answers_by_key(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
     """Return the answers in a request, by the keys of the questions; None if it has none."""
     if push is not None and call.message is not None:
         tree = call.message.tree
@@ -131,11 +131,11 @@ def response_said(
     }
 
     line = f"{observation.number:>4}  {label}"
-    given = _given(call, observation.answered)
+    given = _answers_by_key(call, observation.answered_push)
     if given is not None:
         line += f", {answer_words(given)}"
 
-    line += f" -> {_arrived(observation)}"
+    line += f" -> {_arrival_words(observation)}"
     if asked is not None:
         event |= asked.facts
         line += f", asks: {question_words(asked.requests)}"
@@ -143,7 +143,7 @@ def response_said(
             line += ", with request state"
     elif task is not None and not task.response:
         event["task"] = printable(task.status)
-        line += f": task {observation.recorder.shown(task_words(task))}"
+        line += f": task {observation.recorder.loggable_text(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
         words = final_words(final_of(call.method, exchange.response))
         if words:
@@ -152,12 +152,12 @@ def response_said(
     return said(event, f"{line} ({took_ms:.0f} ms)")
 
 
-def _arrived(observation: Observation) -> str:
+def _arrival_words(observation: Observation) -> str:
     """Return in words what came of a response: its HTTP status, or over a pipe its lines."""
     if observation.status:
         return f"HTTP {observation.status}"
-    if observation.pieces:
-        return counted(observation.pieces, "line")
+    if observation.piece_count:
+        return counted(observation.piece_count, "line")
     return "no response"
 
 
@@ -184,7 +184,9 @@ def _asked_in(
     """Return the questions of a response or of a task's state; None if there are none."""
     if task is not None and task.input_requests:
         requests = _without_id(task.input_requests, task.id)
-        return _Asked("task", _shown(requests, observation.recorder.shown))
+        return _Asked(
+            "task", _shown_questions(requests, observation.recorder.loggable_text)
+        )
 
     response = exchange.response
     if response is None:
@@ -198,10 +200,12 @@ def _asked_in(
     if ask.request_state:
         state_sha256 = exchange.issued_sha256
 
-    return _Asked("result", _shown(ask.input_requests, printable), state_sha256)
+    return _Asked(
+        "result", _shown_questions(ask.input_requests, printable), state_sha256
+    )
 
 
-def _shown(
+def _shown_questions(
     requests: Mapping[str, InputRequest], shown: Callable[[str], str]
 ) -> dict[str, InputRequest]:
     """Return questions as they may be shown."""
@@ -217,7 +221,10 @@ def _shown(
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
     label = observation.recorder.label(push.call)
-    asked = _Asked("push", _shown({push.key: push.request}, observation.recorder.shown))
+    asked = _Asked(
+        "push",
+        _shown_questions({push.key: push.request}, observation.recorder.loggable_text),
+    )
     event = {"event": "asked", "exchange": push.exchange, "call": label, **asked.facts}
     line = (
         f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
@@ -334,11 +341,11 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
 
 def recording_said(report: RecordingReport) -> Said:
     """Return the outcome of a recording."""
-    facts = as_data(report, {RecordingReport: _CONCLUDED})
+    facts = as_data(report, {RecordingReport: _CONCLUSION_MEMBERS})
     return {"event": "concluded", **facts}, recording_text(report)
 
 
-_CONCLUDED: Final = (
+_CONCLUSION_MEMBERS: Final = (
     "interactions exchanges played unrecorded unread kept same=is_same unpublished=objection "
     "redacted"
 )

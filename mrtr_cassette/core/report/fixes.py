@@ -17,33 +17,35 @@ from mrtr_cassette.core.secrets.names import has_secrets
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 from mrtr_cassette.terms import Terms, Values, in_terms
 
-_RECORD: Final = "record this {} too with <<{{too}}>>"
-_IGNORE: Final = (
+_RECORD_TOO: Final = "record this {} too with <<{{too}}>>"
+_IGNORE_VALUES: Final = (
     "leave values that change in every run out of matching with <<ignore_values>>"
 )
-_READS: Final = "if it changes nothing on the server, say so with <<reads_tool>>"
-_REPEAT: Final = "allow it again with <<repeat_always>>"
-_INSTEAD: Final = "record this answer instead with <<{again}>>"
-_AGAIN: Final = "record all of this cassette again with <<{again}>>"
+_DECLARE_READ_ONLY: Final = (
+    "if it changes nothing on the server, say so with <<reads_tool>>"
+)
+_ALLOW_REPEAT: Final = "allow it again with <<repeat_always>>"
+_RECORD_INSTEAD: Final = "record this answer instead with <<{again}>>"
+_RECORD_AGAIN: Final = "record all of this cassette again with <<{again}>>"
 _AGAIN_OVER: Final = (
     "record all of this cassette again over {transport} with <<{{again}}>>"
 )
 
-_FIXES: Final[Mapping[Reason, Sequence[str]]] = {
+_FIXES_BY_REASON: Final[Mapping[Reason, Sequence[str]]] = {
     Reason.UNKNOWN_METHOD: (
         "check the URL that the client uses",
-        _RECORD.format("request"),
+        _RECORD_TOO.format("request"),
     ),
-    Reason.UNKNOWN_NAME: ("make a recorded call", _RECORD.format("call")),
+    Reason.UNKNOWN_NAME: ("make a recorded call", _RECORD_TOO.format("call")),
     Reason.SESSION_UNKNOWN: (
         "send the session id that this replay gave in its response to initialize",
-        _RECORD.format("request"),
+        _RECORD_TOO.format("request"),
     ),
-    Reason.CONDITION_MISSING: (_RECORD.format("request"),),
+    Reason.CONDITION_MISSING: (_RECORD_TOO.format("request"),),
     Reason.ARGUMENTS_DIFFER: (
         "send the recorded arguments",
-        _RECORD.format("call"),
-        _IGNORE,
+        _RECORD_TOO.format("call"),
+        _IGNORE_VALUES,
     ),
     Reason.STATE_UNKNOWN: (
         "echo the requestState of the ask as this replay sent it, not one of another call or run",
@@ -54,27 +56,27 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
     ),
     Reason.ANSWERS_DIFFER: (
         "answer as recorded",
-        _RECORD.format("answer"),
-        _INSTEAD,
-        _IGNORE,
+        _RECORD_TOO.format("answer"),
+        _RECORD_INSTEAD,
+        _IGNORE_VALUES,
     ),
     Reason.ANSWERS_MISSING: (
         "answer everything that was answered in the recording",
-        _RECORD.format("answer"),
+        _RECORD_TOO.format("answer"),
     ),
     Reason.HEADERS_CONTRADICT: (
         "send the method and the name of the body in the headers Mcp-Method and Mcp-Name",
     ),
     Reason.ALREADY_PLAYED: (
         "make the call no more often than it was recorded",
-        _RECORD.format("call"),
-        _READS,
-        _REPEAT,
+        _RECORD_TOO.format("call"),
+        _DECLARE_READ_ONLY,
+        _ALLOW_REPEAT,
     ),
     Reason.OTHER_HISTORY: (
         "make the same writes as in the recording before this call",
-        _READS,
-        _RECORD.format("call"),
+        _DECLARE_READ_ONLY,
+        _RECORD_TOO.format("call"),
         "play equal calls in recorded order, whatever was written, with <<history_order>>",
     ),
     Reason.OUT_OF_ORDER: (
@@ -91,7 +93,10 @@ _FIXES: Final[Mapping[Reason, Sequence[str]]] = {
     ),
     Reason.HOOK_FAILED: ("mend the function",),
     Reason.VALUE_UNKNOWN: ("say which text it has in this run with <<give_value>>",),
-    Reason.UNRECORDED: ("record the whole call again, into another cassette", _AGAIN),
+    Reason.UNRECORDED: (
+        "record the whole call again, into another cassette",
+        _RECORD_AGAIN,
+    ),
 }
 """The ways out of a miss, by its reason; each front fills the slots in its own terms."""
 
@@ -111,8 +116,8 @@ _FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
 """The same for answers to pushed requests and tasks: a call that is played has no other course."""
 
 _ABOUT_ANSWERS: Final = (Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING)
-_USER: Final = re.compile("(?<=://)[^/@]*@")
-_NEEDED: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
+_USER_IN_URL: Final = re.compile("(?<=://)[^/@]*@")
+_VALUE_OF_SLOT: Final = {"<<reads_tool>>": "tool", "<<ignore_values>>": "pointers"}
 """Slots of ways out that work only with a value."""
 
 
@@ -122,10 +127,10 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     `adds_to` is the file to which more is recorded.
     """
     values = _values_of(miss, cassette, adds_to)
-    filled = {**terms, "kept": _kept(cassette, terms)}
+    filled = {**terms, "kept": _kept_options(cassette, terms)}
     is_on_pipes = miss.call.request.is_line
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
-    chosen = _chosen(miss, values)
+    chosen = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
         chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
 
@@ -140,19 +145,19 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
 
 def _has_needed(fix: str, values: Values) -> bool:
     """Tell whether the values are known without which a way out doesn't work."""
-    for slot, name in _NEEDED.items():
+    for slot, name in _VALUE_OF_SLOT.items():
         if slot in fix and name not in values:
             return False
 
     return True
 
 
-def _chosen(miss: Miss, values: Values) -> Sequence[str]:
+def _fitting_fixes(miss: Miss, values: Values) -> Sequence[str]:
     """Return the ways out that fit a miss, before any value is filled in."""
     nearest = miss.nearest
-    fixes = list(_FIXES[miss.reason])
-    if "tool" in values and _REPEAT in fixes:
-        fixes.remove(_REPEAT)
+    fixes = list(_FIXES_BY_REASON[miss.reason])
+    if "tool" in values and _ALLOW_REPEAT in fixes:
+        fixes.remove(_ALLOW_REPEAT)
 
     if nearest is None:
         return fixes
@@ -170,9 +175,12 @@ def _chosen_near(
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
-    if reason is Reason.UNRECORDED and not nearest.asks:
+    if reason is Reason.UNRECORDED and not nearest.is_ask:
         # It can't be recorded after a write that was played, whose result may vary in every run.
-        return [_IGNORE if "pointers" in values else _READS, _AGAIN]
+        return [
+            _IGNORE_VALUES if "pointers" in values else _DECLARE_READ_ONLY,
+            _RECORD_AGAIN,
+        ]
 
     if reason is Reason.ALREADY_PLAYED and nearest.session:
         fixes.append("open a new session, in which everything is played anew")
@@ -185,7 +193,7 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
     is_on_pipes = cassette.transport == "stdio"
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled = {**terms, "kept": _kept(cassette, terms)}
+    filled = {**terms, "kept": _kept_options(cassette, terms)}
 
     return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
 
@@ -197,7 +205,7 @@ def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str
     for fix in fixes:
         if "<<{too}>>" in fix:
             ways.append(again)
-        elif fix is not _INSTEAD:
+        elif fix is not _RECORD_INSTEAD:
             ways.append(fix)
 
     return ways
@@ -224,7 +232,9 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
         values["tool"] = tool
 
     differences = miss.differences
-    if differences and all(_varies(difference, miss) for difference in differences):
+    if differences and all(
+        _differs_in_every_run(difference, miss) for difference in differences
+    ):
         values["pointers"] = [difference.pointer for difference in differences]
 
     return values
@@ -236,7 +246,7 @@ def _server_of(cassette: Cassette, *, is_on_pipes: bool) -> Values:
     if not server or is_started_here(server) or has_secrets(server):
         return {}
     if _names_url(cassette):
-        return {"upstream": _USER.sub("", server)}
+        return {"upstream": _USER_IN_URL.sub("", server)}
 
     words = _words_of(server)
     if is_on_pipes and any("{port}" in word for word in words):
@@ -253,7 +263,7 @@ def _words_of(command: str) -> Sequence[str]:
         return [command]
 
 
-def _kept(cassette: Cassette, terms: Terms) -> str:
+def _kept_options(cassette: Cassette, terms: Terms) -> str:
     """Return the options without which nothing can be added to a cassette."""
     kept = ""
     if cassette.request_state == "verbatim":
@@ -273,10 +283,10 @@ def _tool_that_may_read(miss: Miss) -> str:
     nearest = miss.nearest
     if miss.reason is not Reason.UNRECORDED or nearest is None:
         return miss.may_read
-    return nearest.key.called
+    return nearest.key.tool_or_method
 
 
-def _varies(difference: Difference, miss: Miss) -> bool:
+def _differs_in_every_run(difference: Difference, miss: Miss) -> bool:
     """Tell whether a value differs in every run."""
     asked = asked_in(miss).get(_answered_key(difference.pointer) or "")
     # No model says the same thing twice.
@@ -300,7 +310,7 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
 
     question = nearest.answered_question
     if question is not None:
-        return {question.request.key: question.request.asks}
+        return {question.request.key: question.request.asked_input}
 
     asker: ReplayEntry | None = nearest
     if nearest.state is None:
@@ -311,7 +321,7 @@ def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
 
     asked = {}
     keys = {_answered_key(difference.pointer) for difference in miss.differences}
-    for key, request in asker.asked.items():
+    for key, request in asker.asked_inputs.items():
         if key in keys:
             asked[key] = request
 

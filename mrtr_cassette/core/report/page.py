@@ -15,14 +15,14 @@ from markupsafe import Markup, escape
 
 from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.recorded import VERSION, Cassette, RecordedInteraction
-from mrtr_cassette.core.compare.conversations import IgnoredFor, compared
+from mrtr_cassette.core.compare.conversations import IgnoredFor, cassette_comparison
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.report.comparison import conclusion, shown_values
+from mrtr_cassette.core.report.comparison import difference_summary, shown_values
 from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
-from mrtr_cassette.core.secrets.names import Ref, as_bytes, cut, has_secrets
+from mrtr_cassette.core.secrets.names import Ref, as_bytes, has_secrets, split_at_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
@@ -37,7 +37,7 @@ START: Final = (
 _MOST_OPEN: Final = 10
 """Calls that asked, up to which a page opens them."""
 
-_PIECES: Final = 1000
+_PIECES_AT_ONCE: Final = 1000
 """Pieces of a template that are written together."""
 
 TEMPLATES: Final = ("page.html", "call.html", "turn.html", "values.html")
@@ -51,7 +51,7 @@ class Assets(NamedTuple):
     templates: tuple[str, ...]
 
 
-def page(
+def cassette_page(
     cassette: Cassette,
     assets: Assets,
     replay: ReplayReport | None,
@@ -70,12 +70,14 @@ def page(
 
     facts: dict[str, Any] = {"comparison": None, "earlier": (), "changed": {}}
     if first is not None:
-        comparison = compared(first, cassette, ignored_for)
+        comparison = cassette_comparison(first, cassette, ignored_for)
         facts["comparison"] = comparison
         facts["earlier"] = details_of(first).interactions
-        facts["changed"] = {pair.received: pair for pair in comparison.differing}
+        facts["changed"] = {
+            pair.received: pair for pair in comparison.differing_interactions
+        }
 
-    stream = _template(assets.templates).stream(
+    stream = _compiled_template(assets.templates).stream(
         cassette=cassette,
         version=VERSION,
         calls=calls,
@@ -93,7 +95,7 @@ def page(
         **facts,
     )
 
-    stream.enable_buffering(_PIECES)
+    stream.enable_buffering(_PIECES_AT_ONCE)
     return stream
 
 
@@ -112,7 +114,7 @@ def _misses_near(
 
 def _is_redacted(recorded: RecordedInteraction) -> bool:
     """Tell whether secrets were redacted in the exchanges of an interaction."""
-    for exchange in recorded.own:
+    for exchange in recorded.own_exchanges:
         if has_secrets(repr((exchange.request, exchange.response))):
             return True
 
@@ -120,10 +122,10 @@ def _is_redacted(recorded: RecordedInteraction) -> bool:
 
 
 @cache
-def _template(texts: tuple[str, ...]) -> Template:
+def _compiled_template(texts: tuple[str, ...]) -> Template:
     """Compile the template of a page; all other templates are used by it."""
     # The indentation of a template is for those who read it. Every value is text, which the
-    # template escapes; only `_recorded` makes markup.
+    # template escapes; only `_recorded_markup` makes markup.
     sources = {}
     for name, text in zip(TEMPLATES, texts, strict=True):
         sources[name] = "".join(map(str.strip, text.splitlines()))
@@ -131,7 +133,7 @@ def _template(texts: tuple[str, ...]) -> Template:
     environment = Environment(
         loader=DictLoader(sources),
         autoescape=True,
-        finalize=_plain,
+        finalize=_printable_text,
         undefined=StrictUndefined,
     )
 
@@ -139,8 +141,8 @@ def _template(texts: tuple[str, ...]) -> Template:
     environment.filters |= {
         "answer_counts": answer_counts,
         "canonical": canonical,
-        "conclusion": conclusion,
-        "difference": _difference,
+        "conclusion": difference_summary,
+        "difference": _readable_difference,
         "fields": form_fields,
         "image_url": image_url,
         "is_app": is_app,
@@ -148,27 +150,27 @@ def _template(texts: tuple[str, ...]) -> Template:
         "listed_field": _listed_field,
         "message": message_lines,
         "outcome": outcome_line,
-        "recorded": _recorded,
+        "recorded": _recorded_markup,
         "shorten": shorten,
-        "source": _source,
-        "time": _time,
+        "source": _csp_source,
+        "time": _duration_text,
     }
 
     return environment.get_template("page.html")
 
 
-def _source(content: str) -> Markup:
+def _csp_source(content: str) -> Markup:
     """Return the source expression of CSP that permits a text in the page."""
     digest = b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704  its letters are those of Base64
 
 
-def _difference(change: Change) -> Difference:
+def _readable_difference(change: Change) -> Difference:
     """Return a change for the page, with both values as people read them."""
     return Difference(change.pointer, *shown_values(change))
 
 
-def _time(duration_ms: float) -> str:
+def _duration_text(duration_ms: float) -> str:
     """Return a duration for people: in milliseconds if it is below a second, else in seconds."""
     if duration_ms < 1000:
         return f"{duration_ms:.0f} ms"
@@ -214,41 +216,41 @@ def _spans_on_axis(
 ) -> dict[int, CallSpan]:
     """Place calls one after another, and note which of them overlap."""
     lefts: dict[int, float] = {}
-    beside: dict[int, list[int]] = {}
+    calls_beside: dict[int, list[int]] = {}
     under_way: dict[int, int] = {}
-    origin = 0.0
-    end = 0.0
+    axis_origin = 0.0
+    axis_end_ms = 0.0
 
     def arrival_of(call: Interaction) -> int:
-        return recorded[call.number - 1].own[0].number or 0
+        return recorded[call.number - 1].own_exchanges[0].number or 0
 
     for call in sorted(calls, key=arrival_of):
-        exchanges = recorded[call.number - 1].own
+        exchanges = recorded[call.number - 1].own_exchanges
         first = exchanges[0]
         arrived = arrival_of(call)
         # Order is a count, which is exact where times are rounded.
-        for before, until in list(under_way.items()):
+        for earlier_number, until in list(under_way.items()):
             if until < arrived:
-                del under_way[before]
+                del under_way[earlier_number]
 
         if not under_way:
-            origin = first.started_ms - end
+            axis_origin = first.started_ms - axis_end_ms
 
-        left = first.started_ms - origin
-        lefts[call.number] = left
-        beside[call.number] = [*under_way]
-        for before in under_way:
-            beside[before].append(call.number)
+        left_ms = first.started_ms - axis_origin
+        lefts[call.number] = left_ms
+        calls_beside[call.number] = [*under_way]
+        for earlier_number in under_way:
+            calls_beside[earlier_number].append(call.number)
 
         under_way[call.number] = max(
             exchange.ended_after or -1 for exchange in exchanges
         )
-        end = max(end, left + call.duration_ms + call.person_ms)
+        axis_end_ms = max(axis_end_ms, left_ms + call.duration_ms + call.person_ms)
 
-    per_ms = 100 / max(end, 1.0)
+    per_ms = 100 / max(axis_end_ms, 1.0)
     spans = {}
-    for number, left in lefts.items():
-        spans[number] = CallSpan(left * per_ms, per_ms, tuple(beside[number]))
+    for number, left_ms in lefts.items():
+        spans[number] = CallSpan(left_ms * per_ms, per_ms, tuple(calls_beside[number]))
 
     return spans
 
@@ -261,15 +263,15 @@ _LONGEST_TEXT: Final = 20_000
 _LARGEST_IMAGE: Final = 4_000_000
 """Characters in base64 of a picture that is shown."""
 
-_IMAGE: Final = re.compile(r"image/[a-z0-9.+-]+")
+_IMAGE_TYPE: Final = re.compile(r"image/[a-z0-9.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_TAB: Final = 4
-_MARK: Final = Markup(
+_TAB_COLUMNS: Final = 4
+_PLACEHOLDER_MARK: Final = Markup(
     '<mark title="A placeholder: the original is not in the cassette.">{}</mark>'
 )
 
 
-def _plain(value: Any) -> str:
+def _printable_text(value: Any) -> str:
     """Return a template's value as printable text, markup as it is, and an empty text for None."""
     if isinstance(value, Markup):
         return value
@@ -280,20 +282,22 @@ def _plain(value: Any) -> str:
     if text.isprintable():
         return text
 
-    return "\n".join(printable(line.expandtabs(_TAB)) for line in text.split("\n"))
+    return "\n".join(
+        printable(line.expandtabs(_TAB_COLUMNS)) for line in text.split("\n")
+    )
 
 
-def _recorded(text: str) -> Markup:
+def _recorded_markup(text: str) -> Markup:
     """Return a recorded text with its stand-ins marked."""
     if isinstance(text, Markup):
         return text
 
     shown = []
-    for part in cut(as_bytes(text)):
+    for part in split_at_refs(as_bytes(text)):
         if isinstance(part, Ref):
-            shown.append(_MARK.format(part.raw.decode()))
+            shown.append(_PLACEHOLDER_MARK.format(part.raw.decode()))
         else:
-            shown.append(escape(_plain(part.decode("utf-8", "surrogatepass"))))
+            shown.append(escape(_printable_text(part.decode("utf-8", "surrogatepass"))))
 
     return Markup("").join(shown)
 
@@ -313,7 +317,7 @@ def image_url(content: Mapping[str, Any]) -> str:
     data = content.get("data", content.get("blob"))
     if not isinstance(kind, str) or not isinstance(data, str):
         return ""
-    if len(data) > _LARGEST_IMAGE or not _IMAGE.fullmatch(kind):
+    if len(data) > _LARGEST_IMAGE or not _IMAGE_TYPE.fullmatch(kind):
         return ""
     if _BASE64.fullmatch(data):
         return f"data:{kind};base64,{data}"
@@ -357,11 +361,11 @@ def form_fields(schema: Any, content: Any) -> list[FormField]:
         if name in required:
             helps = ["required"]
 
-        fields.append(_field(name, definition, answers, helps))
+        fields.append(_form_field(name, definition, answers, helps))
 
     for name in answers:
         if name not in properties:
-            fields.append(_field(name, {}, answers, ["not in the schema"]))
+            fields.append(_form_field(name, {}, answers, ["not in the schema"]))
 
     return fields
 
@@ -377,12 +381,12 @@ def _listed_field(definition: Mapping[str, Any], answer: Any) -> FormField:
     if definition.get("required", True) is not False:
         helps = ["required"]
 
-    return _field(
+    return _form_field(
         key, {**definition, "type": definition.get("kind", "string")}, answers, helps
     )
 
 
-def _field(
+def _form_field(
     name: str, definition: Any, answers: Mapping[str, Any], helps: Sequence[str]
 ) -> FormField:
     """Return a field with its limits, choices and answer."""
@@ -392,23 +396,25 @@ def _field(
     limits = []
     for member, value in facts.items():
         if member not in _SHOWN_APART and not isinstance(value, dict | list):
-            limits.append(f"{member}: {_text(value)}")
+            limits.append(f"{member}: {_form_value_text(value)}")
 
     return FormField(
         label=title if isinstance(title, str) and title else name,
         description=description if isinstance(description, str) else "",
         helps=(*limits, *helps),
-        choices=_choices(facts, answers.get(name, [])),
+        choices=_field_choices(facts, answers.get(name, [])),
         takes_several=facts.get("type") == "array",
-        value=_text(answers[name]) if name in answers else "",
+        value=_form_value_text(answers[name]) if name in answers else "",
     )
 
 
-def _choices(
+def _field_choices(
     definition: Mapping[str, Any], answer: Any
 ) -> tuple[tuple[str, bool], ...]:
     """Return the choices of a field, and whether each is in the answer."""
-    options = [(_text(value), label) for value, label in titled_choices(definition)]
+    options = [
+        (_form_value_text(value), label) for value, label in titled_choices(definition)
+    ]
     if definition.get("type") == "boolean":
         options = [("true", "yes"), ("false", "no")]
 
@@ -416,7 +422,7 @@ def _choices(
         return ()
 
     chosen = answer if isinstance(answer, list) else [answer]
-    texts = list(map(_text, chosen))
+    texts = list(map(_form_value_text, chosen))
     labels = dict(options)
     for text in texts:
         if text not in labels:
@@ -426,6 +432,6 @@ def _choices(
     return tuple([(label, option in texts) for option, label in options])
 
 
-def _text(value: Any) -> str:
+def _form_value_text(value: Any) -> str:
     """Return a value of a form as text: a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else json_text(value)

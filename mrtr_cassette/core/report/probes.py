@@ -19,10 +19,10 @@ from mrtr_cassette.core.report.comparison import (
 from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.errors import counted, printable, shorten
 
-_TABLE: Final = "expect"
-_REQUIRED: Final = frozenset({"probe", "tool", "reason"})
+_EXPECT_TABLE: Final = "expect"
+_REQUIRED_MEMBERS: Final = frozenset({"probe", "tool", "reason"})
 _NOTHING_REACHED: Final = 4
-_UNMET: Final = 2
+_EXIT_UNMET: Final = 2
 
 
 class Expected(NamedTuple):
@@ -54,7 +54,7 @@ def read_expected(text: str) -> tuple[Expected, ...]:
         ValueError: it is none; the text says where and why.
     """
     expected = []
-    for where, table in tables_in(text, _TABLE):
+    for where, table in tables_in(text, _EXPECT_TABLE):
         expected.append(_read_table(where, table))
 
     return tuple(expected)
@@ -63,11 +63,11 @@ def read_expected(text: str) -> tuple[Expected, ...]:
 def _read_table(where: str, table: Any) -> Expected:
     """Return the finding that a table of the file expects; raise ValueError if it is invalid."""
     members = table if isinstance(table, dict) else {}
-    unknown = sorted(members.keys() - _REQUIRED - {"question"})
+    unknown = sorted(members.keys() - _REQUIRED_MEMBERS - {"question"})
     if unknown:
         raise ValueError(f"{where} has an unknown key {unknown[0]!r}")
 
-    missing = sorted(_REQUIRED - members.keys())
+    missing = sorted(_REQUIRED_MEMBERS - members.keys())
     if missing:
         raise ValueError(f"{where} has no {missing[0]!r}")
 
@@ -180,7 +180,7 @@ def probing_code_of(probings: Sequence[Probing]) -> int:
     if not any(probing.is_reached for probing in probings):
         return _NOTHING_REACHED
     if unmet_in(probings):
-        return _UNMET
+        return _EXIT_UNMET
     return int(any(probing.findings for probing in probings))
 
 
@@ -276,7 +276,7 @@ def probing_line(probing: Probing) -> str:
     return f"{names}: {found} in {total}: {counts_text(probing.counts)}"
 
 
-_ROWS: Final = {
+_JSON_MEMBERS: Final = {
     Probing: "cassette upstream is_good requests counts findings probes unmet",
     Expected: "probe tool question reason",
 }
@@ -284,7 +284,7 @@ _ROWS: Final = {
 
 def probings_data(probings: Sequence[Probing]) -> dict[str, Any]:
     """Return outcomes as JSON values, for programs."""
-    return {"cassettes": as_data([*probings], _ROWS)}
+    return {"cassettes": as_data([*probings], _JSON_MEMBERS)}
 
 
 def probings_markdown(probings: Sequence[Probing]) -> str:

@@ -35,9 +35,9 @@ def redactions_of(
     recorded: Cassette, earlier: Cassette | None = None
 ) -> tuple[Redaction, ...]:
     """Return the replaced secrets by rule, without those that an earlier recording has already."""
-    counts = _counts(recorded)
+    counts = _placeholder_counts(recorded)
     if earlier is not None:
-        counts -= _counts(earlier)
+        counts -= _placeholder_counts(earlier)
 
     totals: Counter[str] = Counter()
     calls: dict[str, list[RedactedCall]] = {}
@@ -53,11 +53,11 @@ def redactions_of(
     return tuple(redactions)
 
 
-def _counts(cassette: Cassette) -> Counter[tuple[str, int]]:
+def _placeholder_counts(cassette: Cassette) -> Counter[tuple[str, int]]:
     """Count placeholders by rule and number of the interaction."""
     counts: Counter[tuple[str, int]] = Counter()
     for interaction in cassette.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             for secret in secrets_in(_text_of(exchange)):
                 counts[plain_rule(secret.kind), interaction.number] += 1
 

@@ -61,9 +61,9 @@ def played_events(play: Play) -> Iterator[Event]:
 
     asking_turn = entry.place.asking_turn
     is_asking_task = asking_turn and entry.state and play.times == 1
-    if entry.asks or is_asking_task:
+    if entry.is_ask or is_asking_task:
         asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
-        yield {**asked, "keys": kinds_of(entry.asked)}
+        yield {**asked, "keys": kinds_of(entry.asked_inputs)}
 
 
 def _answered_event(entry: ReplayEntry, place: Event) -> Event:
@@ -85,14 +85,14 @@ def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
     asks: dict[RecordedExchange, list[tuple[int, Event]]] = defaultdict(list)
     for interaction in interactions:
         for number, turn in interaction.numbered_turns.items():
-            if turn.position < interaction.shared:
+            if turn.position < interaction.shared_count:
                 continue
 
             call = interaction.exchanges[turn.position].call
             place = {"call": call.title, "interaction": interaction.number}
             asked = {"event": "asked", **place, "turn": number, "via": "push"}
             for request in turn.asked:
-                event = {**asked, "keys": kinds_of({request.key: request.asks})}
+                event = {**asked, "keys": kinds_of({request.key: request.asked_input})}
                 asks[request.exchange].append((request.piece, event))
 
     return asks

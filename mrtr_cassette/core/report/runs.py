@@ -25,7 +25,7 @@ from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.core.wire.pointers import Difference, excerpts
+from mrtr_cassette.core.wire.pointers import Difference, differing_excerpts
 from mrtr_cassette.errors import (
     MrtrCassetteError,
     UpstreamError,
@@ -122,8 +122,8 @@ def miss_report(
 
     request = shown(_request_text(miss))
     detail = shown(miss.detail)
-    questions = list(map(shown, _questions(miss)))
-    nearest = _nearest(miss, shown)
+    questions = list(map(shown, _differing_questions(miss)))
+    nearest = _nearest_recording(miss, shown)
     differences = []
     for difference in miss.differences:
         differences.append(_shown_difference(difference, shown))
@@ -157,7 +157,7 @@ def miss_report(
     )
 
 
-def _nearest(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
+def _nearest_recording(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
     """Return the recorded exchange that comes nearest to a missed request."""
     entry = miss.nearest
     if entry is None:
@@ -187,7 +187,7 @@ def _difference_line(difference: Difference) -> str:
     """Return a difference in a line for people; of long values the parts that differ."""
     old = difference.recorded or "nothing"
     new = difference.received or "nothing"
-    recorded, received = excerpts(old, new)
+    recorded, received = differing_excerpts(old, new)
 
     return f"  {difference.pointer or '/'}: recorded {recorded}, received {received}"
 
@@ -213,7 +213,7 @@ def _request_text(miss: Miss) -> str:
     return text
 
 
-def _questions(miss: Miss) -> Iterator[str]:
+def _differing_questions(miss: Miss) -> Iterator[str]:
     """Yield the questions whose answers differ."""
     for key, request in asked_in(miss).items():
         question = f"{key} ({request.kind})"
@@ -232,15 +232,19 @@ def error_body(report: MissReport, answered: Call | bytes | None) -> bytes:
     if report.reason == Reason.UNRECORDED.value:
         code = UNRECORDED_CODE
 
-    return _body(answered, {"code": code, "message": report.text, "data": report.facts})
+    return _rpc_error_body(
+        answered, {"code": code, "message": report.text, "data": report.facts}
+    )
 
 
 def upstream_error_body(request: Request, problem: str) -> bytes:
     """Return the JSON-RPC error that a client gets when the upstream gave no response."""
-    return _body(read_call(request), {"code": UPSTREAM_CODE, "message": problem})
+    return _rpc_error_body(
+        read_call(request), {"code": UPSTREAM_CODE, "message": problem}
+    )
 
 
-def _body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
+def _rpc_error_body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC error for a call, or for a request with an id."""
     caller_id = _id_of(answered) if isinstance(answered, Call) else answered
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (
@@ -421,7 +425,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     lines += _first_ten(given_up)
     harmless = []
     for request in report.harmless:
-        times = _times(request.times)
+        times = _times_words(request.times)
         harmless.append(
             f"  not recorded, answered as by any server{times}: {request.call}"
         )
@@ -431,7 +435,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     for read in report.after_other_writes:
         place = f"#{read.number} {read.call}"
         strayed.append(
-            f"  played after other writes than recorded{_times(read.times)}: {place}"
+            f"  played after other writes than recorded{_times_words(read.times)}: {place}"
         )
 
     lines += _first_ten(strayed)
@@ -444,13 +448,13 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         lines.append(f"  matched without being equal, by {match.kind}: {times}")
 
     lines += map(_elsewhere_text, report.elsewhere)
-    lines += _first_ten(_indented(report.faults))
-    lines += _indented(learned_lines(report.learned))
+    lines += _first_ten(_indented_lines(report.faults))
+    lines += _indented_lines(learned_lines(report.learned))
 
     return line_by_line(*lines)
 
 
-def _indented(lines: Iterable[object]) -> list[str]:
+def _indented_lines(lines: Iterable[object]) -> list[str]:
     """Return lines indented by two spaces, as a summary has its details."""
     return [f"  {line}" for line in lines]
 
@@ -464,7 +468,7 @@ def learned_lines(learned: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _times(count: int) -> str:
+def _times_words(count: int) -> str:
     """Return how many times something happened, with a space before it; empty for a single time."""
     if count > 1:
         return f" {count} times"
@@ -527,13 +531,15 @@ def saved_report(raw: bytes) -> ReplayReport:
     try:
         return ReplayReport(
             tree["cassette"],
-            _rows(InteractionOutcome, tree["interactions"]),
+            _saved_rows(InteractionOutcome, tree["interactions"]),
             tuple(map(_saved_miss, tree["misses"])),
-            _rows(HarmlessRequest, tree["harmless"]),
+            _saved_rows(HarmlessRequest, tree["harmless"]),
             without_response=tuple(tree.get("without_response", ())),
-            after_other_writes=_rows(StrayedRead, tree.get("after_other_writes", ())),
-            faults=_rows(FaultOutcome, tree.get("faults", ())),
-            by_kind=_rows(KindMatch, tree.get("by_kind", ())),
+            after_other_writes=_saved_rows(
+                StrayedRead, tree.get("after_other_writes", ())
+            ),
+            faults=_saved_rows(FaultOutcome, tree.get("faults", ())),
+            by_kind=_saved_rows(KindMatch, tree.get("by_kind", ())),
             learned=tree.get("learned", {}),
         )
     except (KeyError, TypeError) as error:
@@ -546,12 +552,12 @@ def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     return replace(
         MissReport(**members),
         nearest=nearest and Nearest(**nearest),
-        differences=_rows(Difference, members["differences"]),
+        differences=_saved_rows(Difference, members["differences"]),
         fixes=tuple(members["fixes"]),
     )
 
 
-def _rows(
+def _saved_rows(
     row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]
 ) -> tuple[Any, ...]:
     """Return saved rows as values of their type."""
@@ -631,7 +637,7 @@ def recording_text(report: RecordingReport) -> str:
 
     lines = [", ".join([outcome, *parts])]
     lines += map(_elsewhere_text, report.elsewhere)
-    lines += _indented(redaction_lines(report.redacted))
+    lines += _indented_lines(redaction_lines(report.redacted))
 
     return line_by_line(*lines)
 
@@ -674,7 +680,7 @@ class CallResult:
             return str(self.error.get("message", ""))
 
         if self.result is None:
-            problems = "; ".join(_problems(self, _as_argument))
+            problems = "; ".join(_problems_of_call(self, _as_argument))
             raise UpstreamError(problems or "the call has no result")
 
         return "\n".join(result_texts(self.result))
@@ -719,7 +725,7 @@ def problem_lines(result: CallResult, *, is_miss_told: bool) -> list[str]:
         )
 
     lines = []
-    for problem in _problems(result, _as_options):
+    for problem in _problems_of_call(result, _as_options):
         lines.append(f"error: {problem}")
 
     for name in result.unused:
@@ -734,7 +740,7 @@ def _is_miss(error: Mapping[str, Any]) -> bool:
     return is_ours and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
 
 
-def _problems(
+def _problems_of_call(
     result: CallResult, spelled: Callable[[Unanswered], str]
 ) -> Iterator[str]:
     """Yield why a call has no result, with the way to answer an open question."""
@@ -783,5 +789,5 @@ class UnansweredError(MrtrCassetteError):
         if result.unused:
             hint = unused_text(result.unused)
 
-        super().__init__("; ".join(_problems(result, _as_argument)), hint=hint)
+        super().__init__("; ".join(_problems_of_call(result, _as_argument)), hint=hint)
         self.result = result

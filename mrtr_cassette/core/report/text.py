@@ -34,7 +34,7 @@ _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"}
 
 MOST_ARROWS: Final = 12
 _LONGEST_LABEL: Final = 60
-_PLAIN: Final = frozenset(" ,.?!'()/_-=+*")
+_UNESCAPED_CHARS: Final = frozenset(" ,.?!'()/_-=+*")
 """Characters that a Mermaid text may have as they are, beside letters and digits."""
 
 
@@ -48,7 +48,7 @@ def inspection_text(details: CassetteDetails) -> str:
     origin = f"recorded from {cassette.server} at {cassette.recorded_at}"
     lines = [
         f"{cassette.path}: {count}, {origin}",
-        f"{_form(details)}, {cassette.tool}",
+        f"{_format_words(details)}, {cassette.tool}",
     ]
 
     handles = _handles_by_call(details)
@@ -60,24 +60,24 @@ def inspection_text(details: CassetteDetails) -> str:
 
 def review_text(details: CassetteDetails) -> str:
     """Return a whole cassette, without values that vary between recordings of one conversation."""
-    lines = [f"recorded from {details.recorded.server}", _form(details)]
+    lines = [f"recorded from {details.recorded.server}", _format_words(details)]
     for interaction in details.interactions:
         lines += ["", *_whole_lines(interaction)]
 
     return line_by_line(*lines)
 
 
-def _form(details: CassetteDetails) -> str:
+def _format_words(details: CassetteDetails) -> str:
     """Return in words the format version of a cassette and how it keeps request states."""
     states = details.recorded.request_state
     return f"format version {details.version}, request states {states}"
 
 
-_Handles = Mapping[int, Mapping[str, int]]
+_HandlesByCall = Mapping[int, Mapping[str, int]]
 """What each call sends back of another one's results, and the number of that."""
 
 
-def _handles_by_call(details: CassetteDetails) -> _Handles:
+def _handles_by_call(details: CassetteDetails) -> _HandlesByCall:
     """Return, by call, the handles that it sends back, and the calls that issued them."""
     found: dict[int, dict[str, int]] = defaultdict(dict)
     for repeated in sent_back_in(details.recorded):
@@ -87,7 +87,7 @@ def _handles_by_call(details: CassetteDetails) -> _Handles:
     return found
 
 
-def _short_lines(interaction: Interaction, handles: _Handles) -> Iterator[str]:
+def _short_lines(interaction: Interaction, handles: _HandlesByCall) -> Iterator[str]:
     """Yield an interaction in short."""
     line = f"#{interaction.number} {interaction.call}"
     if interaction.arguments_json:
@@ -118,7 +118,7 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
     yield from _origin_lines(interaction)
     if interaction.parameters is not None:
         yield "    params:" if interaction.arguments_json is None else "    arguments:"
-        yield from _indented(json_text(interaction.parameters), 6)
+        yield from _indented_lines(json_text(interaction.parameters), 6)
 
     for number, turn in enumerate(interaction.turns, start=1):
         yield from _turn_lines(number, turn)
@@ -126,14 +126,14 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
 
     for notification in interaction.notifications:
         yield f"    said {notification.method}"
-        yield from _indented(json_text(notification.params), 6)
+        yield from _indented_lines(json_text(notification.params), 6)
 
     yield f"    ended: {interaction.ended}"
     kind, value = interaction.final
     if kind == "text":
-        yield from _indented("\n".join(value.splitlines()), 6)
+        yield from _indented_lines("\n".join(value.splitlines()), 6)
     elif kind != "nothing":
-        yield from _indented(json_text(_with_json_read(value)), 6)
+        yield from _indented_lines(json_text(_with_json_read(value)), 6)
 
 
 def _origin_lines(interaction: Interaction) -> Iterator[str]:
@@ -170,14 +170,14 @@ def _content_lines(turn: Turn) -> Iterator[str]:
     """Yield the questions and the answers of a turn."""
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
-        yield from _indented("\n".join(message_lines(request)), 8)
+        yield from _indented_lines("\n".join(message_lines(request)), 8)
         rest = {}
         for name, member in request.definition.items():
             if name not in _SHOWN_APART:
                 rest[name] = member
 
         if rest:
-            yield from _indented(json_text(rest), 8)
+            yield from _indented_lines(json_text(rest), 8)
 
     if turn.answered is None:
         yield "      not answered"
@@ -185,7 +185,7 @@ def _content_lines(turn: Turn) -> Iterator[str]:
 
     for key, answer in turn.answered.items():
         yield f"      answered {key}"
-        yield from _indented(json_text(answer), 8)
+        yield from _indented_lines(json_text(answer), 8)
 
 
 def message_lines(request: InputRequest) -> list[str]:
@@ -218,7 +218,7 @@ def _with_json_read(value: Any) -> Any:
     return shown
 
 
-def _indented(text: str, columns: int) -> list[str]:
+def _indented_lines(text: str, columns: int) -> list[str]:
     """Return the lines of a text indented by some columns, without empty lines."""
     return [f"{' ' * columns}{line}" for line in text.split("\n") if line]
 
@@ -226,7 +226,7 @@ def _indented(text: str, columns: int) -> list[str]:
 # Questions, answers and outcomes in a line
 
 _LONGEST_PART: Final = 80
-_DIGEST: Final = re.compile(
+_DIGEST_IN_TEXT: Final = re.compile(
     "(?<!/)((?:mrtr-[a-z]+|sha256):(?:[0-9]+:)?[0-9a-f]{8})[0-9a-f]{8,}"
 )
 
@@ -307,7 +307,7 @@ def final_words(final: FinalResponse) -> str:
         message = members_of(value).get("message", canonical(value))
         return f"error: {_one_line(str(message))}"
 
-    if not isinstance(value, dict) or _TEXTS.isdisjoint(value):
+    if not isinstance(value, dict) or _TEXT_MEMBERS.isdisjoint(value):
         return ""
 
     text = _one_line(" ".join(result_texts(value)))
@@ -322,7 +322,9 @@ def _one_line(text: str) -> str:
     return printable(shorten(short_digests(" ".join(text.split())), _LONGEST_PART))
 
 
-_TEXTS: Final = frozenset({"content", "contents", "messages", "structuredContent"})
+_TEXT_MEMBERS: Final = frozenset(
+    {"content", "contents", "messages", "structuredContent"}
+)
 """The members of a result that people read."""
 
 
@@ -373,7 +375,7 @@ def short_digests(text: str) -> str:
 
     A pointer keeps whole ones, so that it can be ignored as it is shown.
     """
-    return _DIGEST.sub(lambda match: f"{match[1]}…", text)
+    return _DIGEST_IN_TEXT.sub(lambda match: f"{match[1]}…", text)
 
 
 # Data
@@ -390,12 +392,12 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
     if isinstance(value, Mapping):
         data = {}
         for name, member in value.items():
-            data[_encodable(name)] = as_data(member, rows)
+            data[_escape_surrogates(name)] = as_data(member, rows)
 
         return data
 
     if isinstance(value, str):
-        return _encodable(value)
+        return _escape_surrogates(value)
 
     if isinstance(value, frozenset):
         value = sorted(value)
@@ -426,7 +428,7 @@ def _members_in(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
     return value
 
 
-def _encodable(text: str) -> str:
+def _escape_surrogates(text: str) -> str:
     """Return a text with its lone surrogates escaped, which UTF-8 lacks."""
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -440,7 +442,7 @@ def _final_members(final: FinalResponse) -> Mapping[str, Any]:
     return {"kind": final.kind, "value": value}
 
 
-_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+_JSON_MEMBERS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     CassetteDetails: "cassette=recorded.path version upstream=recorded.upstream "
     "request_state=recorded.request_state recorded_at=recorded.recorded_at tool=recorded.tool "
     "interactions",
@@ -459,7 +461,7 @@ _ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
 
 def inspection_data(details: CassetteDetails) -> Any:
     """Return a cassette as JSON-ready data; values of others are JSON texts, exact as recorded."""
-    data = as_data(details, _ROWS)
+    data = as_data(details, _JSON_MEMBERS)
     handles = _handles_by_call(details)
     for interaction in data["interactions"]:
         interaction["sends_back"] = handles.get(interaction["number"], {})
@@ -470,7 +472,7 @@ def inspection_data(details: CassetteDetails) -> Any:
 # Diagram
 
 
-def diagram(details: CassetteDetails) -> str:
+def mermaid_diagram(details: CassetteDetails) -> str:
     """Return a cassette as a Mermaid block with at most `MOST_ARROWS` arrows.
 
     If any calls ask, only these are drawn; a note counts the calls and messages left out.
@@ -479,7 +481,7 @@ def diagram(details: CassetteDetails) -> str:
     drawn = [call for call in calls if call.turns] or calls
     arrows: list[str] = []
     for call in drawn:
-        arrows += _arrows(call)
+        arrows += _arrows_of_call(call)
 
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
     lines += arrows[:MOST_ARROWS]
@@ -498,22 +500,24 @@ def diagram(details: CassetteDetails) -> str:
     return "\n".join(["```mermaid", *lines, "```"])
 
 
-def _arrows(interaction: Interaction) -> Iterator[str]:
+def _arrows_of_call(interaction: Interaction) -> Iterator[str]:
     """Yield the arrows of a call, from request to response."""
-    yield _arrow("client->>server", f"#{interaction.number} {interaction.call}")
+    yield _labelled_arrow(
+        "client->>server", f"#{interaction.number} {interaction.call}"
+    )
     for turn in interaction.turns:
-        yield _arrow("server-->>client", question_words(turn.input_requests))
+        yield _labelled_arrow("server-->>client", question_words(turn.input_requests))
         if turn.answered is not None:
-            yield _arrow("client->>server", answer_words(turn.answered))
+            yield _labelled_arrow("client->>server", answer_words(turn.answered))
 
     if not interaction.turns or interaction.turns[-1].answered is not None:
         end = final_words(interaction.final) or interaction.ended.removeprefix(
             "HTTP 200, "
         )
-        yield _arrow("server-->>client", end)
+        yield _labelled_arrow("server-->>client", end)
 
 
-def _arrow(line: str, text: str) -> str:
+def _labelled_arrow(line: str, text: str) -> str:
     """Return one arrow with its label."""
     label = shorten(printable(text), _LONGEST_LABEL)
     # Nothing in it is Mermaid, HTML or the end of a Markdown block.
@@ -522,20 +526,20 @@ def _arrow(line: str, text: str) -> str:
 
 def _mermaid_escape(char: str) -> str:
     """Return a character for a Mermaid text, escaped unless it is a letter, a digit or plain."""
-    if char.isalnum() or char in _PLAIN:
+    if char.isalnum() or char in _UNESCAPED_CHARS:
         return char
     return f"#{ord(char)};"
 
 
 # Markdown and JSON for people
 
-_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#|~]")
+_MARKDOWN_CHARS: Final = re.compile(r"[\\`*_{}\[\]<>#|~]")
 """Characters that mean something in Markdown."""
 
 
 def in_markdown(text: str) -> str:
     """Return a text in Markdown, in which nothing is markup."""
-    return _MARKUP.sub(r"\\\g<0>", text)
+    return _MARKDOWN_CHARS.sub(r"\\\g<0>", text)
 
 
 def markdown_table(rows: Iterable[Sequence[str]], rule: str) -> list[str]:

@@ -62,18 +62,18 @@ def reports_of_divergences(
     nearest: DivergenceReport | None = None
     reports = []
     for divergence in tuple(followed.found):
-        if divergence.miss is not None and not misses:
+        if divergence.explained_miss is not None and not misses:
             # Another thread replays, and it came just now.
             continue
 
-        request = (divergence.after, divergence.miss is None)
+        request = (divergence.after, divergence.explained_miss is None)
         if request not in reasons:
             reasons[request] = _why_left(divergence, player, misses)
 
         recording = paths[divergence.recording]
         report = DivergenceReport(divergence.after, recording, reasons[request])
         reports.append(report)
-        if divergence is followed.nearest:
+        if divergence is followed.longest_followed:
             nearest = report
 
     return RecordingsLeft(nearest, tuple(reports))
@@ -84,7 +84,7 @@ def _why_left(
 ) -> MissReport:
     """Return why a recording doesn't have a request, which another one may have."""
     entry = divergence.entry
-    if divergence.miss is not None:
+    if divergence.explained_miss is not None:
         # The first miss leaves all recordings.
         return misses[0]
     if entry is None:
@@ -185,7 +185,7 @@ def trials_data(report: TrialsReport) -> Any:
     return {"trials": trials, "total": total}
 
 
-_HEAD: Final = (
+_TABLE_HEAD: Final = (
     "trial",
     "valid",
     "served",
@@ -195,12 +195,12 @@ _HEAD: Final = (
     "ended by",
     "first divergence",
 )
-_RULE: Final = "| --- | --- | ---: | ---: | ---: | --- | --- | --- |"
+_TABLE_RULE: Final = "| --- | --- | ---: | ---: | ---: | --- | --- | --- |"
 
 
 def trials_markdown(report: TrialsReport) -> str:
     """Return trials as a table of Markdown, and the validity rate below it."""
-    rows = [list(_HEAD)]
+    rows = [list(_TABLE_HEAD)]
     for trial in report.trials:
         row = [
             trial.trial,
@@ -214,5 +214,5 @@ def trials_markdown(report: TrialsReport) -> str:
         ]
         rows.append([shorten(printable(cell)) for cell in row])
 
-    table = "\n".join(markdown_table(rows, _RULE))
+    table = "\n".join(markdown_table(rows, _TABLE_RULE))
     return f"{table}\n\n{report.text}\n"

@@ -19,7 +19,7 @@ from mrtr_cassette.core.secrets.decode import (
     spell_in_url,
     without_json_escapes,
     without_percent,
-    words_of,
+    word_table,
 )
 from mrtr_cassette.core.secrets.names import has_secrets, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -33,8 +33,8 @@ from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
-_GRAM = 8
-_LONG_RUN = 2 * _GRAM - 1
+_GRAM_LENGTH = 8
+_LONG_RUN = 2 * _GRAM_LENGTH - 1
 """A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
 
 So long is hardly a word of a message but states, hashes and the like.
@@ -43,14 +43,14 @@ So long is hardly a word of a message but states, hashes and the like.
 _LONGEST_RUN = 4096
 """Characters of a run by which a text is looked for at most."""
 
-_DEEPEST = 4
+_MOST_LAYERS = 4
 """Escapes within one another that are undone, as of JSON in a string of JSON."""
 
-_SHORT = b""
+_SHORT_TEXT = b""
 """Stands for the grams of a text that has a shorter run, which is looked for in all other text."""
 
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
-_PROBED = words_of(f"{ascii_letters}{digits}._-")
+_PROBE_CHARS = word_table(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 _PADDED_OR_STANDARD = re.compile(rb"(?=.*[+/=])[0-9A-Za-z+/]{16,}={0,2}")
 
@@ -63,7 +63,7 @@ class _Spelling(NamedTuple):
     """The longest part that no escape changes."""
 
 
-class _Known(NamedTuple):
+class _KnownText(NamedTuple):
     """A text that is replaced."""
 
     shown: str
@@ -88,21 +88,21 @@ class _Indexed(NamedTuple):
 
 
 def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
-    """Return the grams by which spellings are found; `_SHORT` is among them for a short probe."""
+    """Return the grams by which spellings are found, with `_SHORT_TEXT` for a short probe."""
     grams: set[bytes] = set()
     for spelling in spellings:
         if len(spelling.probe) < _LONG_RUN:
-            grams.add(_SHORT)
+            grams.add(_SHORT_TEXT)
             continue
 
         end = spelling.probe[-_LONG_RUN:]
-        for start in range(_GRAM):
-            grams.add(end[start : start + _GRAM])
+        for start in range(_GRAM_LENGTH):
+            grams.add(end[start : start + _GRAM_LENGTH])
 
     return grams
 
 
-def _spelling(raw: bytes) -> _Spelling:
+def _spelling_with_probe(raw: bytes) -> _Spelling:
     """Return the spelling of a text, whose longest plain run is the probe."""
     runs = _PLAIN_RUN.findall(raw)
     return _Spelling(raw, probe=max(runs, key=len, default=b""))
@@ -111,19 +111,19 @@ def _spelling(raw: bytes) -> _Spelling:
 def _spellings_of(text: str) -> Iterator[_Spelling]:
     """Yield a text as it is, and as base64 of a longer text may contain it."""
     raw = text.encode("utf-8", "surrogatepass")
-    yield _spelling(raw)
+    yield _spelling_with_probe(raw)
     if _PADDED_OR_STANDARD.fullmatch(raw):
         # A text that is base64 itself may come back in the other alphabet, and without its padding.
-        yield _spelling(raw.rstrip(b"=").translate(_URL_ALPHABET))
+        yield _spelling_with_probe(raw.rstrip(b"=").translate(_URL_ALPHABET))
 
     for before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
         first = -(-8 * before // 6)
         last = 8 * (before + len(raw)) // 6
         encoded = b64encode(bytes(before) + raw)[first:last]
-        yield _spelling(encoded)
+        yield _spelling_with_probe(encoded)
         if b"+" in encoded or b"/" in encoded:
-            yield _spelling(encoded.translate(_URL_ALPHABET))
+            yield _spelling_with_probe(encoded.translate(_URL_ALPHABET))
 
 
 class _Layer(NamedTuple):
@@ -137,14 +137,14 @@ class _Layer(NamedTuple):
         self, text: str, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int]]:
         """Yield where a text is spelled, but for places of which a part is taken."""
-        at = self.text.find(text)
-        while at >= 0:
-            start = at
-            at += len(text)
-            end = at
+        found_at = self.text.find(text)
+        while found_at >= 0:
+            start = found_at
+            found_at += len(text)
+            end = found_at
             for decoded in reversed(self.undone):
-                start = decoded.source(start)
-                end = decoded.source(end)
+                start = decoded.source_offset(start)
+                end = decoded.source_offset(end)
 
             index = bisect_left(taken, (end, -1))
             taken_until = 0
@@ -154,20 +154,22 @@ class _Layer(NamedTuple):
             if taken_until <= start:
                 yield start, end
             elif not self.undone:
-                at = taken_until
+                found_at = taken_until
 
-            at = self.text.find(text, at)
+            found_at = self.text.find(text, found_at)
 
-    def inner(self, mark: str, undo: Callable[[str], Decoded]) -> Iterator[_Layer]:
+    def inner_layers(
+        self, mark: str, undo: Callable[[str], Decoded]
+    ) -> Iterator[_Layer]:
         """Yield the text with escapes undone once, and again while there are any."""
         layer = self
         is_in_url = mark != "\\"
-        while len(layer.undone) < _DEEPEST and mark in layer.text:
+        while len(layer.undone) < _MOST_LAYERS and mark in layer.text:
             decoded = undo(layer.text)
             layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url)
             yield layer
 
-    def spelled(self, shown: str) -> bytes:
+    def spelled_in_layer(self, shown: str) -> bytes:
         """Spell the text that takes the place of one that was found here."""
         if self.is_in_url:
             shown = spell_in_url(shown).replace(":", "%3A")
@@ -178,14 +180,14 @@ class _Layer(NamedTuple):
 def _layers_of(raw: bytes) -> list[_Layer]:
     """Return a text with its escapes undone, those of JSON first, and those of URLs last."""
     plain = _Layer(raw.decode("latin-1"))
-    in_json = list(plain.inner("\\", without_json_escapes))
-    in_url = plain.inner("%", without_percent)
-    in_form = plain.inner("+", partial(without_percent, is_form=True))
+    in_json = list(plain.inner_layers("\\", without_json_escapes))
+    in_url = plain.inner_layers("%", without_percent)
+    in_form = plain.inner_layers("+", partial(without_percent, is_form=True))
 
     return [*reversed(in_json), plain, *in_url, *in_form]
 
 
-def _replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
+def _with_texts_replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
     """Return a text in which known texts are replaced, also where they are escaped."""
     likely = []
     for known in texts:
@@ -207,10 +209,10 @@ def _replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
     for spelling, shown in likely:
         text = spelling.raw.decode("latin-1")
         for layer in layers:
-            new = layer.spelled(shown)
+            replacement = layer.spelled_in_layer(shown)
             for start, end in layer.places_of(text, taken):
                 insort(taken, (start, end))
-                replacements.append((Span(start, end), new))
+                replacements.append((Span(start, end), replacement))
 
     return splice(raw, replacements)
 
@@ -219,8 +221,8 @@ class RepeatedSecrets:
     """The last secrets that were seen; replaced wherever they are repeated."""
 
     def __init__(self, most: int = 256) -> None:
-        self._most = most
-        self.texts: dict[str, _Known] = {}
+        self._most_texts = most
+        self.texts: dict[str, _KnownText] = {}
         """The texts, the oldest first, and what takes their places."""
         self._added: dict[str, None] = {}
         """Those that are not indexed yet."""
@@ -240,10 +242,10 @@ class RepeatedSecrets:
         if text in self.texts:
             return
 
-        if len(self.texts) >= self._most:
+        if len(self.texts) >= self._most_texts:
             self._forget_oldest()
 
-        self.texts[text] = _Known(shown, is_kept, is_searched)
+        self.texts[text] = _KnownText(shown, is_kept, is_searched)
         # Of the many secrets of a large body, most are forgotten before the next search.
         self._added[text] = None
 
@@ -284,7 +286,7 @@ class RepeatedSecrets:
 
         self._added.clear()
 
-    def remember(self, state: str, shown_as: str | None = None) -> None:
+    def remember_state(self, state: str, shown_as: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
         if state in self.texts:
             return
@@ -294,24 +296,26 @@ class RepeatedSecrets:
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
-        return any(known.spellings_in(raw) for known in self._likely(raw))
+        return any(known.spellings_in(raw) for known in self._likely_texts(raw))
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts wherever they stand."""
-        return _replaced(raw, self._likely(raw))
+        return _with_texts_replaced(raw, self._likely_texts(raw))
 
-    def _likely(self, raw: bytes) -> list[_Indexed]:
+    def _likely_texts(self, raw: bytes) -> list[_Indexed]:
         """Return the known texts that some bytes may contain, and few others."""
         self._index_added()
         if not self._by_gram:
             return []
 
-        likely = dict(self._by_gram.get(_SHORT, ()))
-        for start, end in long_words(raw, _PROBED, self._shortest_run):
-            for at in range(start, end - _GRAM + 1, _GRAM):
-                found = self._by_gram.get(raw[at : at + _GRAM])
-                if found:
-                    likely |= found
+        likely = dict(self._by_gram.get(_SHORT_TEXT, ()))
+        for start, end in long_words(raw, _PROBE_CHARS, self._shortest_run):
+            for gram_start in range(start, end - _GRAM_LENGTH + 1, _GRAM_LENGTH):
+                texts_with_gram = self._by_gram.get(
+                    raw[gram_start : gram_start + _GRAM_LENGTH]
+                )
+                if texts_with_gram:
+                    likely |= texts_with_gram
 
         return [self._indexed[text] for text in likely]
 
@@ -350,14 +354,14 @@ SHORTEST_CREDENTIAL: Final = 8
 _LONGEST_REPEATED = 2048
 """Characters of a secret up to which it is looked for in other places too."""
 
-_COOKIES = frozenset({"cookie", "set-cookie"})
-_AUTHORIZATIONS = frozenset({"authorization", "proxy-authorization"})
-_OPEN = re.compile(
+_COOKIE_HEADERS = frozenset({"cookie", "set-cookie"})
+_AUTHORIZATION_HEADERS = frozenset({"authorization", "proxy-authorization"})
+_HARMLESS_HEADERS = re.compile(
     r"accept.*|content-.*|host|origin|referer|user-agent|cache-control|mcp-(?!session-id).*"
 )
 """Headers whose values are no secrets, whoever sets them."""
 
-_WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
+_WORDS_OR_NUMBER = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 """Words or a number, which other text may have in its own right."""
 
 
@@ -389,53 +393,61 @@ class Credentials:
         self.known = RepeatedSecrets()
         self.has_found = False
         """Whether the redactor has found a secret that may stand in earlier texts too."""
-        redactor.on_find = self._found
+        redactor.on_find = self._add_found_secret
         # Most exchanges bring the same headers again.
-        self._credentials_in = lru_cache(maxsize=1024)(self._read)
+        self._credentials_in = lru_cache(maxsize=1024)(self._read_credentials)
 
     def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in the user's settings from now on, and never forget them."""
         redactor = self._redactor
         for secret in given.secrets:
             shown = redactor.placeholder("secret", secret)
-            self._know(secret, shown, is_kept=True)
+            self._add_secret(secret, shown, is_kept=True)
 
-        settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
-        self.seen(given.headers, ours=True, is_kept=True)
-        self.seen((*given.query, *settings), is_kept=True)
+        settings = [
+            pair
+            for pair in given.environment
+            if not _WORDS_OR_NUMBER.fullmatch(pair[1])
+        ]
+        self.add_headers(given.headers, ours=True, is_kept=True)
+        self.add_headers((*given.query, *settings), is_kept=True)
         lines = [f"{name}={value}" for name, value in settings]
         found = redactor.secrets_in(given.target, is_target=True)
         found += redactor.secrets_in(given.command)
         found += redactor.secrets_in("\n".join(lines))
         for rule, secret in found:
-            self._keep(rule, secret)
+            self._keep_secret(rule, secret)
             # If it is base64, there may be others in it.
             decoded = as_text(decoded_base64(secret))
             for inner_rule, inner_secret in redactor.secrets_in(decoded):
-                self._keep(inner_rule, inner_secret)
+                self._keep_secret(inner_rule, inner_secret)
 
-    def _keep(self, rule: str, secret: str) -> None:
+    def _keep_secret(self, rule: str, secret: str) -> None:
         """Look for a secret in all that passes, unless other text may have it in its own right."""
-        if not _WORDS.fullmatch(secret):
+        if not _WORDS_OR_NUMBER.fullmatch(secret):
             shown = self._redactor.placeholder(rule, secret)
-            self._know(secret, shown, is_kept=True)
+            self._add_secret(secret, shown, is_kept=True)
 
-    def seen(
+    def add_headers(
         self, headers: Headers, *, ours: bool = False, is_kept: bool = False
     ) -> None:
         """Look for the credentials in headers from now on; `ours` are those that the user adds."""
         for secret, shown in self._credentials_in(headers, ours=ours):
-            self._know(secret, shown, is_kept=is_kept)
+            self._add_secret(secret, shown, is_kept=is_kept)
 
-    def _found(self, rule: str, secret: str) -> None:
+    def _add_found_secret(self, rule: str, secret: str) -> None:
         """Look from now on, in all that passes, for a secret that the redactor has found."""
         if secret in self.known or not is_told_apart(rule, secret):
             return
 
         self.has_found = True
-        self._know(secret, self._redactor.placeholder(rule, secret), is_kept=False)
+        self._add_secret(
+            secret, self._redactor.placeholder(rule, secret), is_kept=False
+        )
 
-    def _read(self, headers: Headers, *, ours: bool) -> list[tuple[str, str]]:
+    def _read_credentials(
+        self, headers: Headers, *, ours: bool
+    ) -> list[tuple[str, str]]:
         """Return the credentials in headers, each with the text that takes its place."""
         found = []
         for name, value in headers:
@@ -457,11 +469,15 @@ class Credentials:
 
     def _rule_of(self, name: str, *, ours: bool) -> str:
         """Return the rule of a header's value; most headers that the user adds have secrets."""
-        if ours and not _is_secret(name) and not _OPEN.fullmatch(name.lower()):
+        if (
+            ours
+            and not _is_secret_header(name)
+            and not _HARMLESS_HEADERS.fullmatch(name.lower())
+        ):
             return self._redactor.rule_of("credentials")
         return self._redactor.rule_of(name)
 
-    def _know(self, secret: str, shown: str, *, is_kept: bool) -> None:
+    def _add_secret(self, secret: str, shown: str, *, is_kept: bool) -> None:
         """Replace a secret from now on, unless it is too short or already known."""
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
             self.known.add(secret, shown, is_kept=is_kept)
@@ -479,10 +495,10 @@ def is_told_apart(rule: str, secret: str) -> bool:
     if is_pattern or not has_length:
         return False
 
-    return _WORDS.fullmatch(secret) is None and not has_secrets(secret)
+    return _WORDS_OR_NUMBER.fullmatch(secret) is None and not has_secrets(secret)
 
 
-def shown_by(
+def text_redactor(
     rules: RedactionRules, given: UserSettings = NO_SETTINGS
 ) -> Callable[[str], str]:
     """Return a function that takes all secrets, also the user's, out of texts that are shown."""
@@ -496,11 +512,11 @@ def shown_by(
 def _secrets_in(name: str, value: str) -> list[str]:
     """Return the secrets in the value of a header, whose name tells how the value is read."""
     name = name.lower()
-    if name in _AUTHORIZATIONS:
+    if name in _AUTHORIZATION_HEADERS:
         return _secrets_of_authorization(value)
-    if name in _COOKIES:
+    if name in _COOKIE_HEADERS:
         return _secrets_of_cookies(name, value)
-    if _is_secret(name) or not _WORDS.fullmatch(value):
+    if _is_secret_header(name) or not _WORDS_OR_NUMBER.fullmatch(value):
         return [value]
 
     return []
@@ -529,13 +545,13 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
     for pair in pairs:
         _, _, spelled = pair.partition("=")
         secret = spelled.strip(' \t"')
-        if not _WORDS.fullmatch(secret):
+        if not _WORDS_OR_NUMBER.fullmatch(secret):
             secrets.append(secret)
 
     return secrets
 
 
-def _is_secret(name: str) -> bool:
+def _is_secret_header(name: str) -> bool:
     """Tell whether any value of a header with this name is a secret."""
     known = builtin_name(name)
     return known is not None and known.is_certain

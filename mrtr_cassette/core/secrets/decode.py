@@ -11,20 +11,20 @@ from collections.abc import Callable
 _ASCII_ESCAPE = re.compile(r"\\+(?:/|u00(?!5[cC]|7[fF])[2-7][0-9a-fA-F])")
 """A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
 
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_PERCENT_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _JSON_ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
-_JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LINES_IN_STRINGS = tuple(
     ("\\" * count + letter, char + " " * count)
     for count in (8, 4, 2, 1)
     for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
 )
 _LONGEST_BASE64 = 256 * 1024
-_AS_STANDARD = str.maketrans("-_", "+/")
-_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
-_QUOTES = re.compile(r"(\\*)\"|[\r\n]")
+_TO_STANDARD_BASE64 = str.maketrans("-_", "+/")
+_REST_OF_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
+_QUOTE_OR_LINE_END = re.compile(r"(\\*)\"|[\r\n]")
 
 
 class Decoded:
@@ -44,23 +44,23 @@ class Decoded:
         self._starts = [0]
         self._sources = [0]
         self._ratios = [1]
-        length = 0
-        at = 0
+        decoded_length = 0
+        end_of_last = 0
         for match in escape.finditer(text):
             start, end = match.span()
-            new = undo(match[0])
-            parts += (text[at:start], new)
-            length += start - at
-            self._starts += (length, length + len(new))
+            undone = undo(match[0])
+            parts += (text[end_of_last:start], undone)
+            decoded_length += start - end_of_last
+            self._starts += (decoded_length, decoded_length + len(undone))
             self._sources += (start, end)
             self._ratios += (ratio, 1)
-            length += len(new)
-            at = end
+            decoded_length += len(undone)
+            end_of_last = end
 
-        parts.append(text[at:])
+        parts.append(text[end_of_last:])
         self.text = "".join(parts)
 
-    def source(self, at: int) -> int:
+    def source_offset(self, at: int) -> int:
         """Return where the character at an offset is spelled."""
         index = bisect_right(self._starts, at) - 1
         beyond = at - self._starts[index]
@@ -70,7 +70,7 @@ class Decoded:
         return self._sources[index] + beyond * self._ratios[index]
 
 
-def flattened(text: str) -> str:
+def with_real_line_ends(text: str) -> str:
     r"""Return a text of the same length with real line ends for `\n` in strings of JSON."""
     if "\\" not in text:
         return text
@@ -98,9 +98,9 @@ def without_framing(stream: str) -> str:
 def string_end(text: str, start: int, backslashes: int) -> int:
     """Return where a string of JSON ends whose quotes have so many backslashes before them."""
     if not backslashes:
-        return _STRING.match(text, start).end()  # type: ignore[union-attr]
+        return _REST_OF_STRING.match(text, start).end()  # type: ignore[union-attr]
 
-    for quote in _QUOTES.finditer(text, start):
+    for quote in _QUOTE_OR_LINE_END.finditer(text, start):
         if quote[1] is None:
             return quote.start()
 
@@ -143,7 +143,7 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     if is_form:
         text = text.replace("+", " ")
 
-    return Decoded(text, _PERCENT, undo, ratio=3)
+    return Decoded(text, _PERCENT_ESCAPES, undo, ratio=3)
 
 
 def _undo_ascii(escape: str) -> str:
@@ -161,7 +161,7 @@ def _undo_ascii(escape: str) -> str:
 def _undo_json(escape: str) -> str:
     """Return the character of an escape of JSON, as Latin-1 decodes its UTF-8."""
     if len(escape) == 2:
-        return _JSON_SHORT.get(escape[1], escape[1])
+        return _SHORT_ESCAPES.get(escape[1], escape[1])
 
     units = bytes.fromhex(escape.replace("\\u", ""))
     char = units.decode("utf-16-be", "surrogatepass")
@@ -191,7 +191,7 @@ def spell_in_url(text: str) -> str:
     return text
 
 
-def words_of(chars: str) -> bytes:
+def word_table(chars: str) -> bytes:
     """Return a table for `translate` that maps these characters to `w`, and others to a space."""
     table = bytearray(b" " * 256)
     for char in chars:
@@ -221,7 +221,7 @@ def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]
 def decoded_base64(spelled: str) -> str:
     """Return the text that is spelled in base64, as far as it is read; empty for other data."""
     encoded = "".join(spelled[:_LONGEST_BASE64].split())
-    encoded = encoded.rstrip("=").translate(_AS_STANDARD)
+    encoded = encoded.rstrip("=").translate(_TO_STANDARD_BASE64)
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from mrtr_cassette.core.secrets.rules import REFERENCE, Name, fold, looks_random
+from mrtr_cassette.core.secrets.rules import REFERENCE, Name, folded_name, looks_random
 
 _NO_VALUE = re.compile(
     r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
     r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)",
     re.ASCII,
 )
-_TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
-_CODE = re.compile(
+_TEMPLATE_BEGINS = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
+_CODE_TEXT = re.compile(
     r"\A[|>&*!{\[(]|\\|[;,&]\w+="
     # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
     r"|\A(?![A-Za-z]+[0-9]+[(\[{][A-Za-z]+[0-9]+[)\]}])[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z"
@@ -22,56 +22,59 @@ _CODE = re.compile(
 )
 """Text behind a name in code, and in a list of names and values, and not in settings."""
 
-_PHRASE = re.compile(
+_WORDS_TO_REPLACE = re.compile(
     r"(?i)[\"']?(?:(?:put|insert|enter|replace|use)[-_ ](?:with[-_ ])?)?your[-_ ][a-z]"
 )
 """`YOUR_API_KEY`, `your-client-secret`, and other words that a reader is to replace."""
 
-_SHOWN = re.compile(
+_NAME_IN_BRACKETS = re.compile(
     r"\[+[A-Za-z_ -]+\]+|(?:<[\w .-]*>\W?)+|\{[A-Za-z_][\w.]*(?:\([\w.]*\)[\w.()]*)?\}",
     re.ASCII,
 )
 """A name in brackets of a value that is put in."""
 
 _CUT_OFF = re.compile(r".*(?:\.\.\.|\u2026)", re.DOTALL)
-_FORMAT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
-_URL = re.compile(
+_FORMAT_TEXT = re.compile(r"[^\w\s{%]*(?:(?:%[sdrqv]|\{[\w.]*\})[^\w\s{%]*)+")
+_PLAIN_URL = re.compile(
     r"(?i)https?://[a-z][\w.-]*(?::[0-9]+)?(?:/[a-z0-9._-]{0,24})*", re.ASCII
 )
 """A URL without credentials, query and anything long."""
 
-_RELATIVE = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
-_RANGE = re.compile(r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+")
+_RELATIVE_PATH = re.compile(r"\.{1,2}/[\w./-]+", re.ASCII)
+_VERSION_RANGE = re.compile(
+    r"(?:\^|~|[<>]=?)\s?v?[0-9]+(?:\.[\w*-]+)*|workspace:\S+|npm:\S+"
+)
 _VERSION = re.compile(r"v?[0-9]+\.[0-9]+\.[0-9]+(?:[-+][\w.]+)?(?: \|\| .*)?")
-_MODES = frozenset(["include", "omit", "same-origin"])
+_FETCH_MODES = frozenset(["include", "omit", "same-origin"])
 """Values of `credentials` for `fetch` in browsers."""
 
 _AFTER_SCHEME = frozenset(
     "token key apikey auth authentication authorization scheme tokens header".split()  # noqa: SIM905
 )
-_ALIAS = re.compile(r"(?:[A-Za-z_][\w-]*\.)*_*([A-Za-z][\w-]*)", re.ASCII)
+_NAME_IN_PATH = re.compile(r"(?:[A-Za-z_][\w-]*\.)*_*([A-Za-z][\w-]*)", re.ASCII)
 
-_PART = r"[A-Za-z_]\w*(?:\[\w*\])?"
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PATH = re.compile(rf"(?:{_PART}\.)+[A-Za-z_]\w*", re.ASCII)
+_PATH_PART = r"[A-Za-z_]\w*(?:\[\w*\])?"
+_VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_DOTTED_PATH = re.compile(rf"(?:{_PATH_PART}\.)+[A-Za-z_]\w*", re.ASCII)
 _OPEN_CALL = re.compile(
-    rf"(?:await )?(?:(?:{_PART}\.)+\w+|[A-Za-z_]+)(?:\[[\w., ]*\])?[(\[{{]\Z", re.ASCII
+    rf"(?:await )?(?:(?:{_PATH_PART}\.)+\w+|[A-Za-z_]+)(?:\[[\w., ]*\])?[(\[{{]\Z",
+    re.ASCII,
 )
 _CALL_AND_MORE = re.compile(
-    rf"(?:{_PART}\.)*[A-Za-z_]\w*\([^()]*\)(?:\.\w+|\(\)|\[\w*\])+", re.ASCII
+    rf"(?:{_PATH_PART}\.)*[A-Za-z_]\w*\([^()]*\)(?:\.\w+|\(\)|\[\w*\])+", re.ASCII
 )
-_PAIR = re.compile(r"[a-z_]+=[^=]", re.ASCII)
-_CASES = re.compile(
+_NAME_AND_VALUE = re.compile(r"[a-z_]+=[^=]", re.ASCII)
+_CASED_NAME = re.compile(
     r"[A-Za-z]*[a-z][A-Z][A-Za-z]*|_*[A-Za-z]+(?:_[A-Za-z]+)+|_[A-Za-z]+", re.ASCII
 )
 """Names that nobody takes for words: in camel case, or with underlines."""
 
-_VARIABLES = frozenset(
+_VARIABLE_WORDS = frozenset(
     "value val user username name key token secret creds data text result response arg".split()  # noqa: SIM905
 )
 _LONGEST_VARIABLE = 64
 _WORD_BEGINS = re.compile(r"(?<=_)[A-Za-z]|(?<!\A)[A-Z]", re.ASCII)
-_RECEIVER = re.compile(
+_ATTRIBUTE_OWNER = re.compile(
     r"(?:self|this|cls)\.(?:\w+\.)*_*\Z|^[ \t]+(?:[\w\[\]]+\.)+_*\Z", re.MULTILINE
 )
 _ASSIGNED_TOGETHER = re.compile(r"^[ \t]*((?:[\w.]{1,64}, ?){1,8})\Z", re.MULTILINE)
@@ -79,18 +82,20 @@ _ASSIGNED_TOGETHER = re.compile(r"^[ \t]*((?:[\w.]{1,64}, ?){1,8})\Z", re.MULTIL
 
 def counts_at_all(value: str) -> bool:
     """Tell whether a value in a text is more than a word of an interface, or a template."""
-    return not (_NO_VALUE.fullmatch(value.strip()) or _TEMPLATE.match(value))
+    return not (_NO_VALUE.fullmatch(value.strip()) or _TEMPLATE_BEGINS.match(value))
 
 
 def is_no_setting(line: str) -> bool:
     """Tell whether the rest of a line behind a name is code, or counts in no text."""
-    return not counts_at_all(line) or _CODE.search(line) is not None
+    return not counts_at_all(line) or _CODE_TEXT.search(line) is not None
 
 
 def is_stand_in(value: str) -> bool:
     """Tell whether a value stands for one that is put in later, or hides one."""
     return bool(
-        _PHRASE.match(value) or _SHOWN.fullmatch(value) or _FORMAT.fullmatch(value)
+        _WORDS_TO_REPLACE.match(value)
+        or _NAME_IN_BRACKETS.fullmatch(value)
+        or _FORMAT_TEXT.fullmatch(value)
     )
 
 
@@ -98,12 +103,12 @@ def is_harmless(name: Name, value: str) -> bool:
     """Tell whether a value under a name is none wherever it stands, in quotes or not."""
     if is_stand_in(value) or _is_alias(name, value):
         return True
-    if _RANGE.fullmatch(value) or _URL.fullmatch(value):
+    if _VERSION_RANGE.fullmatch(value) or _PLAIN_URL.fullmatch(value):
         return True
     if name.rule != "password" and _CUT_OFF.fullmatch(value):
         return True
     if name.rule == "credentials":
-        return value in _MODES
+        return value in _FETCH_MODES
     if name.rule == "cookie" and _is_of_package(value):
         return True
 
@@ -112,16 +117,16 @@ def is_harmless(name: Name, value: str) -> bool:
 
 def _is_alias(name: Name, value: str) -> bool:
     """Tell whether a value is the name itself, as `{ password: config.passwords }` has it."""
-    alias = _ALIAS.fullmatch(value)
+    alias = _NAME_IN_PATH.fullmatch(value)
     if alias is None:
         return False
-    return fold(alias[1]).rstrip("s") == name.folded.rstrip("s")
+    return folded_name(alias[1]).rstrip("s") == name.folded.rstrip("s")
 
 
 def _is_of_package(value: str) -> bool:
     """Tell whether a value is a version or a path, as of a package that is called `cookie`."""
     is_version = _VERSION.fullmatch(value) is not None
-    return is_version or _RELATIVE.fullmatch(value) is not None
+    return is_version or _RELATIVE_PATH.fullmatch(value) is not None
 
 
 def is_harmless_after_scheme(value: str) -> bool:
@@ -137,14 +142,14 @@ def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> b
     """
     if _OPEN_CALL.fullmatch(value) or _CALL_AND_MORE.fullmatch(value):
         return True
-    if not name.is_certain and _PAIR.match(value):
+    if not name.is_certain and _NAME_AND_VALUE.match(value):
         return True
 
-    if _PATH.fullmatch(value):
+    if _DOTTED_PATH.fullmatch(value):
         is_random = looks_random(value)
         return _is_attribute(name, value) or (has_gap and not is_random)
 
-    if not has_gap or not _NAME.fullmatch(value):
+    if not has_gap or not _VARIABLE_NAME.fullmatch(value):
         return False
 
     return _is_variable(name, value, line, sign)
@@ -152,15 +157,15 @@ def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> b
 
 def _is_attribute(name: Name, path: str) -> bool:
     """Tell whether the last part of a path such as `config.password` is the name."""
-    last = fold(path.rpartition(".")[2])
-    if not last:
+    last_part = folded_name(path.rpartition(".")[2])
+    if not last_part:
         return False
-    return name.folded.endswith(last) or last.endswith(name.folded)
+    return name.folded.endswith(last_part) or last_part.endswith(name.folded)
 
 
 def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
     """Tell whether a value that may be a word is a variable or a type, by its line and name."""
-    if _RECEIVER.search(line) or place_in_assignment(line):
+    if _ATTRIBUTE_OWNER.search(line) or place_in_assignment(line):
         return True
     if _ends_with_name(value, name.folded):
         return True
@@ -168,12 +173,12 @@ def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
     if sign == ":":
         # A type; settings behind a colon are indented too.
         is_type = value[0].isupper() and value[-1].isalpha()
-        return is_type and name.folded in fold(value)
+        return is_type and name.folded in folded_name(value)
 
     if line[:1] not in (" ", "\t"):
         return False
 
-    return value in _VARIABLES or _CASES.fullmatch(value) is not None
+    return value in _VARIABLE_WORDS or _CASED_NAME.fullmatch(value) is not None
 
 
 def _ends_with_name(value: str, folded: str) -> bool:
@@ -182,7 +187,7 @@ def _ends_with_name(value: str, folded: str) -> bool:
         return False
 
     for match in _WORD_BEGINS.finditer(value):
-        if fold(value[match.start() :]) == folded:
+        if folded_name(value[match.start() :]) == folded:
             return True
 
     return False

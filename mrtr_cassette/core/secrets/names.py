@@ -24,36 +24,38 @@ HASH: Final = "sha256"
 
 ANSWER: Final = "mrtr-answer"
 
-_NUMBER = "[0-9]{1,9}"
-_SHAPES = (
-    f"{STATE}:[0-9a-f]{{16}}:{_NUMBER}(?::{_NUMBER})?",
-    f"{TASK}:[0-9a-f]{{16}}:{_NUMBER}",
-    f"{SESSION}:{_NUMBER}",
-    f"mrtr-event:{_NUMBER}(?::{_NUMBER})?",
-    f"mrtr-elicitation:{_NUMBER}(?::{_NUMBER})?",
+_DIGITS = "[0-9]{1,9}"
+_NAME_SHAPES = (
+    f"{STATE}:[0-9a-f]{{16}}:{_DIGITS}(?::{_DIGITS})?",
+    f"{TASK}:[0-9a-f]{{16}}:{_DIGITS}",
+    f"{SESSION}:{_DIGITS}",
+    f"mrtr-event:{_DIGITS}(?::{_DIGITS})?",
+    f"mrtr-elicitation:{_DIGITS}(?::{_DIGITS})?",
     f"{ANSWER}:[0-9a-f]{{64}}",
     f"{HASH}:[0-9a-f]{{64}}",
 )
-_PLAIN_NAME = "|".join(_SHAPES)
+_PLAIN_NAME = "|".join(_NAME_SHAPES)
 _NAME_IN_URL = re.sub(r"(?<!\?):", "%3A", _PLAIN_NAME)
-_NAME = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
+_NAME_PATTERN = re.compile(f"{_PLAIN_NAME}|{_NAME_IN_URL}".encode())
 _SIGN_OF_NUMBER = "-number"
-_RULE = "|".join(
+_ANY_RULE = "|".join(
     [*sorted(map(re.escape, PLACED_NAMES), key=len, reverse=True), r"custom-\d+"]
 )
-_SECRET = re.compile(
+_PLACEHOLDER_PATTERN = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
     # Each way to begin does so with a literal, which makes the search several times faster.
-    rf"(<|%3[Cc]|\\\\{{0,7}}u003[cC])((?:{_RULE})(?:{_SIGN_OF_NUMBER})?)(:|%3[Aa])"
+    rf"(<|%3[Cc]|\\\\{{0,7}}u003[cC])((?:{_ANY_RULE})(?:{_SIGN_OF_NUMBER})?)(:|%3[Aa])"
     rf"([A-Za-z0-9_.-]{{1,200}})(>|%3[Ee]|\\{{1,8}}u003[eE])".encode()
 )
-_WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII)
+_PLACEHOLDER_WITHOUT_NUMBER = re.compile(
+    rf"<(?:{_ANY_RULE})({_SIGN_OF_NUMBER})?>", re.ASCII
+)
 _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
-_CASSETTE_TOKEN = re.compile(_NUMBER)
+_CASSETTE_TOKEN = re.compile(_DIGITS)
 
 
-_AS_NAME = (b"", b":", b"")
-_AS_PLACEHOLDER = (b"<", b":", b">")
+_NAME_SPELLING = (b"", b":", b"")
+_PLACEHOLDER_SPELLING = (b"<", b":", b">")
 
 
 class Ref(NamedTuple):
@@ -68,7 +70,7 @@ class Ref(NamedTuple):
 
     kind: str
     parts: tuple[str, ...]
-    spelling: tuple[bytes, bytes, bytes] = _AS_NAME
+    spelling: tuple[bytes, bytes, bytes] = _NAME_SPELLING
 
     @property
     def is_secret(self) -> bool:
@@ -79,8 +81,8 @@ class Ref(NamedTuple):
     def plain(self) -> Ref:
         """The same as a cassette spells it."""
         if self.is_secret:
-            return self._replace(spelling=_AS_PLACEHOLDER)
-        return self._replace(spelling=_AS_NAME)
+            return self._replace(spelling=_PLACEHOLDER_SPELLING)
+        return self._replace(spelling=_NAME_SPELLING)
 
     @property
     def raw(self) -> bytes:
@@ -104,8 +106,8 @@ class Ref(NamedTuple):
         return self._replace(parts=(*self.parts[:-1], str(part)))
 
 
-Text = tuple[bytes | Ref, ...]
-Change = Callable[[Ref], Ref | bytes | None]
+CutText = tuple[bytes | Ref, ...]
+RefChange = Callable[[Ref], Ref | bytes | None]
 """Returns the replacement of a reference; None leaves it."""
 
 
@@ -113,13 +115,13 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
     """Return the references in a text, in order, and where they are."""
     found = []
     if b"mrtr-" in raw or b"sha256" in raw:
-        for match in _NAME.finditer(raw):
+        for match in _NAME_PATTERN.finditer(raw):
             colon = b"%3A" if b"%3A" in match[0] else b":"
             kind, *parts = match[0].decode().split(colon.decode())
             ref = Ref(kind, tuple(parts), (b"", colon, b""))
             found.append((Span(*match.span()), ref))
 
-    for match in _SECRET.finditer(raw):
+    for match in _PLACEHOLDER_PATTERN.finditer(raw):
         opening, rule, colon, token, closing = match.groups()
         ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
         found.append((Span(*match.span()), ref))
@@ -127,7 +129,7 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
     return sorted(found)
 
 
-def cut(raw: bytes) -> Text:
+def split_at_refs(raw: bytes) -> CutText:
     """Cut a text into its references and what stands between them."""
     text: list[bytes | Ref] = []
     end = 0
@@ -138,7 +140,7 @@ def cut(raw: bytes) -> Text:
     return (*text, raw[end:])
 
 
-def join(text: Iterable[bytes | Ref]) -> bytes:
+def joined_bytes(text: Iterable[bytes | Ref]) -> bytes:
     """Return the bytes of a text."""
     parts = [part.raw if isinstance(part, Ref) else part for part in text]
     return b"".join(parts)
@@ -171,20 +173,20 @@ def has_kind(text: AnyStr, *kinds: str) -> bool:
     return any(ref.kind in kinds for ref in refs_in(text))
 
 
-def with_refs(text: AnyStr, change: Change) -> AnyStr:
+def with_refs(text: AnyStr, change: RefChange) -> AnyStr:
     """Return a text with other references, or with other bytes in their places."""
-    changed = []
-    for part in cut(as_bytes(text)):
-        new: bytes | Ref | None = None
+    changed_parts = []
+    for part in split_at_refs(as_bytes(text)):
+        replacement: bytes | Ref | None = None
         if isinstance(part, Ref):
-            new = change(part)
+            replacement = change(part)
 
-        changed.append(part if new is None else new)
+        changed_parts.append(part if replacement is None else replacement)
 
-    if len(changed) == 1:
+    if len(changed_parts) == 1:
         return text
 
-    raw = join(changed)
+    raw = joined_bytes(changed_parts)
     if isinstance(text, bytes):
         return raw
 
@@ -235,7 +237,9 @@ def is_cassette_token(token: str) -> bool:
     return _CASSETTE_TOKEN.fullmatch(token) is not None
 
 
-def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> AnyStr:
+def renumber_secrets(
+    text: AnyStr, number: Callable[[str, str], int | str | None]
+) -> AnyStr:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
 
     def numbered(ref: Ref) -> Ref | None:
@@ -243,8 +247,8 @@ def renumber(text: AnyStr, number: Callable[[str, str], int | str | None]) -> An
         if not ref.is_secret:
             return None
 
-        new = number(ref.kind, ref.token)
-        return None if new is None else ref.with_last(new)
+        new_token = number(ref.kind, ref.token)
+        return None if new_token is None else ref.with_last(new_token)
 
     return with_refs(text, numbered)
 
@@ -254,15 +258,15 @@ def without_rules(text: str) -> str:
 
     It still tells whether it stands for a number.
     """
-    return _WITHOUT_NUMBER.sub(r"<\1>", text)
+    return _PLACEHOLDER_WITHOUT_NUMBER.sub(r"<\1>", text)
 
 
 def without_numbers(text: AnyStr) -> AnyStr:
     """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
-    return with_refs(text, rule_alone)
+    return with_refs(text, placeholder_without_token)
 
 
-def rule_alone(ref: Ref) -> bytes | None:
+def placeholder_without_token(ref: Ref) -> bytes | None:
     """Return a placeholder without its token."""
     if not ref.is_secret:
         return None
@@ -294,7 +298,7 @@ def compared_sha256(state: str) -> str:
     return sha256_of(state) if ref is None else ref.token
 
 
-def reveal(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
+def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
     def named(ref: Ref) -> bytes | None:
@@ -354,23 +358,23 @@ def session_number(session: str) -> int:
     return 0 if ref is None else int(ref.token)
 
 
-def renaming(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
+def id_replacer(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
     """Return a function that replaces ids of sessions and tasks by others, all at once.
 
     In a cassette that was written by hand, they may be any text.
     """
-    spelled: dict[bytes, bytes] = {}
+    new_by_old: dict[bytes, bytes] = {}
     for old, new in names.items():
         if not old or old == new:
             continue
 
         for colon in (b":", b"%3A"):
             old_name = old.encode().replace(b":", colon)
-            spelled[old_name] = new.encode().replace(b":", colon)
+            new_by_old[old_name] = new.encode().replace(b":", colon)
 
-    if not spelled:
+    if not new_by_old:
         return bytes
 
     # The id of session 1 begins that of session 12.
-    pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(map(re.escape, spelled)))
-    return lambda raw: pattern.sub(lambda match: spelled[match[0]], raw)
+    pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(map(re.escape, new_by_old)))
+    return lambda raw: pattern.sub(lambda match: new_by_old[match[0]], raw)

@@ -18,17 +18,22 @@ from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
     decoded_base64,
-    flattened,
     long_words,
     spell_in_url,
     undo_json,
+    with_real_line_ends,
     without_ascii_escapes,
     without_framing,
     without_json_escapes,
     without_percent,
-    words_of,
+    word_table,
 )
-from mrtr_cassette.core.secrets.judged import Find, JudgedText, Kind, in_named
+from mrtr_cassette.core.secrets.judged import (
+    Find,
+    JudgedText,
+    TextKind,
+    secret_in_named_value,
+)
 from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
 from mrtr_cassette.core.secrets.rules import (
     BASE64,
@@ -52,22 +57,22 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
 from mrtr_cassette.errors import NotJsonError
 
-_DEEPEST = 5
+_MOST_LAYERS = 5
 """Layers of escapes of URLs, and of base64 in base64, that are undone."""
 
-_FORM = "application/x-www-form-urlencoded"
-_SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
+_FORM_TYPE = "application/x-www-form-urlencoded"
+_JSON_SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
 _FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 """Kept of a secret in the data of an event that goes over several lines."""
 
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """A challenge for one authorization (RFC 7636), in the request that asks for it."""
 
-_REPEATED = 1024
+_MOST_REMEMBERED = 1024
 """Headers and targets whose redacted form is remembered."""
 
-_BASE64 = words_of(f"{ascii_letters}{digits}+/-_")
-_AS_STANDARD = bytes.maketrans(b"-_", b"+/")
+_BASE64_CHARS = word_table(f"{ascii_letters}{digits}+/-_")
+_TO_STANDARD_BASE64 = bytes.maketrans(b"-_", b"+/")
 _TEXT_BEGINS = re.compile(
     rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
     rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
@@ -80,33 +85,33 @@ _NO_TEXT_BEGINS = re.compile(rb"[w-z0-9][^I-LYZabo-r4-7]|[^CDI-Za-fw-z0-9]")
 So begin most numbers, of which a body may have many.
 """
 
-_ENCODED = re.compile(
+_BASE64_TEXT = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}",
     re.ASCII,
 )
-_DATA = re.compile(r"(?:\r\n|\r|\n)data: ?")
-_FIELD = re.compile(r"(?:(?:data|event|id|retry|):[ ]?)?([^\r\n]+)")
+_DATA_LINE_BREAK = re.compile(r"(?:\r\n|\r|\n)data: ?")
+_EVENT_FIELD = re.compile(r"(?:(?:data|event|id|retry|):[ ]?)?([^\r\n]+)")
 _JSON_TEXT = re.compile(
     r"(?:\xef\xbb\xbf)?[ \t\r\n]*(?:[{\[]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"\Z)", re.DOTALL
 )
-_STRINGS = re.compile(
+_JSON_STRING = re.compile(
     r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL
 )
-_NO_NAME = re.compile(r"[0-9@]|home|[Uu]sers[\\/]")
+_VALUE_AS_NAME = re.compile(r"[0-9@]|home|[Uu]sers[\\/]")
 """In a member's name that may be a value, such as a path."""
 
 _BETWEEN_STRINGS = re.compile(
     r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
 )
 _BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
-_BEFORE_ID = 192
+_CHARS_BEFORE_ID = 192
 _EXEMPT_KEY = re.compile(
     r"\"(?:id|progressToken|requestId|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
     re.ASCII,
 )
-_LINE = re.compile(r"[^\r\n]*")
+_WHOLE_LINE = re.compile(r"[^\r\n]*")
 _BEFORE_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?(?:data:)?[ \t\r\n]*")
-_EXEMPT: Final[tuple[MemberPath, ...]] = (
+_EXEMPT_PATHS: Final[tuple[MemberPath, ...]] = (
     TOKEN_PATH,
     ECHOED_STATE_PATH,
     ISSUED_STATE_PATH,
@@ -114,12 +119,12 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
 )
 """Places of a message that replay splices, seals or compares by itself."""
 
-_VERSION: Final[MemberPath] = ("jsonrpc",)
+_VERSION_PATH: Final[MemberPath] = ("jsonrpc",)
 """A member that each message has, unlike other JSON with such members."""
 
 
 @lru_cache(maxsize=8)
-def _active(rules: RedactionRules) -> ActiveRules:
+def _active_rules(rules: RedactionRules) -> ActiveRules:
     """Return the rules that a user's changes leave, prepared once for many redactors."""
     return ActiveRules(rules)
 
@@ -138,17 +143,17 @@ class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
     def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
-        self._token = token
-        self._rules = _active(rules)
-        self.on_find: Callable[[str, str], None] = _ignore
+        self._token_of_secret = token
+        self._rules = _active_rules(rules)
+        self.on_find: Callable[[str, str], None] = _ignore_secret
         """Takes the rule and the text of each secret that is replaced."""
         # Most exchanges bring the same target and headers again.
-        self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
-        self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
+        self.target = lru_cache(maxsize=_MOST_REMEMBERED)(self._redacted_target)
+        self.headers = lru_cache(maxsize=_MOST_REMEMBERED)(self._redacted_headers)
 
     def rule_of(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
-        known = self._rules.name(name)
+        known = self._rules.judge_name(name)
         if known is None:
             return ""
         if known.is_certain or by_ending(name) is not None:
@@ -158,15 +163,15 @@ class Redactor:
 
     def placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""
-        return placeholder(rule, self._token(rule, secret))
+        return placeholder(rule, self._token_of_secret(rule, secret))
 
     def secrets_in(
         self, text: str, *, is_target: bool = False
     ) -> list[tuple[str, str]]:
         """Return the rules and the secrets that are replaced in a text, or in a target."""
-        kind: Kind = "url" if is_target else "text"
+        kind: TextKind = "url" if is_target else "text"
         raw = text.encode("utf-8", "surrogatepass")
-        return [(find.rule, find.plain) for find in self._finds(raw, kind)]
+        return [(find.rule, find.plain) for find in self._secrets_found(raw, kind)]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -174,16 +179,16 @@ class Redactor:
         JSON, also line by line or cut off, forms, event streams and other text are searched; in
         bytes that are no text, the parts that are ASCII.
         """
-        if _SCALAR.fullmatch(raw):
+        if _JSON_SCALAR.fullmatch(raw):
             return raw
 
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type == EVENT_STREAM:
-            return self._replaced(raw, "text", is_stream=True)
-        if media_type == _FORM and raw.lstrip()[:1] not in (b"{", b"["):
-            return self._replaced(raw, "form")
+            return self._with_placeholders(raw, "text", is_stream=True)
+        if media_type == _FORM_TYPE and raw.lstrip()[:1] not in (b"{", b"["):
+            return self._with_placeholders(raw, "form")
 
-        return self._replaced(raw, "text")
+        return self._with_placeholders(raw, "text")
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
@@ -197,10 +202,10 @@ class Redactor:
 
         return replace(request, target=target, headers=headers, body=body)
 
-    def text(self, value: str, kind: Kind = "text") -> str:
+    def text(self, value: str, kind: TextKind = "text") -> str:
         """Redact any text."""
         raw = value.encode("utf-8", "surrogatepass")
-        redacted = self._replaced(raw, kind)
+        redacted = self._with_placeholders(raw, kind)
         if redacted is raw:
             return value
 
@@ -247,11 +252,11 @@ class Redactor:
     def _credential_in(self, name: str, value: str) -> Find | None:
         """Return the part of a header's value that is a credential because of the header's name."""
         # It may mirror an argument, whose companions are in the body.
-        known = self._rules.name(name.lower().removeprefix("mcp-param-"))
-        if known is None or not known.beside(value):
+        known = self._rules.judge_name(name.lower().removeprefix("mcp-param-"))
+        if known is None or not known.is_secret_beside(value):
             return None
 
-        credential = in_named(known.rule, value, self._rules.disabled)
+        credential = secret_in_named_value(known.rule, value, self._rules.disabled)
         if credential is None or credential.rule == CUSTOM_KEY:
             return credential
 
@@ -262,13 +267,15 @@ class Redactor:
 
         return credential
 
-    def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
+    def _with_placeholders(
+        self, raw: bytes, kind: TextKind, *, is_stream: bool = False
+    ) -> bytes:
         """Return a text with placeholders for its secrets; the same object if it has none."""
         parts = []
         end = 0
-        for find in self._finds(raw, kind, is_stream=is_stream):
+        for find in self._secrets_found(raw, kind, is_stream=is_stream):
             self.on_find(find.rule, find.plain)
-            shown = self._shown(find).encode()
+            shown = self._shown_placeholder(find).encode()
             parts.append(raw[end : find.start])
             parts.append(shown)
             end = find.end
@@ -287,38 +294,42 @@ class Redactor:
         parts.append(raw[end:])
         return b"".join(parts)
 
-    def _shown(self, find: Find) -> str:
+    def _shown_placeholder(self, find: Find) -> str:
         """Return the placeholder of a find, in quotes for a number, and escaped inside a URL."""
         shown = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
         return spell_in_url(shown) if find.in_url else shown
 
-    def _finds(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> list[Find]:
+    def _secrets_found(
+        self, raw: bytes, kind: TextKind, *, is_stream: bool = False
+    ) -> list[Find]:
         """Return the secrets in a text, in order; no two overlap."""
         spelled = raw.decode("latin-1")
         text = spelled
         if is_stream:
             text = without_framing(spelled)
 
-        found = list(self._in_layer(text, kind, _DEEPEST))
-        if self._rules.custom and is_stream:
-            for field in _FIELD.finditer(text):
+        found = list(self._finds_in_layer(text, kind, _MOST_LAYERS))
+        if self._rules.custom_rules and is_stream:
+            for field in _EVENT_FIELD.finditer(text):
                 start = field.start(1)
-                found += _moved(self._custom(field[1], kind), start.__add__)
-        elif self._rules.custom:
-            found += self._custom(text, kind)
+                found += _finds_in_outer_text(
+                    self._custom_finds(field[1], kind), start.__add__
+                )
+        elif self._rules.custom_rules:
+            found += self._custom_finds(text, kind)
 
         if not found:
             return []
 
         if is_stream:
-            found = [_of_lines(spelled, find) for find in found]
+            found = [_find_over_lines(spelled, find) for find in found]
 
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
-            found = list(_in_one_string(text, found))
+            found = list(_finds_cut_at_quotes(text, found))
 
         return list(_without_exempt(text, _without_overlaps(text, found)))
 
-    def _in_layer(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+    def _finds_in_layer(self, text: str, kind: TextKind, depth: int) -> Iterator[Find]:
         """Yield the secrets in a text, and those in what it has escaped or encoded.
 
         `depth` is how many more layers of URL escapes and base64 are undone.
@@ -326,51 +337,53 @@ class Redactor:
         if filter_of(ESCAPED)(text):
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                inner = self._in_layer(decoded.text, kind, depth)
-                yield from _moved(inner, decoded.source)
+                inner = self._finds_in_layer(decoded.text, kind, depth)
+                yield from _finds_in_outer_text(inner, decoded.source_offset)
                 return
 
-        flat = flattened(text)
+        flat = with_real_line_ends(text)
         if self._rules.may_find(flat):
             found = JudgedText(self._rules, text, flat, kind).finds()
             if filter_of(PLACEHOLDER_MARKER)(text):
-                found = _beside_placeholders(text, found)
+                found = _finds_beside_placeholders(text, found)
 
             yield from found
 
         if depth and filter_of(BASE64)(text):
-            yield from self._in_base64(text, depth)
+            yield from self._finds_in_base64(text, depth)
 
         if depth and filter_of(ESCAPED_IN_URL)(text):
-            yield from self._in_percent(text, kind, depth)
+            yield from self._finds_in_percent(text, kind, depth)
 
-    def _in_percent(self, text: str, kind: Kind, depth: int) -> Iterator[Find]:
+    def _finds_in_percent(
+        self, text: str, kind: TextKind, depth: int
+    ) -> Iterator[Find]:
         """Yield the secrets that a text has in `%` escapes, at their places in the text."""
         decoded = without_percent(text, is_form=kind == "form")
-        for find in self._in_layer(decoded.text, kind, depth - 1):
+        for find in self._finds_in_layer(decoded.text, kind, depth - 1):
             before = ""
             if find.start:
-                before = text[decoded.source(find.start - 1)]
+                before = text[decoded.source_offset(find.start - 1)]
 
             # Whatever begins at a quote that is no escape was judged before, with that quote.
             if before != '"':
-                yield _moved_in_url(find, decoded)
+                yield _find_in_outer_url(find, decoded)
 
-    def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
+    def _finds_in_base64(self, text: str, depth: int) -> Iterator[Find]:
         """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
-        for start, stop in long_words(raw, _BASE64, 11):
+        for start, stop in long_words(raw, _BASE64_CHARS, 11):
             if start < end or _NO_TEXT_BEGINS.match(raw, start):
                 continue
 
             length = 12 if stop - start >= 12 else 8
-            first = raw[start : start + length].translate(_AS_STANDARD)
+            first = raw[start : start + length].translate(_TO_STANDARD_BASE64)
             if not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
 
             # Base64 may go over several lines.
-            match = _ENCODED.match(text, start)
+            match = _BASE64_TEXT.match(text, start)
             if match is None:
                 continue
 
@@ -379,63 +392,63 @@ class Redactor:
             if not inner:
                 continue
 
-            find = next(self._in_layer(inner, "text", depth - 1), None)
+            find = next(self._finds_in_layer(inner, "text", depth - 1), None)
             if find is not None:
                 yield Find(start, end, find.rule, match[0])
 
-    def _custom(
-        self, text: str, kind: Kind, *, is_string: bool = False
+    def _custom_finds(
+        self, text: str, kind: TextKind, *, is_string: bool = False
     ) -> Iterator[Find]:
         """Find what a user's patterns match in a text, or if it is JSON, in each of its strings."""
         if _is_json(text):
-            yield from self._custom_in_strings(text)
+            yield from self._custom_finds_in_strings(text)
             return
 
         raw = text.encode("latin-1")
         in_url = kind != "text"
         found = []
-        for rule in self._rules.custom:
+        for rule in self._rules.custom_rules:
             # Whole texts are taken out of messages, and not out of headers and lines.
-            if rule.name == rule_of_kind("text") and not is_string:
+            if rule.judge_name == rule_of_kind("text") and not is_string:
                 continue
 
             for start, end in rule.spans(raw):
                 plain = as_text(text[start:end])
-                found.append(Find(start, end, rule.name, plain, in_url=in_url))
+                found.append(Find(start, end, rule.judge_name, plain, in_url=in_url))
 
-        yield from _beside_placeholders(text, found)
+        yield from _finds_beside_placeholders(text, found)
         if in_url and "%" in text:
             decoded = without_percent(text, is_form=kind == "form")
-            for find in self._custom(decoded.text, "text"):
-                yield _moved_in_url(find, decoded)
+            for find in self._custom_finds(decoded.text, "text"):
+                yield _find_in_outer_url(find, decoded)
 
-    def _custom_in_strings(self, text: str) -> Iterator[Find]:
+    def _custom_finds_in_strings(self, text: str) -> Iterator[Find]:
         """Find what a user's patterns match in the strings of JSON.
 
         A pattern must not touch the names that a protocol or a schema is made of, so only names
         that no schema has are searched.
         """
-        for string in _STRINGS.finditer(text):
+        for string in _JSON_STRING.finditer(text):
             spelled, colon = string.groups()
-            is_plain_name = bool(colon) and _NO_NAME.search(spelled) is None
+            is_plain_name = bool(colon) and _VALUE_AS_NAME.search(spelled) is None
             if not spelled or is_plain_name:
                 continue
 
             start = string.start(1)
             decoded = without_json_escapes(spelled)
-            inner = self._custom(decoded.text, "text", is_string=True)
-            found = _moved(inner, decoded.source)
-            yield from _moved(found, start.__add__)
+            inner = self._custom_finds(decoded.text, "text", is_string=True)
+            found = _finds_in_outer_text(inner, decoded.source_offset)
+            yield from _finds_in_outer_text(found, start.__add__)
 
 
 def _is_json(text: str) -> bool:
     """Tell whether a text looks like JSON, by its beginning and by all that is between strings."""
     if _JSON_TEXT.match(text) is None:
         return False
-    return _BETWEEN_STRINGS.fullmatch(_STRINGS.sub("", text)) is not None
+    return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
 
 
-def _ignore(_rule: str, _secret: str) -> None:
+def _ignore_secret(_rule: str, _secret: str) -> None:
     """Do nothing with a secret that was found."""
 
 
@@ -444,7 +457,7 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
     # The message is the whole text, or a line of it.
     spans_in = lru_cache(maxsize=None)(partial(_exempt_spans, text))
     for find in finds:
-        begin = max(0, find.start - _BEFORE_ID)
+        begin = max(0, find.start - _CHARS_BEFORE_ID)
         if not _EXEMPT_KEY.search(text, begin, find.start):
             yield find
             continue
@@ -458,7 +471,7 @@ def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
 def _line_around(text: str, at: int) -> tuple[int, int]:
     """Return where the line around an offset begins and ends, without its line end."""
     last_end = max(text.rfind("\r", 0, at), text.rfind("\n", 0, at))
-    return _LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
+    return _WHOLE_LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
 
 
 def _is_inside(find: Find, span: Span) -> bool:
@@ -469,11 +482,13 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
     """Return where a part of a text, if it is a message, has values that are never redacted."""
     start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
     try:
-        found = find_spans(text[start:end].encode("latin-1"), (*_EXEMPT, _VERSION))
+        found = find_spans(
+            text[start:end].encode("latin-1"), (*_EXEMPT_PATHS, _VERSION_PATH)
+        )
     except NotJsonError:
         return []
 
-    if not found.pop(_VERSION, None):
+    if not found.pop(_VERSION_PATH, None):
         return []
 
     exempt = []
@@ -486,7 +501,7 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
     return exempt
 
 
-def _in_one_string(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+def _finds_cut_at_quotes(text: str, finds: Iterable[Find]) -> Iterator[Find]:
     """Cut each secret at the end of the string of JSON in which it begins."""
     for find in finds:
         quote = _BARE_QUOTE.search(text, find.start, find.end)
@@ -498,42 +513,46 @@ def _in_one_string(text: str, finds: Iterable[Find]) -> Iterator[Find]:
             yield find._replace(end=quote.start(), plain=plain)
 
 
-def _of_lines(text: str, find: Find) -> Find:
+def _find_over_lines(text: str, find: Find) -> Find:
     """Return a secret of an event stream, which may go over several lines of data."""
     spelled = text[find.start : find.end]
-    if not _DATA.search(spelled):
+    if not _DATA_LINE_BREAK.search(spelled):
         return find
-    return find._replace(plain=_DATA.sub("\n", spelled))
+    return find._replace(plain=_DATA_LINE_BREAK.sub("\n", spelled))
 
 
-def _moved(finds: Iterable[Find], source: Callable[[int], int]) -> Iterator[Find]:
+def _finds_in_outer_text(
+    finds: Iterable[Find], source: Callable[[int], int]
+) -> Iterator[Find]:
     """Yield finds of an inner text at their offsets in the outer text, which `source` returns."""
     for find in finds:
         yield find._replace(start=source(find.start), end=source(find.end))
 
 
-def _moved_in_url(find: Find, decoded: Decoded) -> Find:
+def _find_in_outer_url(find: Find, decoded: Decoded) -> Find:
     """Return a find in a decoded URL at the place where the URL spells it."""
-    start = decoded.source(find.start)
-    end = decoded.source(find.end)
+    start = decoded.source_offset(find.start)
+    end = decoded.source_offset(find.end)
     return find._replace(start=start, end=end, in_url=True)
 
 
-def _beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+def _finds_beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
     """Leave out finds that are a placeholder or cut one; a secret may contain placeholders."""
-    placed = [span for span, ref in ref_spans(text.encode("latin-1")) if ref.is_secret]
-    starts = [span.start for span in placed]
-    ends = [span.end for span in placed]
+    placeholder_spans = [
+        span for span, ref in ref_spans(text.encode("latin-1")) if ref.is_secret
+    ]
+    starts = [span.start for span in placeholder_spans]
+    ends = [span.end for span in placeholder_spans]
     for find in finds:
         first = bisect_right(ends, find.start)
         beyond = bisect_left(starts, find.end)
-        touched = placed[first:beyond]
+        touched = placeholder_spans[first:beyond]
         is_placeholder = find[:2] in touched
-        if not is_placeholder and all(_contains(find, span) for span in touched):
+        if not is_placeholder and all(_find_contains(find, span) for span in touched):
             yield find
 
 
-def _contains(find: Find, span: Span) -> bool:
+def _find_contains(find: Find, span: Span) -> bool:
     return find.start <= span.start and span.end <= find.end
 
 

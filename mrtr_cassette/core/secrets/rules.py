@@ -11,12 +11,12 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from mrtr_cassette.core.secrets.shapes import RULES, Rules, compiled, filter_of
+from mrtr_cassette.core.secrets.shapes import RULES, Rules, compiled_pattern, filter_of
 from mrtr_cassette.errors import UsageError, shorten
 
 # Names
 
-_NAMED: Final[Mapping[str, str]] = {
+_NAMES_BY_RULE: Final[Mapping[str, str]] = {
     "password": "*password passwords *passwd *passphrase passcode mysqlpwd dbpwd dbpass mysqlpass"
     " postgrespass redispass smtppass mailpass ftppass *sshpass *becomepass ldappass adminpass"
     " userpass",
@@ -42,23 +42,23 @@ A star is before a name that longer names may end with: `DB_PASSWORD`, `openaiAp
 
 
 def _rule_by_name() -> dict[str, str]:
-    """Return the rule of all names in `_NAMED`, by name without a star."""
+    """Return the rule of all names in `_NAMES_BY_RULE`, by name without a star."""
     rules = {}
-    for rule, names in _NAMED.items():
+    for rule, names in _NAMES_BY_RULE.items():
         for name in names.replace("*", "").split():
             rules[name] = rule
 
     return rules
 
 
-NAMES: Final[Mapping[str, str]] = _rule_by_name()
+RULE_BY_NAME: Final[Mapping[str, str]] = _rule_by_name()
 """The rule of each of these names."""
 
-ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMED.values())))
+NAME_ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMES_BY_RULE.values())))
 """The names that longer names may end with."""
 
-_Check = Callable[[str], bool]
-_LEAST = 4
+_ValueCheck = Callable[[str], bool]
+_LEAST_CHARS = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
 
 REFERENCE: Final = (
@@ -66,16 +66,16 @@ REFERENCE: Final = (
 )
 """Matches the beginning of a value that names a variable: `$PASSWORD`, and not `$uper5ecret`."""
 
-_WHOLE = re.compile(
+_WHOLE_VALUE = re.compile(
     # No template, nothing that is in brackets itself, and no address of a blockchain.
     rf"(?!0x|[{{\[<]|{REFERENCE}|%[({{])"
-    rf"(?:[_-]*[^\s\"'_-]){{{_LEAST}}}[^\s\"']{{0,2048}}"
+    rf"(?:[_-]*[^\s\"'_-]){{{_LEAST_CHARS}}}[^\s\"']{{0,2048}}"
 )
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _LETTER_AND_OTHER = re.compile(
     r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)"
 )
-_GIVEN = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
+_REAL_VALUE = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
 """No template, nothing that is in brackets itself, and no stars."""
 
 _IN_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
@@ -84,7 +84,7 @@ _CASED_WORDS = re.compile(
 )
 """Words in one case, or in camel case."""
 
-_COUNTED = re.compile(
+_COUNTED_FIGURE = re.compile(
     r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z"
 )
 _WORD_OF_RESULT = re.compile(
@@ -94,70 +94,73 @@ _MOST_FOREIGN = 8
 """Characters outside ASCII of a password; languages without spaces have sentences of more."""
 
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
-_PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
+_PATH_BEGINS = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
-_MIXED = re.compile(r"[A-Za-z]*+[0-9]+[A-Za-z]")
+_DIGITS_BETWEEN_LETTERS = re.compile(r"[A-Za-z]*+[0-9]+[A-Za-z]")
 
 
-def _never(_value: str) -> bool:
+def _is_never_secret(_value: str) -> bool:
     return False
 
 
-def _whole(value: str) -> bool:
+def _is_whole_value(value: str) -> bool:
     """Tell whether a value has no spaces or quotes, is no template, and has enough characters."""
-    return _WHOLE.fullmatch(value) is not None
+    return _WHOLE_VALUE.fullmatch(value) is not None
 
 
-def _mixed(value: str) -> bool:
+def _has_digit_and_letter(value: str) -> bool:
     """Tell whether a value has at least 8 characters, among them a digit and a letter."""
     return (
-        len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
+        len(value) >= 8
+        and _is_whole_value(value)
+        and _DIGIT_AND_LETTER.match(value) is not None
     )
 
 
 def looks_random(value: str) -> bool:
     """Tell whether a long value has digits between the letters of a long part."""
-    if len(value) < 16 or not _whole(value):
+    if len(value) < 16 or not _is_whole_value(value):
         return False
     return any(
-        len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value)
+        len(part) >= 12 and _DIGITS_BETWEEN_LETTERS.match(part)
+        for part in _SEPARATOR.split(value)
     )
 
 
-def _given(value: str) -> bool:
+def _is_real_value(value: str) -> bool:
     """Tell whether a value has a letter or digit, and is neither a template nor in brackets."""
-    return _GIVEN.match(value) is not None
+    return _REAL_VALUE.match(value) is not None
 
 
-def _opaque(value: str) -> bool:
+def _is_opaque(value: str) -> bool:
     """Tell whether a value has at least 8 characters, and is no short number such as a postcode."""
     # A postcode beside a state of a country is not a secret.
     is_postcode = len(value) < 12 and not re.search("[A-Za-z]", value)
-    return len(value) >= 8 and not is_postcode and _whole(value)
+    return len(value) >= 8 and not is_postcode and _is_whole_value(value)
 
 
-def _long(value: str) -> bool:
+def _is_long_or_mixed(value: str) -> bool:
     """Tell whether a value has at least 16 characters, or 8 with a digit and a letter."""
-    return _mixed(value) or (len(value) >= 16 and _whole(value))
+    return _has_digit_and_letter(value) or (len(value) >= 16 and _is_whole_value(value))
 
 
-def _random(value: str) -> bool:
+def _is_long_and_random(value: str) -> bool:
     """Tell whether a value has at least 20 characters and looks random."""
     return len(value) >= 20 and looks_random(value)
 
 
-def _password(value: str) -> bool:
+def _may_be_password(value: str) -> bool:
     """Tell whether a value may be a password: it is no path, and no word for a result."""
-    return _whole(value) and not (
-        _WORD_OF_RESULT.fullmatch(value) or _PATH.match(value)
+    return _is_whole_value(value) and not (
+        _WORD_OF_RESULT.fullmatch(value) or _PATH_BEGINS.match(value)
     )
 
 
 def is_strong(value: str) -> bool:
     """Tell whether a value reads as a password: it has more than letters and is not a figure."""
-    if len(value) < 6 or not _password(value):
+    if len(value) < 6 or not _may_be_password(value):
         return False
-    if not _LETTER_AND_OTHER.match(value) or _COUNTED.search(value):
+    if not _LETTER_AND_OTHER.match(value) or _COUNTED_FIGURE.search(value):
         return False
     return sum(not char.isascii() for char in value) <= _MOST_FOREIGN
 
@@ -170,12 +173,12 @@ def is_encoded(value: str) -> bool:
     )
 
 
-def _pin(value: str) -> bool:
+def _is_pin(value: str) -> bool:
     """Tell whether a value has 4 to 12 characters, all of them digits."""
-    return _LEAST <= len(value) <= 12 and value.isascii() and value.isdigit()
+    return _LEAST_CHARS <= len(value) <= 12 and value.isascii() and value.isdigit()
 
 
-def _of_basic(value: str) -> bool:
+def _is_basic_credential(value: str) -> bool:
     """Tell whether a value is base64 of a user and a password, as in Basic authentication."""
     try:
         return _USER_AND_PASSWORD.fullmatch(b64decode(value, validate=True)) is not None
@@ -183,22 +186,22 @@ def _of_basic(value: str) -> bool:
         return False
 
 
-def _of_auth(value: str) -> bool:
+def _is_auth_credential(value: str) -> bool:
     """Tell whether a value is a credential of Basic, or looks random."""
-    return _of_basic(value) or _random(value)
+    return _is_basic_credential(value) or _is_long_and_random(value)
 
 
-def _mixed_token(value: str) -> bool:
+def _is_mixed_token(value: str) -> bool:
     """Tell whether a value has at least 12 characters, among them a digit and a letter."""
-    return len(value) >= 12 and _mixed(value)
+    return len(value) >= 12 and _has_digit_and_letter(value)
 
 
-def _one_time(value: str) -> bool:
+def _is_one_time_code(value: str) -> bool:
     """Tell whether a value may be a one-time code: a PIN, or digits and letters."""
-    return _pin(value) or _mixed(value)
+    return _is_pin(value) or _has_digit_and_letter(value)
 
 
-def _always(_value: str) -> bool:
+def _is_always_secret(_value: str) -> bool:
     return True
 
 
@@ -206,10 +209,10 @@ class Name(NamedTuple):
     """A name whose values are secrets; some names also mean harmless things."""
 
     rule: str
-    alone: _Check = _always
+    is_secret_alone: _ValueCheck = _is_always_secret
     """Tells whether a value is a secret by itself."""
 
-    beside: _Check = _always
+    is_secret_beside: _ValueCheck = _is_always_secret
     """The same beside a companion, or as a parameter of a URL or form."""
 
     companions: frozenset[str] = frozenset()
@@ -222,126 +225,156 @@ class Name(NamedTuple):
     proofs: frozenset[str] = frozenset()
     """Folded names; beside one of them any value is a secret."""
 
-    parameter: _Check | None = None
+    parameter: _ValueCheck | None = None
     """Replaces `beside` for a parameter of a URL or form."""
 
     folded: str = ""
     """How it was spelled, folded."""
 
-    def among(self, names: Collection[str], *, is_parameter: bool = False) -> _Check:
+    def check_among(
+        self, names: Collection[str], *, is_parameter: bool = False
+    ) -> _ValueCheck:
         """Return the check for a value that has values of these folded names beside it."""
         if not self.proofs.isdisjoint(names):
-            return _given
+            return _is_real_value
 
         if is_parameter:
             if self.parameters and self.parameters.isdisjoint(names):
-                return self.alone
-            return self.parameter or self.beside
+                return self.is_secret_alone
+            return self.parameter or self.is_secret_beside
 
         if self.companions.isdisjoint(names):
-            return self.alone
+            return self.is_secret_alone
 
-        return self.beside
+        return self.is_secret_beside
 
-    def may_be(self, value: str) -> bool:
+    def may_be_secret(self, value: str) -> bool:
         """Tell whether a value is a secret, if the right names stand beside it."""
-        return self.beside(value) or (bool(self.proofs) and _given(value))
+        return self.is_secret_beside(value) or (
+            bool(self.proofs) and _is_real_value(value)
+        )
 
     @property
     def is_certain(self) -> bool:
         """Whether any value is a secret."""
-        return self.alone is _always
+        return self.is_secret_alone is _is_always_secret
 
 
-_OF_OAUTH = (
+_OAUTH_WORDS = (
     "granttype redirecturi codeverifier codechallenge clientid clientsecret clientassertiontype"
     " tokentype tokentypehint responsetype sessionstate usercode verificationuri"
     " verificationuricomplete expiresin"
 )
-_OF_LOGIN = (
+_LOGIN_WORDS = (
     "user username userid login loginid email account accountid cardnumber phone host"
 )
-_OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
-_OF_TOKENS = (
+_SIGNED_URL_WORDS = "expires keypairid awsaccesskeyid googleaccessid policy"
+_BESIDE_TOKENS = (
     "granttype redirecturi codeverifier clientassertiontype tokentypehint usercode verificationuri"
     " verificationuricomplete sessionstate accesstoken refreshtoken idtoken clientsecret"
 )
 """The names beside a secret in a request to a token endpoint, or in its response."""
 
-_OAUTH = frozenset(_OF_OAUTH.split())
-_LOGIN = frozenset(_OF_LOGIN.split())
-_SIGNED_URL = frozenset(_OF_SIGNED_URL.split())
-_OF_EXCHANGE = frozenset(_OF_TOKENS.split())
-_OF_AUTHORIZATION = frozenset(["code", "codechallenge", "responsetype"])
+_OAUTH_NAMES = frozenset(_OAUTH_WORDS.split())
+_LOGIN_NAMES = frozenset(_LOGIN_WORDS.split())
+_SIGNED_URL_NAMES = frozenset(_SIGNED_URL_WORDS.split())
+_TOKEN_EXCHANGE_NAMES = frozenset(_BESIDE_TOKENS.split())
+_AUTHORIZATION_NAMES = frozenset(["code", "codechallenge", "responsetype"])
 
-_OF_REQUEST = _OF_EXCHANGE | {"responsetype", "codechallenge"}
-_OF_ISSUED = _OF_EXCHANGE | {"expiresin"}
+_TOKEN_REQUEST_NAMES = _TOKEN_EXCHANGE_NAMES | {"responsetype", "codechallenge"}
+_ISSUED_TOKEN_NAMES = _TOKEN_EXCHANGE_NAMES | {"expiresin"}
 
-_AMBIGUOUS: Final[Mapping[str, Name]] = {
+_AMBIGUOUS_RULES: Final[Mapping[str, Name]] = {
     "code": Name(
-        "token", _random, _mixed, _OAUTH, False, _OAUTH | {"state"}, parameter=_opaque
+        "token",
+        _is_long_and_random,
+        _has_digit_and_letter,
+        _OAUTH_NAMES,
+        False,
+        _OAUTH_NAMES | {"state"},
+        parameter=_is_opaque,
     ),
     "state": Name(
         "token",
-        _never,
-        _mixed,
+        _is_never_secret,
+        _has_digit_and_letter,
         takes_numbers=False,
-        parameters=_OF_AUTHORIZATION,
-        proofs=_OF_REQUEST,
-        parameter=_long,
+        parameters=_AUTHORIZATION_NAMES,
+        proofs=_TOKEN_REQUEST_NAMES,
+        parameter=_is_long_or_mixed,
     ),
-    "devicecode": Name("token", _random, _whole, _OAUTH, False, proofs=_OF_ISSUED),
-    "assertion": Name("token", _random, _whole, _OAUTH, False),
+    "devicecode": Name(
+        "token",
+        _is_long_and_random,
+        _is_whole_value,
+        _OAUTH_NAMES,
+        False,
+        proofs=_ISSUED_TOKEN_NAMES,
+    ),
+    "assertion": Name(
+        "token", _is_long_and_random, _is_whole_value, _OAUTH_NAMES, False
+    ),
     "token": Name(
-        "token", _mixed_token, _mixed, _OAUTH | _LOGIN, False, proofs=_OF_ISSUED
+        "token",
+        _is_mixed_token,
+        _has_digit_and_letter,
+        _OAUTH_NAMES | _LOGIN_NAMES,
+        False,
+        proofs=_ISSUED_TOKEN_NAMES,
     ),
-    "auth": Name("basic", _of_auth, _of_auth, takes_numbers=False),
-    "key": Name("api-key", _never, looks_random, takes_numbers=False),
-    "csrf": Name("token", looks_random, _mixed, takes_numbers=False),
-    "signature sig": Name("secret", _never, looks_random, _SIGNED_URL, False),
-    "pwd": Name("password", _password, _password, _LOGIN),
-    "pass": Name("password", is_strong, _password, _LOGIN, False),
-    "pin": Name("password", _pin, _pin, _LOGIN, False),
-    "otp totp otpcode totpcode mfacode": Name("password", _one_time, _one_time, _LOGIN),
+    "auth": Name(
+        "basic", _is_auth_credential, _is_auth_credential, takes_numbers=False
+    ),
+    "key": Name("api-key", _is_never_secret, looks_random, takes_numbers=False),
+    "csrf": Name("token", looks_random, _has_digit_and_letter, takes_numbers=False),
+    "signature sig": Name(
+        "secret", _is_never_secret, looks_random, _SIGNED_URL_NAMES, False
+    ),
+    "pwd": Name("password", _may_be_password, _may_be_password, _LOGIN_NAMES),
+    "pass": Name("password", is_strong, _may_be_password, _LOGIN_NAMES, False),
+    "pin": Name("password", _is_pin, _is_pin, _LOGIN_NAMES, False),
+    "otp totp otpcode totpcode mfacode": Name(
+        "password", _is_one_time_code, _is_one_time_code, _LOGIN_NAMES
+    ),
 }
 
 
 def _ambiguous_by_name() -> dict[str, Name]:
-    """Return the rules of `_AMBIGUOUS` by single name, with the usual proofs if they have none."""
+    """Return the rules of `_AMBIGUOUS_RULES` by name, with the usual proofs if they have none."""
     found = {}
-    for names, known in _AMBIGUOUS.items():
+    for names, known in _AMBIGUOUS_RULES.items():
         for name in names.split():
-            found[name] = known._replace(proofs=known.proofs or _OF_EXCHANGE)
+            found[name] = known._replace(proofs=known.proofs or _TOKEN_EXCHANGE_NAMES)
 
     return found
 
 
-AMBIGUOUS: Final = _ambiguous_by_name()
+AMBIGUOUS_NAMES: Final = _ambiguous_by_name()
 """Names, folded, whose values are secrets if context or value says so."""
 
-_ENDING = re.compile(
+_SECRET_ENDING = re.compile(
     # Tokens of pages and of progress are not secrets.
     r"(?:[A-Z][A-Z0-9_]*|(?i:x)-[\w-]*)(?<!(?i:page|next|sync))(?<!(?i:continuation))[_-]"
     r"(?i:(TOKEN|SECRET)|PASS|PWD?)"
 )
-_KEY = re.compile(
+_KEY_VARIABLE = re.compile(
     # Keys of caches and of tables are not secrets, nor are public ones.
     r"[A-Z][A-Z0-9_]*(?<!PUBLIC)(?<!CACHE)(?<!PRIMARY)(?<!FOREIGN)(?<!SORT)(?<!PARTITION)"
     r"(?<!IDEMPOTENCY)(?<!SITE)(?<!OBJECT)_KEY"
 )
 
 
-def fold(name: str) -> str:
+def folded_name(name: str) -> str:
     """Return the common form of `api_key`, `api-key`, `apiKey` and `API_KEY`."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def by_ending(name: str) -> Name | None:
     """Judge the name of an environment variable or of a header by its last word."""
-    if _KEY.fullmatch(name):
+    if _KEY_VARIABLE.fullmatch(name):
         return Name("api-key", looks_random, looks_random, takes_numbers=False)
 
-    ending = _ENDING.fullmatch(name)
+    ending = _SECRET_ENDING.fullmatch(name)
     if ending is None:
         return None
     if ending[1]:
@@ -352,16 +385,16 @@ def by_ending(name: str) -> Name | None:
 
 def builtin_name(name: str) -> Name | None:
     """Judge a name by the rules that come with the package."""
-    folded = fold(name)
-    if folded in NAMES:
-        return Name(NAMES[folded])
+    folded = folded_name(name)
+    if folded in RULE_BY_NAME:
+        return Name(RULE_BY_NAME[folded])
 
-    endings = [ending for ending in ENDINGS if folded.endswith(ending)]
+    endings = [ending for ending in NAME_ENDINGS if folded.endswith(ending)]
     if endings:
         # `…secretkey` says more than `…key`.
-        return Name(NAMES[max(endings, key=len)])
+        return Name(RULE_BY_NAME[max(endings, key=len)])
 
-    return AMBIGUOUS.get(folded) or by_ending(name)
+    return AMBIGUOUS_NAMES.get(folded) or by_ending(name)
 
 
 _BEFORE_QUERY = re.compile(r"[?#]")
@@ -394,12 +427,15 @@ SharedKind = Literal["email", "host", "ip", "text", "user"]
 
 _SLASH: Final = r"(?:[\\/]|%2[Ff]|%5[Cc])"
 _SLASHES: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
-_HOME: Final = (
+_HOME_FOLDER: Final = (
     rf"(?:home|Users){_SLASHES}|[A-Za-z](?::|%3[Aa]){_SLASHES}users{_SLASHES}"
 )
-_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
-_HEX: Final = "[0-9A-Fa-f]{1,4}"
-_LONG_IP: Final = rf"(?:{_HEX}:){{7}}{_HEX}|(?:{_HEX}:){{1,6}}:(?:{_HEX}:){{0,5}}{_HEX}"
+_IP_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_IP_GROUP: Final = "[0-9A-Fa-f]{1,4}"
+_LONG_IP: Final = (
+    rf"(?:{_IP_GROUP}:){{7}}{_IP_GROUP}"
+    rf"|(?:{_IP_GROUP}:){{1,6}}:(?:{_IP_GROUP}:){{0,5}}{_IP_GROUP}"
+)
 _LETTER: Final = r"[^\W\d_]"
 _LETTER_OR_DIGIT: Final = r"[^\W_]"
 
@@ -412,7 +448,7 @@ def rule_of_kind(kind: SharedKind) -> str:
 class SharedRule(NamedTuple):
     """A kind of text that could identify somebody."""
 
-    name: str
+    judge_name: str
     pattern: str
     """For `re`; group 1 is the text, or all of the match."""
 
@@ -455,7 +491,7 @@ SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
     ),
     "ip": SharedRule(
         rule_of_kind("ip"),
-        rf"(?a)\b(?:{_BYTE}(?:\.{_BYTE}){{3}}|{_LONG_IP})\b",
+        rf"(?a)\b(?:{_IP_BYTE}(?:\.{_IP_BYTE}){{3}}|{_LONG_IP})\b",
         # The addresses of each machine itself say nothing.
         needs=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
     ),
@@ -463,7 +499,7 @@ SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
         rule_of_kind("text"), r"(?as)\A(?:\s*+\S++\s|.*[^\x00-\x7F]).*\Z"
     ),
     "user": SharedRule(
-        rule_of_kind("user"), rf"(?a){_SLASH}(?:{_HOME})([^\\/\s\"'<>:%?#]+)"
+        rule_of_kind("user"), rf"(?a){_SLASH}(?:{_HOME_FOLDER})([^\\/\s\"'<>:%?#]+)"
     ),
 }
 """By kind. In JSON each finds its texts in strings; `text` is a whole string of several words.
@@ -472,7 +508,7 @@ No pattern finds a `host`: the server's own is known.
 """
 
 SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
-_EXAMPLES: Final[Mapping[str, str]] = {
+_EXAMPLE_BY_RULE: Final[Mapping[str, str]] = {
     rule_of_kind("email"): "somebody{}@example.com",
     rule_of_kind("host"): "server{}.example",
     rule_of_kind("ip"): "192.0.2.{}",
@@ -483,7 +519,7 @@ _EXAMPLES: Final[Mapping[str, str]] = {
 
 def example_of(rule: str, token: str) -> bytes | None:
     """Return a text that matches one that was taken out to share a cassette, or None."""
-    example = _EXAMPLES.get(rule)
+    example = _EXAMPLE_BY_RULE.get(rule)
     if example is None:
         return None
     return example.format(token).encode()
@@ -498,7 +534,9 @@ BASE64: Final = "(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
 ESCAPED_IN_URL: Final = "%[0-7][0-9A-Fa-f]"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _QUOTE = r"\\{0,15}[\"']"
-RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CUSTOM_KEY}
+RULE_NAMES: Final = (
+    {rule.name for rule in RULES} | set(RULE_BY_NAME.values()) | {CUSTOM_KEY}
+)
 PLACED_NAMES: Final = RULE_NAMES | SHARED_NAMES
 """The names that placeholders have, besides those of a user's patterns."""
 
@@ -533,7 +571,7 @@ def user_pattern(pattern: str) -> Any:
 class UserRule(NamedTuple):
     """A pattern of a user; group 1 is the secret, if there is one."""
 
-    name: str
+    judge_name: str
     pattern: str
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -567,7 +605,7 @@ def _too_large(patterns: Sequence[str]) -> str:
     groups = 0
     size = 0
     for pattern in patterns:
-        shown = _shown(pattern)
+        shown = _shown_pattern(pattern)
         if len(pattern) > _LONGEST_PATTERN:
             return f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
 
@@ -582,7 +620,7 @@ def _too_large(patterns: Sequence[str]) -> str:
     return ""
 
 
-def _shown(pattern: str) -> str:
+def _shown_pattern(pattern: str) -> str:
     """Return a pattern, shortened, as an error message names it."""
     return f"redaction pattern {shorten(repr(pattern))}"
 
@@ -613,73 +651,77 @@ class RedactionRules:
             try:
                 searched = user_pattern(pattern)
             except ValueError as error:
-                message = f"{_shown(pattern)} is not a regular expression: {error}"
+                message = (
+                    f"{_shown_pattern(pattern)} is not a regular expression: {error}"
+                )
                 raise ValueError(message) from None
 
             if searched.fullmatch(b""):
-                raise ValueError(f"{_shown(pattern)} matches the empty text")
+                raise ValueError(f"{_shown_pattern(pattern)} matches the empty text")
 
         reason = _too_large(self.patterns)
         if reason:
             raise ValueError(reason)
 
         for key in self.keys:
-            if not fold(key):
+            if not folded_name(key):
                 raise ValueError(f"redaction key {key!r} names no member")
 
         for name in self.disabled:
-            if name not in RULE_NAMES and builtin_name(fold(name)) is None:
+            if name not in RULE_NAMES and builtin_name(folded_name(name)) is None:
                 raise ValueError(
                     f"redaction rule {shorten(repr(name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
                 )
 
 
-BUILT_IN: Final = RedactionRules()
+BUILT_IN_RULES: Final = RedactionRules()
 """The rules that nobody has changed."""
 
 
 class NameBeside(NamedTuple):
     """A name that is a value itself, and where the value that it names begins."""
 
-    name: tuple[int, int]
+    judge_name: tuple[int, int]
     value_at: int
     depth: int | None
     """How many backslashes are before the quotes of a value of JSON; None in other text."""
 
 
-_FARTHEST = 1088
+_LONGEST_DISTANCE = 1088
 """Characters between a name that is a value itself and the value that it names."""
 
 _KEY_BEFORE = rf"({_QUOTE})?\s{{0,8}}([:=])\s{{0,8}}({_QUOTE})?"
-_WORD = r"((?:[\w.\x80-\xff-]|\\+u[0-9a-fA-F]{4})*+)"
-_NAME_AS_VALUE = rf"(?:n(?<!\wn)ame|i(?<!\wi)d|k(?<!\wk)ey){_KEY_BEFORE}{_WORD}"
-_DESCRIPTION = (
+_NAME_WORD = r"((?:[\w.\x80-\xff-]|\\+u[0-9a-fA-F]{4})*+)"
+_NAME_AS_VALUE = rf"(?:n(?<!\wn)ame|i(?<!\wi)d|k(?<!\wk)ey){_KEY_BEFORE}{_NAME_WORD}"
+_DESCRIBED_ELEMENT = (
     rf"e(?<!\we)lement({_QUOTE})\s{{0,8}}(:)\s{{0,8}}({_QUOTE})([\w .'\x80-\xff-]*+)"
 )
-_MEMBER = r"\\{0,15}\"\s{0,8}:"
+_END_OF_MEMBER_NAME = r"\\{0,15}\"\s{0,8}:"
 """What comes after the name of a member of JSON."""
 
 _VALUE_AFTER = (
-    rf"\\{{0,15}}\"[^{{}}]{{0,{_FARTHEST}}}?(\")value{_MEMBER}"
+    rf"\\{{0,15}}\"[^{{}}]{{0,{_LONGEST_DISTANCE}}}?(\")value{_END_OF_MEMBER_NAME}"
     r"|[\"']?[ \t\r]*+\n\s{0,64}value[ \t]*+[:=][ \t]*+"
 )
-_TEXT_AFTER = rf"\\{{0,15}}\"[^{{}}]{{0,{_FARTHEST}}}?(\")text{_MEMBER}"
+_TEXT_AFTER = (
+    rf"\\{{0,15}}\"[^{{}}]{{0,{_LONGEST_DISTANCE}}}?(\")text{_END_OF_MEMBER_NAME}"
+)
 _LONGEST_DESCRIPTION = 64
-_TYPED = (
+_TYPING_CALL = (
     r"\)\.(?:fill|type|pressSequentially|press_sequentially|send_keys|sendKeys"
     r"|setValue)\(\s{0,4}"
 )
 """Code of a browser that types a text into a field."""
 
-_BEFORE_TYPED = rf"[\"'](?=([^\r\n;]{{0,48}}?{_TYPED}))"
+_BEFORE_TYPED = rf"[\"'](?=([^\r\n;]{{0,48}}?{_TYPING_CALL}))"
 _LONGEST_QUOTE = 16
-_MEMBER_BEFORE = re.compile(rf"\w+{_MEMBER}\s{{0,8}}{_QUOTE}", re.ASCII)
+_MEMBER_BEFORE = re.compile(rf"\w+{_END_OF_MEMBER_NAME}\s{{0,8}}{_QUOTE}", re.ASCII)
 _END_OF_STRING = re.compile(r"\\{0,15}\"")
-_OPENED = re.compile(r"\\{0,15}[\"']\Z")
+_OPENING_QUOTE = re.compile(r"\\{0,15}[\"']\Z")
 _BRACE = re.compile("[{}]")
 _KIND_OF_FIELD = re.compile(r"(?i) (?:field|input|textbox|box)\Z")
-_INSERT = (
+_SQL_INSERT = (
     r"[Ii](?<!\w[Ii])(?i:nsert\s++(?:or\s++\w++\s++|ignore\s++)?into)\s++[\w.\"'`\[\]\\]{1,128}+"
     r"\s{0,8}\(([^()]{1,1000})\)\s{0,8}(?i:values)"
 )
@@ -687,7 +729,7 @@ _INSERT = (
 
 
 class _NameAsValue(NamedTuple):
-    at: int
+    found_at: int
     span: tuple[int, int]
     stop: int
     """Where the text ends that ends with the name."""
@@ -695,34 +737,36 @@ class _NameAsValue(NamedTuple):
     depth: int
 
 
-def _after_values(
+def _names_after_values(
     text: str, member: str, names: Sequence[_NameAsValue]
 ) -> Iterator[NameBeside]:
     """Yield names in JSON whose values come first."""
-    named = []
+    member_names = []
     for name in names:
-        is_member = _MEMBER_BEFORE.match(text, name.at)
+        is_member = _MEMBER_BEFORE.match(text, name.found_at)
         if is_member and _END_OF_STRING.match(text, name.stop):
-            named.append(name)
+            member_names.append(name)
 
-    starts = [name.at for name in named]
+    starts = [name.found_at for name in member_names]
     end = 0
-    for value in compiled(member + _MEMBER).finditer(text):
-        opened = _OPENED.search(text, max(end, value.start() - 16), value.start())
+    for value in compiled_pattern(member + _END_OF_MEMBER_NAME).finditer(text):
+        opened = _OPENING_QUOTE.search(
+            text, max(end, value.start() - 16), value.start()
+        )
         index = bisect_left(starts, value.end())
-        if opened is None or index == len(named):
+        if opened is None or index == len(member_names):
             continue
 
-        name = named[index]
-        if name.at - value.end() > _FARTHEST:
+        name = member_names[index]
+        if name.found_at - value.end() > _LONGEST_DISTANCE:
             continue
 
-        if _BRACE.search(text, value.end(), name.at) is None:
+        if _BRACE.search(text, value.end(), name.found_at) is None:
             end = name.stop
-            yield NameBeside(name.span, value.end(), _backslashes(opened.span()))
+            yield NameBeside(name.span, value.end(), _backslash_count(opened.span()))
 
 
-def _backslashes(quote: tuple[int, int]) -> int:
+def _backslash_count(quote: tuple[int, int]) -> int:
     """Return how many backslashes a span has before its quote; 0 if there is no quote."""
     return max(quote[1] - quote[0] - 1, 0)
 
@@ -735,7 +779,7 @@ class ActiveRules:
         self.disabled = set(rules.disabled) & RULE_NAMES
         shapes = [rule for rule in RULES if rule.name not in self.disabled]
         self._shapes = Rules(shapes)
-        self.likely = self._shapes.likely
+        self.likely_rules = self._shapes.likely_rules
         custom: list[UserRule | SharedRule] = []
         for number, pattern in enumerate(rules.patterns, start=1):
             custom.append(UserRule(f"custom-{number}", pattern))
@@ -744,81 +788,81 @@ class ActiveRules:
             if kind in rules.shared:
                 custom.append(rule)
 
-        self.custom = tuple(custom)
-        self.keys = set(map(fold, rules.keys))
+        self.custom_rules = tuple(custom)
+        self.keys = set(map(folded_name, rules.keys))
         self._disabled_names = {
-            fold(name) for name in rules.disabled if name not in RULE_NAMES
+            folded_name(name) for name in rules.disabled if name not in RULE_NAMES
         }
         # Most names occur many times.
-        self.name = lru_cache(maxsize=1024)(self._name)
+        self.judge_name = lru_cache(maxsize=1024)(self._judge_name)
 
     @cached_property
     def may_find(self) -> Callable[[str], bool]:
         """Tells whether a text may have a shape, or a name beside a value."""
-        return filter_of(f"{self._shapes.pattern}|{self._named}")
+        return filter_of(f"{self._shapes.pattern}|{self._name_filter}")
 
     @cached_property
     def may_name(self) -> Callable[[str], bool]:
         """Tells whether a text may have a name beside a value."""
-        return filter_of(self._named)
+        return filter_of(self._name_filter)
 
     @cached_property
-    def _named(self) -> str:
+    def _name_filter(self) -> str:
         """The pattern for a filter that is in all texts with a name and a sign or space behind."""
-        ends, whole = self._stems
+        ends, whole = self._name_stems
         first = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
         stems = f"{_any_of(ends)}|{first}(?:{_any_of(whole)})"
         after = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
 
         return f"(?i:{stems}){after}"
 
-    def named_in(self, text: str) -> Iterator[tuple[int, int, int, int]]:
+    def names_before_signs(self, text: str) -> Iterator[tuple[int, int, int, int]]:
         """Yield the offsets of names, of the ends of quotes after them, and of their values."""
-        for match in self._signed.finditer(text.lower()):
+        for match in self._name_and_sign.finditer(text.lower()):
             end = match.end()
             start = self._stem_before(text, end)
             if start is not None:
                 yield start, end, max(end, match.end(1)), match.end(2)
 
-    def beside_in(self, text: str) -> Iterator[NameBeside]:
+    def names_beside_values(self, text: str) -> Iterator[NameBeside]:
         """Yield names beside their values, and descriptions beside the typed text."""
         for member, head, tail in (
             ("value", _NAME_AS_VALUE, _VALUE_AFTER),
-            ("text", _DESCRIPTION, _TEXT_AFTER),
+            ("text", _DESCRIBED_ELEMENT, _TEXT_AFTER),
         ):
             if member not in text:
                 continue
 
             names = list(self._names_as_values(text, head))
-            at = 0
+            value_at = 0
             for name in names:
-                after = compiled(tail).match(text, name.stop)
-                if name.at < at or after is None:
+                value_match = compiled_pattern(tail).match(text, name.stop)
+                if name.found_at < value_at or value_match is None:
                     continue
 
-                at = after.end()
-                depth = name.depth if after.end(1) >= 0 else None
-                yield NameBeside(name.span, at, depth)
+                value_at = value_match.end()
+                depth = name.depth if value_match.end(1) >= 0 else None
+                yield NameBeside(name.span, value_at, depth)
 
-            yield from _after_values(text, member, names)
+            yield from _names_after_values(text, member, names)
 
-        yield from self._filled_in(text)
+        yield from self._names_of_filled_fields(text)
 
     def inserts_in(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield the place of the column names in statements of SQL, and where their rows begin."""
         if filter_of("(?i)insert")(text):
-            for match in compiled(_INSERT).finditer(text):
+            for match in compiled_pattern(_SQL_INSERT).finditer(text):
                 yield (*match.span(1), match.end())
 
     def _names_as_values(self, text: str, head: str) -> Iterator[_NameAsValue]:
         """Yield the names that `head` matches: values of `name`, `id` or `key`, or descriptions."""
-        at = 0
-        while match := compiled(head).search(text, at):
+        searched_at = 0
+        while match := compiled_pattern(head).search(text, searched_at):
             # It may be before another one: `id="name: …"`.
-            at = match.start() + 1
+            searched_at = match.start() + 1
             word_at, stop = match.span(4)
-            if head == _DESCRIPTION:
-                span = self._described_at(text, stop)
+            if head == _DESCRIBED_ELEMENT:
+                span = self._name_in_description(text, stop)
                 is_far = span is not None and span[0] - word_at > _LONGEST_DESCRIPTION
             else:
                 start = self._stem_before(text, stop)
@@ -828,24 +872,24 @@ class ActiveRules:
             if span is None or is_far:
                 continue
 
-            depth = _backslashes(match.span(3))
+            depth = _backslash_count(match.span(3))
             yield _NameAsValue(match.start(), span, stop, depth)
 
-    def _filled_in(self, text: str) -> Iterator[NameBeside]:
+    def _names_of_filled_fields(self, text: str) -> Iterator[NameBeside]:
         """Yield the names of fields in code of a browser, up to the text typed into them."""
-        if not filter_of(_TYPED)(text):
+        if not filter_of(_TYPING_CALL)(text):
             return
 
-        at = 0
-        for quote in compiled(_BEFORE_TYPED).finditer(text):
+        typed_at = 0
+        for quote in compiled_pattern(_BEFORE_TYPED).finditer(text):
             before = text[max(0, quote.start() - _LONGEST_QUOTE) : quote.start()]
             end = quote.start() - len(before) + len(before.rstrip("\\"))
-            span = self._described_at(text, end)
-            if span is not None and span[0] >= at:
-                at = quote.end(1)
-                yield NameBeside(span, at, None)
+            span = self._name_in_description(text, end)
+            if span is not None and span[0] >= typed_at:
+                typed_at = quote.end(1)
+                yield NameBeside(span, typed_at, None)
 
-    def _described_at(self, text: str, end: int) -> tuple[int, int] | None:
+    def _name_in_description(self, text: str, end: int) -> tuple[int, int] | None:
         """Return the place of the name in the description that ends at an offset."""
         kind = _KIND_OF_FIELD.search(text[max(0, end - len(" textbox")) : end])
         ends = [end] if kind is None else [end - len(kind[0]), end]
@@ -858,49 +902,53 @@ class ActiveRules:
 
     def _stem_before(self, text: str, end: int) -> int | None:
         """Return where the longest name begins that ends at an offset."""
-        pattern, longest = self._backwards
+        pattern, longest = self._reversed_name
         match = pattern.match(text[max(0, end - longest) : end].lower()[::-1])
         return None if match is None else end - match.end()
 
     @cached_property
-    def _stems(self) -> tuple[set[str], set[str]]:
+    def _name_stems(self) -> tuple[set[str], set[str]]:
         """The names that longer names may end with, and those that count only as a whole."""
-        ends = {*ENDINGS, *self.keys}
+        ends = {*NAME_ENDINGS, *self.keys}
         # `progressToken` is harmless.
-        return ends, {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)
+        return ends, {*RULE_BY_NAME, *AMBIGUOUS_NAMES, "pw"}.difference(NAME_ENDINGS)
 
     @cached_property
-    def _signed(self) -> re.Pattern[str]:
+    def _name_and_sign(self) -> re.Pattern[str]:
         """Finds the end of a name in lower case, with a quote (group 1) and a sign after it."""
         last = "(?s:.)"
         before = ""
-        ends = {name[-2:] for name in set().union(*self._stems)}
+        ends = {name[-2:] for name in set().union(*self._name_stems)}
         if all(end.isascii() and len(end) == 2 for end in ends):
             # What most characters are not is asked first.
             last = f"[{re.escape(''.join({end[1] for end in ends}))}]"
             pairs = "|".join(map(re.escape, sorted(ends)))
             before = rf"(?![a-z0-9,.;)_-])(?<=(?:{pairs})|[_-].)"
 
-        return compiled(rf"(?:{last}){before}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))")
+        return compiled_pattern(
+            rf"(?:{last}){before}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))"
+        )
 
     @cached_property
-    def _backwards(self) -> tuple[re.Pattern[str], int]:
+    def _reversed_name(self) -> tuple[re.Pattern[str], int]:
         """Matches a name in lower case from its end to its beginning, of so many characters."""
-        ends, whole = self._stems
+        ends, whole = self._name_stems
         names = sorted(ends | whole, key=len, reverse=True)
         patterns = []
         for name in names:
-            pattern = "[_-]?".join([_spelled(char, -1) for char in reversed(name)])
+            pattern = "[_-]?".join(
+                [_spelling_pattern(char, -1) for char in reversed(name)]
+            )
             if name in whole:
                 pattern += r"(?:[nrt]\\|[_-]|(?![a-z0-9_]))"
 
             patterns.append(pattern)
 
-        return compiled("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
+        return compiled_pattern("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
 
-    def _name(self, name: str) -> Name | None:
+    def _judge_name(self, name: str) -> Name | None:
         """Return the rule of a name, the user's keys first; None if harmless or disabled."""
-        folded = fold(name)
+        folded = folded_name(name)
         if folded in self.keys:
             return Name(CUSTOM_KEY)
 
@@ -919,10 +967,12 @@ _LONGEST_SPELLING = 24
 
 def _any_of(names: Collection[str]) -> str:
     """Return a pattern for any of some names in all their spellings."""
-    return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(names))
+    return "|".join(
+        "[_-]?".join(map(_spelling_pattern, name)) for name in sorted(names)
+    )
 
 
-def _spelled(char: str, step: int = 1) -> str:
+def _spelling_pattern(char: str, step: int = 1) -> str:
     """Return a pattern for a character as it may be spelled, read backwards if `step` is -1."""
     if char.isascii():
         return re.escape(char)

@@ -15,10 +15,15 @@ from mrtr_cassette.core.protocol.dialect import (
     ISSUED_STATE_PATH,
     REQUEST_STATE,
 )
-from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.protocol.jsonrpc import message_in
 from mrtr_cassette.core.protocol.methods import TASK_ID
 from mrtr_cassette.core.protocol.tasks import named_task
-from mrtr_cassette.core.secrets.decode import as_text, flattened, string_end, undo_json
+from mrtr_cassette.core.secrets.decode import (
+    as_text,
+    string_end,
+    undo_json,
+    with_real_line_ends,
+)
 from mrtr_cassette.core.secrets.names import ANSWER, is_of_kind, sha256_of
 from mrtr_cassette.core.wire.http import Request, decoded_header
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -33,11 +38,16 @@ from mrtr_cassette.core.wire.jsonbytes import (
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
-_MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
+_ANSWER_MARKERS = (
+    f'"{INPUT_RESPONSES}"'.encode(),
+    b'"result"',
+    b"\\u",
+    b"mrtr-answer:",
+)
 """A body with something to seal has at least one of these; a name may be escaped."""
 
-_RESULT: MemberPath = ("result",)
-_ACTIONS = ("accept", "decline", "cancel")
+_RESULT_PATH: MemberPath = ("result",)
+_ELICITATION_ACTIONS = ("accept", "decline", "cancel")
 
 
 def looks_sealed(text: str) -> bool:
@@ -51,12 +61,12 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
     Answers are the `inputResponses` of a retry, and the result of a response that a client posts.
     They are serialised anew, which is safe: requests are matched, never played back.
     """
-    if not any(marker in body for marker in _MARKERS):
+    if not any(marker in body for marker in _ANSWER_MARKERS):
         return body
 
     sealer = _AnswerSealer(is_sealed)
     try:
-        sealed = list(sealer.message(body))
+        sealed = list(sealer.sealed_message_parts(body))
     except NotJsonError:
         text = body.decode("latin-1")
         if is_sealed(text):
@@ -75,7 +85,7 @@ def _answer_hash(text: str) -> str:
 class _AnswerSealer:
     is_sealed: Callable[[str], bool]
 
-    def message(self, raw: bytes) -> Iterator[tuple[Span, bytes]]:
+    def sealed_message_parts(self, raw: bytes) -> Iterator[tuple[Span, bytes]]:
         """Yield where a message has answers, and the JSON that takes their places."""
         message = parse(raw)
         if not isinstance(message, dict):
@@ -84,53 +94,53 @@ class _AnswerSealer:
 
         paths: list[MemberPath] = [ANSWERS_PATH]
         if "jsonrpc" in message and "method" not in message:
-            paths.append(_RESULT)
+            paths.append(_RESULT_PATH)
 
         for path, spans in find_spans(raw, paths).items():
             for span in spans:
                 value = parse(raw[span.start : span.end])
                 if path == ANSWERS_PATH:
-                    sealed = self.answers(value)
+                    sealed = self.sealed_retry_answers(value)
                 else:
-                    sealed = self.result(value)
+                    sealed = self.sealed_result(value)
 
                 yield span, canonical(sealed).encode()
 
-    def answers(self, answers: Any) -> Any:
+    def sealed_retry_answers(self, answers: Any) -> Any:
         """Seal the answers of a retry, a map or a list."""
         if isinstance(answers, dict):
-            return {key: self.answer(answer) for key, answer in answers.items()}
+            return {key: self.sealed_answer(answer) for key, answer in answers.items()}
         if isinstance(answers, list):
-            return list(map(self.item, answers))
-        return self.result(answers)
+            return list(map(self.sealed_item, answers))
+        return self.sealed_result(answers)
 
-    def item(self, item: Any) -> Any:
+    def sealed_item(self, item: Any) -> Any:
         """Seal an item of a list of answers."""
         if isinstance(item, dict) and isinstance(item.get("id"), str):
             sealed = self.sealed_members(
-                item, kept="id", known=["value"], seal=self.answer
+                item, kept="id", known=["value"], seal=self.sealed_answer
             )
             return {"id": item["id"]} | sealed
 
-        return self.answer(item)
+        return self.sealed_answer(item)
 
-    def result(self, result: Any) -> Any:
+    def sealed_result(self, result: Any) -> Any:
         """Seal the result of a response, unless it is empty."""
         # An empty result answers nothing: it only says that the request has come.
-        return result if result == {} else self.answer(result)
+        return result if result == {} else self.sealed_answer(result)
 
-    def answer(self, answer: Any) -> Any:
+    def sealed_answer(self, answer: Any) -> Any:
         """Seal one answer; one to an elicitation keeps its `action`."""
-        if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
+        if isinstance(answer, dict) and answer.get("action") in _ELICITATION_ACTIONS:
             known = ["content", "_meta"]
             sealed = self.sealed_members(
-                answer, kept="action", known=known, seal=self.hashed
+                answer, kept="action", known=known, seal=self.hashed_value
             )
             return {"action": answer["action"]} | sealed
 
-        return self.hashed(answer)
+        return self.hashed_value(answer)
 
-    def hashed(self, value: Any) -> Any:
+    def hashed_value(self, value: Any) -> Any:
         """Return the hash of a value; null, and a value that is sealed already, stay."""
         if value is None or (isinstance(value, str) and self.is_sealed(value)):
             return value
@@ -150,7 +160,7 @@ class _AnswerSealer:
             if name == kept or value is None:
                 continue
 
-            new_name = name if name in known else self.hashed(name)
+            new_name = name if name in known else self.hashed_value(name)
             sealed[new_name] = seal(value)
 
         return sealed
@@ -160,7 +170,7 @@ SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced outside `requestState`."""
 
 _WORD = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6}"
-_WORDS = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
+_WORDS_AND_NUMBERS = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
 
 def reads_as_words(identity: str) -> bool:
@@ -168,7 +178,7 @@ def reads_as_words(identity: str) -> bool:
 
     Such an id is replaced only where the protocol has ids.
     """
-    return _WORDS.fullmatch(identity) is not None
+    return _WORDS_AND_NUMBERS.fullmatch(identity) is not None
 
 
 def is_searched(state: str) -> bool:
@@ -176,20 +186,20 @@ def is_searched(state: str) -> bool:
     return len(state) >= SHORTEST_SEARCHED and not reads_as_words(state)
 
 
-_STATE = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
+_STATE_MEMBER = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
 
 _PLAIN_STATE = re.compile(rf'"{REQUEST_STATE}"\s*:\s*"([^"\\]*)"'.encode())
 """The member, with a value that has no escapes."""
 
 _STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
-_RELATED = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
-_TASK_IDS: Final[tuple[MemberPath, ...]] = (
+_RELATED_TASK_PATH = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
+_TASK_ID_PATHS: Final[tuple[MemberPath, ...]] = (
     ("params", TASK_ID),
-    ("params", *_RELATED),
+    ("params", *_RELATED_TASK_PATH),
     ("result", TASK_ID),
     ("result", "task", TASK_ID),
-    ("result", *_RELATED),
+    ("result", *_RELATED_TASK_PATH),
     ("params", "taskIds"),
     ("params", "notifications", "taskIds"),
 )
@@ -231,17 +241,17 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
         return [plain]
 
     found = []
-    elsewhere = []
-    for text in _json_texts(raw):
+    states_elsewhere = []
+    for text in _json_text_spans(raw):
         spans = _state_spans(raw, text)
         for place in _states_in(raw, text):
             if spans is None or place.span in spans:
                 found.append(place)
             else:
-                elsewhere.append(place)
+                states_elsewhere.append(place)
 
     issued = {place.state for place in found}
-    for place in elsewhere:
+    for place in states_elsewhere:
         is_known = place.state in issued or place.state in known
         if is_known and not reads_as_words(place.state):
             found.append(place)
@@ -255,7 +265,7 @@ def _only_state(raw: bytes) -> StatePlace | None:
     if raw.count(REQUEST_STATE.encode()) != 1 or b"\\u" in raw:
         return None
 
-    message = classify(raw)
+    message = message_in(raw)
     if message is None:
         return None
 
@@ -268,7 +278,7 @@ def _only_state(raw: bytes) -> StatePlace | None:
     return StatePlace(Span(*member.span(1)), state, depth=1)
 
 
-def _json_texts(raw: bytes) -> list[Span]:
+def _json_text_spans(raw: bytes) -> list[Span]:
     """Return the places of the texts of a body that are JSON each: all of it, or its lines."""
     whole = Span(0, len(raw))
     if b"\n" not in raw.strip():
@@ -277,12 +287,12 @@ def _json_texts(raw: bytes) -> list[Span]:
     try:
         parse(raw)
     except NotJsonError:
-        return _lines_of(raw)
+        return _line_spans(raw)
 
     return [whole]
 
 
-def _lines_of(raw: bytes) -> list[Span]:
+def _line_spans(raw: bytes) -> list[Span]:
     """Return the spans of the lines of a body, with their line ends."""
     lines = []
     start = 0
@@ -297,7 +307,7 @@ def _lines_of(raw: bytes) -> list[Span]:
 def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
     """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
     try:
-        messages = _messages_of(raw, text)
+        messages = _message_spans(raw, text)
     except NotJsonError:
         return None
 
@@ -313,10 +323,10 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
     return found
 
 
-def _messages_of(raw: bytes, text: Span) -> list[Span]:
+def _message_spans(raw: bytes, text: Span) -> list[Span]:
     """Return where the messages of a batch are, or the only one of a JSON text."""
     inner = raw[text.start : text.end]
-    if classify(inner) is not None or not isinstance(parse(inner), list):
+    if message_in(inner) is not None or not isinstance(parse(inner), list):
         return [text]
 
     (array,) = find_spans(inner, [()])[()]
@@ -330,9 +340,9 @@ def _messages_of(raw: bytes, text: Span) -> list[Span]:
 def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     text = raw[part.start : part.end].decode("latin-1")
-    flat = flattened(text)
+    flat = with_real_line_ends(text)
     places = []
-    for match in _STATE.finditer(flat):
+    for match in _STATE_MEMBER.finditer(flat):
         quote = f'{match[1]}"'
         if not flat.endswith(quote, 0, match.start()):
             continue
@@ -354,34 +364,36 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
         return []
 
     try:
-        found = find_spans(raw, _TASK_IDS)
+        found = find_spans(raw, _TASK_ID_PATHS)
     except NotJsonError:
         return []
 
-    values = []
-    items = []
+    value_spans = []
+    array_item_spans = []
     for spans in found.values():
         for span in spans:
-            values.append(span)
+            value_spans.append(span)
             if raw[span.start] == ord("["):
-                items += item_spans(raw, span)
+                array_item_spans += item_spans(raw, span)
 
     places = []
-    for value in [*values, *items]:
+    for value in [*value_spans, *array_item_spans]:
         if raw[value.start] != ord('"'):
             continue
 
-        text = Span(value.start + 1, value.end - 1)
-        identity = as_text(undo_json(raw[text.start : text.end].decode("latin-1"), 1))
+        text_span = Span(value.start + 1, value.end - 1)
+        identity = as_text(
+            undo_json(raw[text_span.start : text_span.end].decode("latin-1"), 1)
+        )
         if identity in known:
-            places.append(StatePlace(text, identity, 1, is_task=True))
+            places.append(StatePlace(text_span, identity, 1, is_task=True))
 
     return places
 
 
-def with_task(request: Request, new: Callable[[str], str]) -> Request:
+def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
     """Return a request with another id of the task that it names, in its body and its header."""
-    task = named_task(classify(request.body))
+    task = named_task(message_in(request.body))
     if task is None:
         return request
 

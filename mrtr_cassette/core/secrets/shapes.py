@@ -18,7 +18,7 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 
 @lru_cache(maxsize=512)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern of the package's own, for text decoded as Latin-1."""
     return re.compile(pattern, re.ASCII)
 
@@ -46,46 +46,46 @@ def whole_matcher(pattern: str) -> Callable[[str], bool]:
         raise ValueError(str(error).strip().rpartition("error: ")[2]) from None
 
 
-_COUNTED = 3
+_COUNTED_REPETITIONS = 3
 """Repetitions that a filter of some patterns counts, so that its automaton fits into a cache.
 
 One of more patterns counts none, and one of a single pattern all.
 """
 
-_MOST_COUNTED = 1000
-_ESCAPES: Final = {
+_MOST_REPETITIONS = 1000
+_CLASS_ESCAPES: Final = {
     "w": "[A-Za-z0-9_]",
     "d": "[0-9]",
     "s": r"[\t\n\f\r ]",
     "S": r"[^\t\n\f\r ]",
     "b": "",
 }
-_PARTS = re.compile(
+_PATTERN_PART = re.compile(
     r"(?P<set>\[(?:\\.|[^\]\\])+\])|\\(?P<escaped>.)"
     r"|\(\?<?[=!](?:\\.|\[[^\]]+\]|[^()\[\\])*\)"
     r"|\{(?P<least>\d+)(?:,\d*)?\}\+?|(?P<repeated>[*+?])\+"
 )
 
 
-def widened(pattern: str, counted: int = _COUNTED) -> str:
+def widened_pattern(pattern: str, counted: int = _COUNTED_REPETITIONS) -> str:
     """Return a pattern for a filter that is wherever one for `re` matches, and elsewhere too.
 
     It counts so many repetitions, and looks at nothing around a match.
     """
-    return _PARTS.sub(lambda part: _widened(part, counted), pattern)
+    return _PATTERN_PART.sub(lambda part: _widened_part(part, counted), pattern)
 
 
-def _widened(part: re.Match[str], counted: int) -> str:
+def _widened_part(part: re.Match[str], counted: int) -> str:
     """Return the wider form of a part of a pattern; empty if the part looks around a match."""
     if part["set"] is not None:
         chars = part["set"]
         for name in "wds":
-            chars = chars.replace(f"\\{name}", _ESCAPES[name][1:-1])
+            chars = chars.replace(f"\\{name}", _CLASS_ESCAPES[name][1:-1])
 
         return chars
 
     if part["escaped"] is not None:
-        return _ESCAPES.get(part["escaped"], part[0])
+        return _CLASS_ESCAPES.get(part["escaped"], part[0])
     if part["least"] is not None:
         return f"{{{min(int(part['least']), counted)},}}"
 
@@ -93,7 +93,7 @@ def _widened(part: re.Match[str], counted: int) -> str:
     return part["repeated"] or ""
 
 
-_LEAD = re.compile(r"(?:\[[^\]]+\]|\\?[^\\(\[])(?![{*+?])")
+_FIRST_CHAR = re.compile(r"(?:\[[^\]]+\]|\\?[^\\(\[])(?![{*+?])")
 """The first character of a pattern."""
 
 
@@ -114,25 +114,25 @@ class Rule:
     within: str = ""
     """A pattern for the parts of a text that are searched, if not all of it."""
 
-    def widened(self, counted: int) -> str:
+    def filter_pattern(self, counted: int) -> str:
         """Return a pattern for a filter that is in each text with a match."""
-        pattern = widened(self.within or self.pattern, counted)
+        pattern = widened_pattern(self.within or self.pattern, counted)
         # A filter of several patterns looks for their literals, which what is before would hide.
-        if not self.after or counted == _COUNTED:
+        if not self.after or counted == _COUNTED_REPETITIONS:
             return f"(?:{pattern})"
 
         before = self.after[1:] if self.after[0] == "^" else f"^{self.after}"
-        return f"(?:(?:^|{widened(f'[{before}]')})(?:{pattern}))"
+        return f"(?:(?:^|{widened_pattern(f'[{before}]')})(?:{pattern}))"
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets in a text, in order."""
         pattern = _compiled_after(self.pattern, self.after)
-        for part in compiled(self.within or r"(?s:.+)").finditer(text):
-            at = part.start()
-            while match := pattern.search(text, at, part.end()):
+        for part in compiled_pattern(self.within or r"(?s:.+)").finditer(text):
+            searched_at = part.start()
+            while match := pattern.search(text, searched_at, part.end()):
                 start, end = match.span(match.lastindex or 0)
                 # The last character of a secret may be the first of another match.
-                at = max(end - 1, match.start() + 1)
+                searched_at = max(end - 1, match.start() + 1)
                 if re.match(self.needs, text[start:end], re.ASCII | re.DOTALL):
                     yield start, end
 
@@ -144,14 +144,14 @@ def _compiled_after(pattern: str, after: str) -> re.Pattern[str]:
     A search for a first character is fast, so it comes before what is asked about the one before.
     """
     if not after:
-        return compiled(pattern)
+        return compiled_pattern(pattern)
 
-    lead = _LEAD.match(pattern)
+    lead = _FIRST_CHAR.match(pattern)
     first = "" if lead is None else lead[0]
-    return compiled(f"{first}(?<![{after}]{first})(?:{pattern[len(first) :]})")
+    return compiled_pattern(f"{first}(?<![{after}]{first})(?:{pattern[len(first) :]})")
 
 
-_GROUPS = 6
+_GROUP_COUNT = 6
 
 
 class Rules:
@@ -159,22 +159,24 @@ class Rules:
 
     def __init__(self, rules: Sequence[Rule], counted: int = 1) -> None:
         self._rules = rules
-        self.pattern = "|".join([rule.widened(counted) for rule in rules])
+        self.pattern = "|".join([rule.filter_pattern(counted) for rule in rules])
         """A pattern for a filter that is in each text that may match."""
 
-    def likely(self, text: str) -> list[Rule]:
+    def likely_rules(self, text: str) -> list[Rule]:
         """Return the rules that a text may match, and hardly others."""
         if not self._rules or not filter_of(self.pattern)(text):
             return []
         if len(self._rules) == 1:
             return [*self._rules]
-        return [rule for group in self._groups for rule in group.likely(text)]
+        return [
+            rule for group in self._rule_groups for rule in group.likely_rules(text)
+        ]
 
     @cached_property
-    def _groups(self) -> list[Rules]:
+    def _rule_groups(self) -> list[Rules]:
         """The rules in smaller groups, which have filters of their own."""
-        size = -(-len(self._rules) // _GROUPS)
-        counted = _COUNTED if size > 1 else _MOST_COUNTED
+        size = -(-len(self._rules) // _GROUP_COUNT)
+        counted = _COUNTED_REPETITIONS if size > 1 else _MOST_REPETITIONS
         groups = []
         for first in range(0, len(self._rules), size):
             groups.append(Rules(self._rules[first : first + size], counted))
@@ -182,31 +184,31 @@ class Rules:
         return groups
 
 
-_WORD = "A-Za-z0-9"
+_WORD_CHARS = "A-Za-z0-9"
 
 
-def _token(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
+def _token_rule(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
     """Return the rule of a token that begins a word, and that no character of `ends` follows."""
     if ends:
         pattern += f"(?![{ends}])"
 
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
-    return Rule(name, pattern, needs, _WORD)
+    return Rule(name, pattern, needs, _WORD_CHARS)
 
 
-def _tokens(table: str) -> Iterator[Rule]:
+def _token_rules(table: str) -> Iterator[Rule]:
     """Read rows of a name, a pattern, and `whole` or `digit` or both.
 
     After a `whole` one comes no letter or digit, and one with `digit` has a digit.
     """
     for row in table.strip().splitlines():
         name, pattern, *facts = row.split()
-        needs = _DIGIT if "digit" in facts else ""
-        ends = _WORD if "whole" in facts else ""
-        yield _token(name, pattern, needs, ends=ends)
+        needs = _HAS_DIGIT if "digit" in facts else ""
+        ends = _WORD_CHARS if "whole" in facts else ""
+        yield _token_rule(name, pattern, needs, ends=ends)
 
 
-def _named(name: str, names: str) -> tuple[Rule, ...]:
+def _named_value_rules(name: str, names: str) -> tuple[Rule, ...]:
     """Return the rules for the values that names have in XML, HTML and multipart forms."""
     names = f"(?i:{names})"
     needs = r"\s*+(?![$%]?\{)\S"
@@ -230,7 +232,7 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
 _NO_TEMPLATE = r"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
-def _argument(
+def _argument_rule(
     name: str, option: str, needs: str = _NO_TEMPLATE, *, of: str = ""
 ) -> Rule:
     """Return the rule for an option's argument, after any command or only after those of `of`."""
@@ -245,14 +247,14 @@ def _argument(
     return Rule(name, pattern, needs, after=r"\w\[-")
 
 
-_DIGIT = r"[^0-9]*+[0-9]"
+_HAS_DIGIT = r"[^0-9]*+[0-9]"
 _LONG_AND_MIXED = (
     r"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
 )
-_ANY = r"[\w.-]{0,64}?"
+_ANY_PREFIX = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
 
-_OPTION = r"--(?:\w{1,32}-)?"
+_OPTION_PREFIX = r"--(?:\w{1,32}-)?"
 
 _DATABASES = r"postgres(?:ql)?|mysql|mariadb|mongodb(?:\+srv)?|rediss?|amqps?"
 
@@ -265,8 +267,8 @@ RULES: Final[tuple[Rule, ...]] = (
         r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"|[A-Za-z0-9+/=\s\\]{48,})",
     ),
-    _token("private-key", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    _token(
+    _token_rule("private-key", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _token_rule(
         "jwt",
         # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
         r"eyJ[\w-]*+"
@@ -274,7 +276,7 @@ RULES: Final[tuple[Rule, ...]] = (
         # A word without the other parts is passed, so that it isn't read again from its middle.
         r"eyJ[\w-]{10,}\.",
     ),
-    *_tokens(
+    *_token_rules(
         r"""
         aws  A[KSB]IA[A-Z0-9]{16}  whole
         aws  ABSK[A-Za-z0-9+/]{60,}={0,2}
@@ -288,7 +290,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
         r"[0-9a-f]*+[^0-9a-f]",
     ),
-    *_tokens(
+    *_token_rules(
         r"""
         google  AIza[\w-]{35,}
         google  1//0[\w-]{40,}
@@ -300,9 +302,9 @@ RULES: Final[tuple[Rule, ...]] = (
         "aws",
         r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
     ),
-    Rule("azure", r"sig=([\w+/%-]{30,}=*)", after=_WORD),
+    Rule("azure", r"sig=([\w+/%-]{30,}=*)", after=_WORD_CHARS),
     Rule("azure", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])", after=r"\w~.-"),
-    *_tokens(
+    *_token_rules(
         r"""
         github  g(?:h[oprsu]_[A-Za-z0-9_]{30,}|ithub_pat_\w{30,})
         gitlab  gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}
@@ -315,7 +317,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("webhook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
     Rule("webhook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
     Rule("webhook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
-    *_tokens(
+    *_token_rules(
         r"""
         stripe          [rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}
         webhook-secret  whsec_[A-Za-z0-9+/]{24,}=*
@@ -326,16 +328,18 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     # Also the spelling of many who serve models under OpenAI's API.
-    _token(
+    _token_rule(
         "openai",
         r"sk-[A-Za-z0-9]{20,}",
         r"sk-(?:[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
-    _token("openai", r"sess-[A-Za-z0-9]{40}", r"sess-.*[0-9]"),
+    _token_rule("openai", r"sess-[A-Za-z0-9]{40}", r"sess-.*[0-9]"),
     # Each begins with a literal, for which a search is fast.
-    _token("hugging-face", r"hf_[A-Za-z0-9]{30,}", r"hf_[a-z]*+[A-Z0-9]"),
-    _token("hugging-face", r"api_org_[A-Za-z0-9]{30,}", r"api_org_[a-z]*+[A-Z0-9]"),
-    *_tokens(
+    _token_rule("hugging-face", r"hf_[A-Za-z0-9]{30,}", r"hf_[a-z]*+[A-Z0-9]"),
+    _token_rule(
+        "hugging-face", r"api_org_[A-Za-z0-9]{30,}", r"api_org_[a-z]*+[A-Z0-9]"
+    ),
+    *_token_rules(
         r"""
         groq        gsk_[A-Za-z0-9]{40,}
         xai         xai-[A-Za-z0-9]{60,}
@@ -349,8 +353,8 @@ RULES: Final[tuple[Rule, ...]] = (
         langsmith   lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}
         """
     ),
-    _token("tavily", r"tvly-[\w-]{20,}", r"[A-Za-z-]*+[0-9]"),
-    *_tokens(
+    _token_rule("tavily", r"tvly-[\w-]{20,}", r"[A-Za-z-]*+[0-9]"),
+    *_token_rules(
         r"""
         firecrawl     fc-[0-9a-f]{32}  whole
         apify         apify_api_[A-Za-z0-9]{30,}
@@ -369,8 +373,8 @@ RULES: Final[tuple[Rule, ...]] = (
         square        sq0(?:atp|csp)-[\w-]{22,}
         """
     ),
-    _token("square", r"EAAA[\w-]{60}", _DIGIT, ends=r"\w+/=-"),
-    *_tokens(
+    _token_rule("square", r"EAAA[\w-]{60}", _HAS_DIGIT, ends=r"\w+/=-"),
+    *_token_rules(
         r"""
         sendgrid  SG\.[\w-]{16,}\.[\w-]{16,}
         mailgun   key-[0-9a-f]{32}  whole
@@ -380,15 +384,15 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("twilio", r"[Tt](?i:wilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
     Rule("telegram", r"\d{8,10}:AA[\w-]{33}(?![\w-])", after=r"\d"),
     Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
-    _token(
+    _token_rule(
         "discord",
         r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}",
         r"[\w-]*[0-9]",
         ends=r"\w.-",
     ),
-    _token("notion", r"ntn_[A-Za-z0-9]{40,}"),
-    _token("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
-    *_tokens(
+    _token_rule("notion", r"ntn_[A-Za-z0-9]{40,}"),
+    _token_rule("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
+    *_token_rules(
         r"""
         linear     lin_(?:api|oauth)_[A-Za-z0-9]{32,}
         figma      figd_[\w-]{36,}
@@ -404,8 +408,8 @@ RULES: Final[tuple[Rule, ...]] = (
         docker     dckr_[po]at_[\w-]{24,}
         """
     ),
-    _token("npm", r"npm_[A-Za-z0-9]{36}", r"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
-    *_tokens(
+    _token_rule("npm", r"npm_[A-Za-z0-9]{36}", r"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
+    *_token_rules(
         r"""
         pypi       pypi-AgE[\w-]{40,}
         rubygems   rubygems_[0-9a-f]{40,}
@@ -417,17 +421,17 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     # Other data in base64 has other characters too, or begins with many of this letter.
-    _token(
+    _token_rule(
         "facebook", r"EAA[A-Za-z0-9]{60,}", r"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"
     ),
-    _token("dropbox", r"sl\.[\w.=-]{100,}", _DIGIT),
+    _token_rule("dropbox", r"sl\.[\w.=-]{100,}", _HAS_DIGIT),
     Rule(
         "dropbox",
         r"[A-Za-z0-9]{11}A{10}[\w-]{43}(?![\w+/=-])",
-        needs=_DIGIT,
+        needs=_HAS_DIGIT,
         after=r"\w+/=-",
     ),
-    *_tokens(
+    *_token_rules(
         r"""
         fireworks  fw_[A-Za-z0-9]{22,}  digit
         mapbox     [st]k\.eyJ[\w-]{40,}\.[\w-]{20,}
@@ -436,16 +440,16 @@ RULES: Final[tuple[Rule, ...]] = (
         brevo      xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}
         """
     ),
-    _token("brave", r"BSA[A-Za-z0-9_-]{27}", _DIGIT, ends=r"\w-"),
-    *_tokens(
+    _token_rule("brave", r"BSA[A-Za-z0-9_-]{27}", _HAS_DIGIT, ends=r"\w-"),
+    *_token_rules(
         r"""
         crates  cio[A-Za-z0-9]{32}  whole digit
         e2b     e2b_[0-9a-f]{40}  whole
         jina    jina_[A-Za-z0-9]{60}  whole
         """
     ),
-    _token("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", ends="A-Za-z0-9-"),
-    *_tokens(
+    _token_rule("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", ends="A-Za-z0-9-"),
+    *_token_rules(
         r"""
         posthog      phx_[A-Za-z0-9]{40,}
         pulumi       pul-[0-9a-f]{40}  whole
@@ -456,18 +460,20 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     # Words after an option are prose about it.
-    _argument(
+    _argument_rule(
         "password",
-        rf"{_OPTION}(?:password|passwd|passphrase)[ \t]{{1,4}}",
+        rf"{_OPTION_PREFIX}(?:password|passwd|passphrase)[ \t]{{1,4}}",
         r"[a-z]*+[^a-z.,:;)]",
     ),
-    _argument("token", rf"{_OPTION}token[ \t]{{1,4}}", _LONG_AND_MIXED),
-    _argument(
+    _argument_rule("token", rf"{_OPTION_PREFIX}token[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument_rule(
         "secret",
-        rf"{_OPTION}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}",
+        rf"{_OPTION_PREFIX}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}",
         _LONG_AND_MIXED,
     ),
-    _argument("api-key", rf"{_OPTION}api-?key[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument_rule(
+        "api-key", rf"{_OPTION_PREFIX}api-?key[ \t]{{1,4}}", _LONG_AND_MIXED
+    ),
     Rule(
         "password",
         # As in a netrc file, on one line or several.
@@ -482,12 +488,16 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
         r"(?![$%]?\{|\$)",
     ),
-    _argument("password", "-p[ \t]{0,4}", of="sshpass"),
-    _argument("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
-    _argument("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
-    _argument("password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"),
-    _argument("cookie", r"(?:-b|--cookie)[ \t]{0,4}", r"[^=\s]+=.*[0-9A-Z]", of="curl"),
-    _argument(
+    _argument_rule("password", "-p[ \t]{0,4}", of="sshpass"),
+    _argument_rule("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
+    _argument_rule("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
+    _argument_rule(
+        "password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"
+    ),
+    _argument_rule(
+        "cookie", r"(?:-b|--cookie)[ \t]{0,4}", r"[^=\s]+=.*[0-9A-Z]", of="curl"
+    ),
+    _argument_rule(
         "secret",
         r"aws_(?:secret_access_key|session_token)[ \t]{1,4}",
         of="aws configure set",
@@ -520,12 +530,16 @@ RULES: Final[tuple[Rule, ...]] = (
         r"|(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*$",
     ),
     Rule("authorization", r"[Ss](?i:sws) {1,4}([\w-]{20,})", after=r"\w-"),
-    *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
-    *_named("secret", rf"secret|{_ANY}(?:client|app|consumer)[_-]?secret"),
-    *_named("api-key", rf"{_ANY}api[_-]?key"),
-    *_named(
+    *_named_value_rules(
+        "password", rf"{_ANY_PREFIX}(?:password|passwd|passphrase)|pwd"
+    ),
+    *_named_value_rules(
+        "secret", rf"secret|{_ANY_PREFIX}(?:client|app|consumer)[_-]?secret"
+    ),
+    *_named_value_rules("api-key", rf"{_ANY_PREFIX}api[_-]?key"),
+    *_named_value_rules(
         "token",
-        rf"{_ANY}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
+        rf"{_ANY_PREFIX}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
         "|csrfmiddlewaretoken|samlresponse",
     ),
     Rule(

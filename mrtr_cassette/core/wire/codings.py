@@ -16,7 +16,7 @@ from mrtr_cassette.core.wire.http import (
     header_value,
 )
 
-_LIBRARIES: Final = {
+_MODULES_BY_CODING: Final = {
     "gzip": ("zlib",),
     "x-gzip": ("zlib",),
     "deflate": ("zlib",),
@@ -34,9 +34,9 @@ _AT_ONCE: Final = 1024
 
 
 @lru_cache(maxsize=8)
-def _library(coding: str) -> Any:
+def _decoding_module(coding: str) -> Any:
     """Return the first installed module that decodes a coding; None if there is none."""
-    for name in _LIBRARIES.get(coding, ()):
+    for name in _MODULES_BY_CODING.get(coding, ()):
         try:
             return import_module(name)
         except ImportError:
@@ -45,12 +45,12 @@ def _library(coding: str) -> Any:
     return None
 
 
-def _decompressor(coding: str, first: int) -> Any:
+def _stream_decompressor(coding: str, first: int) -> Any:
     """Return what decodes one stream: a member of gzip, a frame of zstd, or all of another coding.
 
     `first` is the first byte of the stream.
     """
-    library = _library(coding)
+    library = _decoding_module(coding)
     if coding == "br":
         return library.Decompressor()
 
@@ -79,55 +79,66 @@ class ContentDecoder:
 
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
         self._coding = coding.strip().lower()
-        self._limit = limit_bytes
-        self._decoded = 0
-        self._stream: Any = None
-        self.is_known = _library(self._coding) is not None
+        self._limit_bytes = limit_bytes
+        self._decoded_length = 0
+        self._current_stream: Any = None
+        self.is_known = _decoding_module(self._coding) is not None
         self.failed = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the bytes so far end where a compressed body may end."""
-        return not self.failed and self._stream is not None and _has_ended(self._stream)
+        return (
+            not self.failed
+            and self._current_stream is not None
+            and _has_ended(self._current_stream)
+        )
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what the next bytes decode to, up to a little more than the limit."""
         if not self.is_known:
             return chunk
 
-        decoded: list[bytes] = []
+        decoded_parts: list[bytes] = []
         start = 0
         while start < len(chunk) and not self.failed:
             part = chunk[start : start + _AT_ONCE]
             try:
-                decoded.append(self._decode(part))
+                decoded_parts.append(self._decode_part(part))
             except Exception:  # noqa: BLE001  each library has errors of its own
                 self.failed = True
                 break
 
-            self._decoded += len(decoded[-1])
-            self.failed = self._decoded > self._limit
-            start += len(part) - len(getattr(self._stream, "unused_data", b""))
+            self._decoded_length += len(decoded_parts[-1])
+            self.failed = self._decoded_length > self._limit_bytes
+            start += len(part) - len(getattr(self._current_stream, "unused_data", b""))
 
         if self.failed:
             return chunk
 
-        return b"".join(decoded)
+        return b"".join(decoded_parts)
 
-    def _decode(self, part: bytes) -> bytes:
+    def _decode_part(self, part: bytes) -> bytes:
         """Decode a part of a body; begin another stream if the coding allows several."""
-        may_begin = self._stream is None or self._coding in _WITH_SEVERAL_STREAMS
-        if may_begin and (self._stream is None or _has_ended(self._stream)):
-            self._stream = _decompressor(self._coding, part[0])
-        elif _has_ended(self._stream):
+        may_begin = (
+            self._current_stream is None or self._coding in _WITH_SEVERAL_STREAMS
+        )
+        if may_begin and (
+            self._current_stream is None or _has_ended(self._current_stream)
+        ):
+            self._current_stream = _stream_decompressor(self._coding, part[0])
+        elif _has_ended(self._current_stream):
             raise ValueError("bytes behind the end")
 
         # Brotli's has another name.
-        decode = getattr(self._stream, "process", None) or self._stream.decompress
+        decode = (
+            getattr(self._current_stream, "process", None)
+            or self._current_stream.decompress
+        )
         return bytes(decode(part))
 
 
-def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
+def with_decoded_body(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
     """Return a request with its body decoded; the same one where that is not needed or fails."""
     coding = content_coding(request.headers)
     if not coding:

@@ -12,10 +12,12 @@ from mrtr_cassette.errors import NotJsonError
 
 PARAMETER_PREFIX: Final = "mcp-param-"
 _NAME_HEADER: Final = "mcp-name"
-_QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
-_ITEMS: Final = re.compile(rf'(?:[^",]|{_QUOTED})+')
-_PARTS: Final = re.compile(rf'(?:[^";]|{_QUOTED})+')
-_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_QUOTED_STRING: Final = r'"(?:[^"\\]|\\.)*"'
+_LIST_ITEM: Final = re.compile(rf'(?:[^",]|{_QUOTED_STRING})+')
+_ITEM_PART: Final = re.compile(rf'(?:[^";]|{_QUOTED_STRING})+')
+_DECIMAL_NUMBER: Final = re.compile(
+    r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?", re.ASCII
+)
 _FULL_WEIGHT: Final = Decimal(1)
 
 MediaRange = tuple[str, ...]
@@ -25,8 +27,8 @@ MediaRange = tuple[str, ...]
 def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
     """Return the types of media that an `Accept` names, each with its weight."""
     found: dict[MediaRange, Decimal] = {}
-    for item in _ITEMS.findall(accept):
-        parts = [part.strip() for part in _PARTS.findall(item)]
+    for item in _LIST_ITEM.findall(accept):
+        parts = [part.strip() for part in _ITEM_PART.findall(item)]
         weight = _FULL_WEIGHT
         parameters = []
         for part in parts[1:]:
@@ -34,7 +36,7 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
             name = name.strip().lower()
             value = value.strip().strip('"')
             if name == "q":
-                weight = _weight(value)
+                weight = _weight_of_q(value)
             elif name:
                 parameters.append(f"{name}={value}")
 
@@ -44,7 +46,7 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
     return frozenset(found.items())
 
 
-def _weight(text: str) -> Decimal:
+def _weight_of_q(text: str) -> Decimal:
     """Return the weight that a `q` gives; the full weight if it is no finite number."""
     try:
         weight = Decimal(text)
@@ -65,7 +67,7 @@ def meaning_of(name: str, value: str) -> str:
 
     decoded = decoded_header(value)
     text = value if decoded is None else decoded
-    if not is_parameter or not _NUMBER.fullmatch(text):
+    if not is_parameter or not _DECIMAL_NUMBER.fullmatch(text):
         return text
 
     try:

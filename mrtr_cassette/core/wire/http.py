@@ -44,12 +44,12 @@ REFUSED: Final = 400
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
-def _names(names: str) -> frozenset[str]:
+def _names_in_text(names: str) -> frozenset[str]:
     """Return the names in a text that has spaces between them."""
     return frozenset(names.split())
 
 
-CREDENTIAL_HEADERS: Final = _names(
+CREDENTIAL_HEADERS: Final = _names_in_text(
     "authorization cookie proxy-authorization set-cookie"
 )
 """Headers whose values are credentials, which nothing keeps."""
@@ -57,12 +57,12 @@ CREDENTIAL_HEADERS: Final = _names(
 ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
 """Says in a recorded retry of the proxy itself who gave the answers; it is never sent."""
 
-CONDITION_HEADERS: Final = _names(
+CONDITION_HEADERS: Final = _names_in_text(
     "if-match if-modified-since if-none-match if-range if-unmodified-since"
 )
 """Headers with what an earlier response said of a client's copy (RFC 9110, section 13.1)."""
 
-VALIDATING_HEADERS: Final = _names("dpop-nonce etag last-modified")
+VALIDATING_HEADERS: Final = _names_in_text("dpop-nonce etag last-modified")
 """Headers of responses that clients send back, with new values whenever a server likes.
 
 The nonce of DPoP is no secret: anybody gets one, and it proves nothing without the client's key
@@ -75,14 +75,14 @@ ABOUT_COPIES: Final = frozenset({304, 412})
 _KEPT_OF_REQUESTS = CONDITION_HEADERS | frozenset(
     ["accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER]
 )
-_KEPT_OF_RESPONSES = VALIDATING_HEADERS | _names(
+_KEPT_OF_RESPONSES = VALIDATING_HEADERS | _names_in_text(
     "allow cache-control content-encoding content-type location retry-after server vary"
     " www-authenticate x-accel-buffering x-powered-by"
 )
 _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _KEPT_PREFIXES = ("access-control-", "mcp-")
 
-HOP_BY_HOP: Final = _names(
+HOP_BY_HOP: Final = _names_in_text(
     "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
     " transfer-encoding upgrade"
 )
@@ -212,7 +212,7 @@ def kept_request_headers(
     only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - named)
     return tuple(
         (name, "" if name.lower() in only_named else value)
-        for name, value in _kept(headers, _KEPT_OF_REQUESTS | named)
+        for name, value in _kept_headers(headers, _KEPT_OF_REQUESTS | named)
     )
 
 
@@ -222,7 +222,7 @@ def named_by_user(headers: Headers) -> frozenset[str]:
     named = set()
     for name, value in headers:
         is_condition = name.lower() in CONDITION_HEADERS
-        is_kept_anyway = bool(_kept(((name, value),), _KEPT_OF_REQUESTS))
+        is_kept_anyway = bool(_kept_headers(((name, value),), _KEPT_OF_REQUESTS))
         if not is_kept_anyway or (is_condition and value):
             named.add(name.lower())
 
@@ -231,10 +231,10 @@ def named_by_user(headers: Headers) -> frozenset[str]:
 
 def kept_response_headers(headers: Headers) -> Headers:
     """Return the headers of a response that a cassette keeps."""
-    return _kept(headers, _KEPT_OF_RESPONSES)
+    return _kept_headers(headers, _KEPT_OF_RESPONSES)
 
 
-def _kept(headers: Headers, names: frozenset[str]) -> Headers:
+def _kept_headers(headers: Headers, names: frozenset[str]) -> Headers:
     """Return the headers with these names or a kept prefix, without those that HTTP forbids."""
     return tuple(
         (name, value)
@@ -249,7 +249,7 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
 # Lines on a pipe, and a client's line as a request (MCP 2026-07-28, stdio)
 
 _LINE_END: Final = b"\n"
-_LINES: Final = re.compile(rb"[^\n]*\n|[^\n]+")
+_LINE_WITH_END: Final = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class Line(NamedTuple):
@@ -261,7 +261,7 @@ class Line(NamedTuple):
     """How many of its bytes came with earlier reads, and have been passed on since."""
 
     @property
-    def new(self) -> bytes:
+    def new_bytes(self) -> bytes:
         """The bytes that came with the last read."""
         return self.raw[self.passed :]
 
@@ -284,40 +284,48 @@ class LineFramer:
     """
 
     def __init__(self, longest: int) -> None:
-        self._longest = longest
-        self._held = bytearray()
-        self._passed = 0
+        self._longest_line = longest
+        self._unfinished_line = bytearray()
+        self._passed_length = 0
         self._is_cut = False
 
     def feed(self, chunk: bytes) -> Read:
         """Take the bytes of the next read."""
-        self._passed = len(self._held)
+        self._passed_length = len(self._unfinished_line)
         *ended, rest = chunk.split(_LINE_END)
-        lines = [self._ended(line + _LINE_END) for line in ended]
-        self._held += rest
-        if self._held and (self._is_cut or len(self._held) > self._longest):
+        lines = [self._finished_line(line + _LINE_END) for line in ended]
+        self._unfinished_line += rest
+        if self._unfinished_line and (
+            self._is_cut or len(self._unfinished_line) > self._longest_line
+        ):
             self._is_cut = True
-            lines.append(Line(bytes(self._held), is_whole=False, passed=self._passed))
-            self._held.clear()
+            lines.append(
+                Line(
+                    bytes(self._unfinished_line),
+                    is_whole=False,
+                    passed=self._passed_length,
+                )
+            )
+            self._unfinished_line.clear()
 
             return Read(lines)
 
-        return Read(lines, bytes(self._held[self._passed :]))
+        return Read(lines, bytes(self._unfinished_line[self._passed_length :]))
 
     def finish(self) -> Read:
         """Take the end of the bytes; a line may be left that has no end."""
-        self._passed = len(self._held)
-        if not self._held:
+        self._passed_length = len(self._unfinished_line)
+        if not self._unfinished_line:
             return Read([])
-        return Read([self._ended(b"")])
+        return Read([self._finished_line(b"")])
 
-    def _ended(self, last: bytes) -> Line:
+    def _finished_line(self, last: bytes) -> Line:
         """Return the line that ends with these bytes, and hold nothing of it any longer."""
-        raw = bytes(self._held) + last
-        is_cut = self._is_cut or len(raw) > self._longest
-        line = Line(raw, is_whole=not is_cut, passed=self._passed)
-        self._held.clear()
-        self._passed = 0
+        raw = bytes(self._unfinished_line) + last
+        is_cut = self._is_cut or len(raw) > self._longest_line
+        line = Line(raw, is_whole=not is_cut, passed=self._passed_length)
+        self._unfinished_line.clear()
+        self._passed_length = 0
         self._is_cut = False
 
         return line
@@ -338,7 +346,7 @@ def lines_in(raw: bytes) -> Sequence[bytes]:
     if raw.find(_LINE_END, 0, -1) < 0:
         return (raw,)
 
-    lines: list[bytes] = _LINES.findall(raw)
+    lines: list[bytes] = _LINE_WITH_END.findall(raw)
     return lines
 
 

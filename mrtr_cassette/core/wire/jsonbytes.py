@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.wire.repair import DEEPEST, repaired
+from mrtr_cassette.core.wire.repair import DEEPEST, repaired_json
 from mrtr_cassette.errors import NotJsonError
 
-_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_NUMBER_PARTS = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
 _SURELY_PLAIN = 18
 _SURELY_COMPARED = 640
@@ -31,14 +31,14 @@ class Number:
     text: str
 
 
-def _integer(text: str) -> int | Number:
+def _short_integer_or_number(text: str) -> int | Number:
     """Return an integer of up to 18 digits as `int`, and a longer one as it was spelled."""
     if len(text) <= _SURELY_PLAIN or _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     return Number(text)
 
 
-def _fraction(text: str) -> Number:
+def _exact_number(text: str) -> Number:
     """Return a number as it was spelled, and refuse a long one that can't be compared."""
     if len(text) > _SURELY_COMPARED:
         try:
@@ -55,7 +55,7 @@ def _canonical_number(text: str) -> str:
     if _PLAIN_INTEGER.fullmatch(text):
         return "0" if text == "-0" else text
 
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER_PARTS.fullmatch(text)
     if match is None:
         raise ValueError(text)
 
@@ -81,22 +81,22 @@ def _canonical_number(text: str) -> str:
 MemberPath = tuple[str, ...]
 """The keys that lead to a member, from the outermost object inwards."""
 
-_DIGITS = bytes.maketrans(b"123456789eE,[", b"000000000..::")
+_DIGITS_AS_ZEROS = bytes.maketrans(b"123456789eE,[", b"000000000..::")
 """Makes 0 of digits, a point of marks within a number, and a colon of what precedes a value."""
 
 _BETWEEN = b" \t\n\r-"
-"""What may be between a number and the `:` that comes before it, after `_DIGITS`."""
+"""What may be between a number and the `:` that comes before it, after `_DIGITS_AS_ZEROS`."""
 
 _LEAST_LONG_NUMBER = 10**18
-_LEAST_LONG = b":" + b"0" * 19
+_LEAST_LONG_DIGITS = b":" + b"0" * 19
 _FRACTION = re.compile(rb":0+\.")
 
 _SMALL = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
 
-_CONTAINERS = frozenset({dict, list})
-_SPACE = re.compile(r"[ \t\n\r]*")
-_CANONICAL = (
+_CONTAINER_TYPES = frozenset({dict, list})
+_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
+_CANONICAL_OPTIONS = (
     orjson.OPT_SORT_KEYS
     | orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -117,15 +117,17 @@ def _refuse_constant(name: str) -> Any:
     raise NotJsonError(msg)
 
 
-_decoder = json.JSONDecoder(
-    parse_int=_integer,
-    parse_float=_fraction,
+_json_decoder = json.JSONDecoder(
+    parse_int=_short_integer_or_number,
+    parse_float=_exact_number,
     parse_constant=_refuse_constant,
     strict=True,
 )
 # Where a value ends needs no number, and a body may have millions of them.
-_ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
-_scan_value: Callable[[str, int], tuple[Any, int]] = _ends.scan_once  # type: ignore[attr-defined]
+_scanning_decoder = json.JSONDecoder(
+    parse_int=float, parse_constant=_refuse_constant, strict=True
+)
+_scan_value: Callable[[str, int], tuple[Any, int]] = _scanning_decoder.scan_once  # type: ignore[attr-defined]
 
 
 def parse(raw: bytes) -> Any:
@@ -146,7 +148,7 @@ def parse(raw: bytes) -> Any:
 
     if not is_exact:
         try:
-            tree = _decoder.decode(raw.decode())
+            tree = _json_decoder.decode(raw.decode())
         except (ValueError, RecursionError) as error:
             raise NotJsonError(str(error)) from None
 
@@ -167,7 +169,7 @@ def parse_tolerantly(raw: bytes) -> Any:
     try:
         return parse(raw)
     except NotJsonError:
-        return parse(repaired(raw).decode("utf-8", "replace").encode())
+        return parse(repaired_json(raw).decode("utf-8", "replace").encode())
 
 
 def is_json(raw: bytes) -> bool:
@@ -197,8 +199,8 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
         for container in containers:
             values = container.values() if type(container) is dict else container
             # One may have millions of numbers.
-            if not _CONTAINERS.isdisjoint(map(type, values)):
-                inner += [value for value in values if type(value) in _CONTAINERS]
+            if not _CONTAINER_TYPES.isdisjoint(map(type, values)):
+                inner += [value for value in values if type(value) in _CONTAINER_TYPES]
 
         containers = inner
 
@@ -206,8 +208,8 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
 def _is_exact(raw: bytes, tree: Any) -> bool:
     """Tell whether orjson has surely read all numbers of a text exactly."""
     # A text may be a number as a whole.
-    digits = b":" + raw.translate(_DIGITS, _BETWEEN)
-    may_be_long = _LEAST_LONG in digits
+    digits = b":" + raw.translate(_DIGITS_AS_ZEROS, _BETWEEN)
+    may_be_long = _LEAST_LONG_DIGITS in digits
     if not may_be_long and _FRACTION.search(digits) is None:
         return True
     if len(raw) <= _SMALL:
@@ -238,7 +240,7 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         return "null"
 
     try:
-        text = orjson.dumps(value, option=_CANONICAL)
+        text = orjson.dumps(value, option=_CANONICAL_OPTIONS)
     except TypeError:
         pass
     else:
@@ -299,7 +301,7 @@ def find_spans(
     try:
         return _find_spans(raw, paths)
     except NotJsonError:
-        return _find_spans(repaired(raw), paths)
+        return _find_spans(repaired_json(raw), paths)
 
 
 def _find_spans(
@@ -357,7 +359,7 @@ def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
 
 def _skip_space(text: str, index: int) -> int:
     """Return the offset of the first character that is no white space, from an index on."""
-    match = _SPACE.match(text, index)
+    match = _WHITE_SPACE.match(text, index)
     return match.end() if match else index
 
 
@@ -430,7 +432,7 @@ def item_spans(raw: bytes, of: Span) -> list[Span]:
     Raises:
         NotJsonError: no client reads the array.
     """
-    valid = raw if is_json(raw) else repaired(raw)
+    valid = raw if is_json(raw) else repaired_json(raw)
     return [item.value for item in _parts_of(valid.decode("latin-1"), of.start)]
 
 
@@ -440,15 +442,15 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
     Raises:
         NotJsonError: no client reads the text.
     """
-    valid = raw if is_json(raw) else repaired(raw)
+    valid = raw if is_json(raw) else repaired_json(raw)
     text = valid.decode("latin-1")
     start = _skip_space(text, 0)
     # A list and no recursion, as JSON may be deep.
-    left: list[tuple[MemberPath, Span]] = [
+    pending_spans: list[tuple[MemberPath, Span]] = [
         ((), Span(start, _scan_value(text, start)[1]))
     ]
-    while left:
-        path, span = left.pop()
+    while pending_spans:
+        path, span = pending_spans.pop()
         yield path, span
         if text[span.start] not in "{[":
             continue
@@ -458,7 +460,7 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
             name = part.name if text[span.start] == "{" else str(index)
             inner.append(((*path, name), part.value))
 
-        left += reversed(inner)
+        pending_spans += reversed(inner)
 
 
 class _Part(NamedTuple):

@@ -61,7 +61,9 @@ def differences(
             continue
 
         difference = Difference(
-            place.pointer, _spelled(place.recorded), _spelled(place.received)
+            place.pointer,
+            _canonical_or_none(place.recorded),
+            _canonical_or_none(place.received),
         )
         if difference.recorded != difference.received:
             found.append(difference)
@@ -74,12 +76,12 @@ def _without_null(value: Any) -> Any:
     return parse(canonical(value, without_null=True).encode())
 
 
-def _spelled(value: Any) -> str | None:
+def _canonical_or_none(value: Any) -> str | None:
     """Return the canonical text of a value; None if there is no value."""
     return None if value is ABSENT else canonical(value)
 
 
-def excerpts(recorded: str, received: str) -> tuple[str, str]:
+def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
     """Return what people are shown of two texts: of long ones the part where they differ."""
     if max(len(recorded), len(received)) <= SHOWN_CHARS:
         return recorded, received
@@ -107,25 +109,31 @@ def _common_length(recorded: str, received: str) -> int:
 
 def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two objects, or two arrays of one length, that may differ."""
-    pointer, old, new = place
-    found = []
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(old.keys() | new.keys()):
-            recorded = old.get(key, ABSENT)
-            received = new.get(key, ABSENT)
+    pointer, recorded_value, received_value = place
+    differing_values = []
+    if isinstance(recorded_value, dict) and isinstance(received_value, dict):
+        for key in sorted(recorded_value.keys() | received_value.keys()):
+            recorded = recorded_value.get(key, ABSENT)
+            received = received_value.get(key, ABSENT)
             if not _are_same_plainly(recorded, received):
                 inner = f"{pointer}/{escape_pointer(key)}"
-                found.append(ValuesAt(inner, recorded, received))
+                differing_values.append(ValuesAt(inner, recorded, received))
 
-        return found
+        return differing_values
 
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, recorded in enumerate(old):
-            received = new[index]
+    if (
+        isinstance(recorded_value, list)
+        and isinstance(received_value, list)
+        and len(recorded_value) == len(received_value)
+    ):
+        for index, recorded in enumerate(recorded_value):
+            received = received_value[index]
             if not _are_same_plainly(recorded, received):
-                found.append(ValuesAt(f"{pointer}/{index}", recorded, received))
+                differing_values.append(
+                    ValuesAt(f"{pointer}/{index}", recorded, received)
+                )
 
-        return found
+        return differing_values
 
     return None
 
@@ -199,12 +207,12 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
 
     if isinstance(value, list):
         items = [(str(index), item) for index, item in enumerate(value)]
-        return [kept for _, kept in _kept(items, below)]
+        return [kept for _, kept in _kept_members(items, below)]
 
-    return dict(_kept(value.items(), below))
+    return dict(_kept_members(value.items(), below))
 
 
-def _kept(
+def _kept_members(
     parts: Iterable[tuple[str, Any]], below: Mapping[str, Collection[MemberPath]]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the members or items that stay; `below` has, by key, the paths that are left out."""

@@ -106,18 +106,18 @@ class SseFramer:
     """Cuts a stream of bytes into events while they arrive."""
 
     def __init__(self) -> None:
-        self._pending = bytearray()
-        self._searched = 0
-        self._first = True
+        self._pending_bytes = bytearray()
+        self._searched_length = 0
+        self._is_at_first_event = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes, and return the bytes of each event that they complete."""
-        pending = self._pending
+        pending = self._pending_bytes
         pending += chunk
         events = []
         start = 0
-        content = _line_start(pending, first=self._first)
-        searched = self._searched
+        content = _line_start(pending, first=self._is_at_first_event)
+        searched = self._searched_length
         while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(
             pending, searched
         ):
@@ -125,11 +125,11 @@ class SseFramer:
             searched = content
             events.append(bytes(pending[start:content]))
             start = content
-            self._first = False
+            self._is_at_first_event = False
 
         del pending[:start]
         # Of an end that comes in several chunks, three bytes at most are there before the last.
-        self._searched = max(len(pending) - 3, 0)
+        self._searched_length = max(len(pending) - 3, 0)
         return events
 
     def finish(self) -> tuple[bytes, bytes]:
@@ -137,8 +137,8 @@ class SseFramer:
 
         Either may be empty.
         """
-        pending = bytes(self._pending)
-        start = _line_start(pending, first=self._first)
+        pending = bytes(self._pending_bytes)
+        start = _line_start(pending, first=self._is_at_first_event)
         is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
         if is_blank and pending.endswith(b"\r"):
             return pending, b""

@@ -20,15 +20,15 @@ from mrtr_cassette.shell.files.disk import (
     reason_of,
     write_whole,
 )
-from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.terms import shell_command
 
 OPENED_VARIABLE: Final = "MRTR_CASSETTE_OPENED"
 """Names a file that takes the path of each cassette that a process reads or writes."""
 
-_MARK: Final = b'"urn:mrtr-cassette:cassette:'
+_CASSETTE_MARK: Final = b'"urn:mrtr-cassette:cassette:'
 _JOURNAL_SUFFIX: Final = ".journal"
-_BEGINNING: Final = 1024
+_BEGINNING_BYTES: Final = 1024
 """Bytes of a cassette in which its schema is named."""
 
 
@@ -64,7 +64,7 @@ def load_if_any(path: Location) -> Cassette:
 
 def read_file(path: Location) -> bytes:
     """Return the bytes of a cassette; the error of a missing one says how to get one."""
-    _note(path)
+    _note_opened(path)
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -77,7 +77,7 @@ def read_file(path: Location) -> bytes:
         raise CassetteError(path, reason_of(error)) from None
 
 
-def _note(path: Location) -> None:
+def _note_opened(path: Location) -> None:
     """Add the path of a cassette on disk to the file that `OPENED_VARIABLE` names, if it is set."""
     opened = os.environ.get(OPENED_VARIABLE)
     if opened and isinstance(path, Path):
@@ -85,7 +85,7 @@ def _note(path: Location) -> None:
             file.write(f"{path.resolve()}\n")
 
 
-def publish(
+def publish_cassette(
     path: Location, pieces: Iterable[bytes], *, replace: bool, hint: str | None = None
 ) -> None:
     """Write a cassette, of which a reader sees the old or the new.
@@ -94,7 +94,7 @@ def publish(
         CassetteError: it exists and is not to be replaced, or can't be written; with the hint.
     """
     check_replaceable(path)
-    _note(path)
+    _note_opened(path)
     try:
         if isinstance(path, Path):
             write_whole(path, pieces, replace=replace)
@@ -106,7 +106,7 @@ def publish(
         raise CassetteError(path, reason_of(error), hint=hint) from None
 
 
-def exists(path: Location) -> bool:
+def cassette_exists(path: Location) -> bool:
     """Tell whether a cassette exists; an error of its disk or store is a CassetteError."""
     try:
         return path.exists()
@@ -132,13 +132,13 @@ def check_replaceable(path: Location) -> None:
 
 def is_cassette(path: Path) -> bool:
     """Tell whether a JSON file says at its beginning that it is a cassette."""
-    return _MARK in _beginning_of(path)
+    return _CASSETTE_MARK in _beginning_of(path)
 
 
 def _beginning_of(path: Path) -> bytes:
     """Return the first bytes of a file; none where it can't be read."""
     with suppress(OSError), path.open("rb") as file:
-        return file.read(_BEGINNING)
+        return file.read(_BEGINNING_BYTES)
 
     return b""
 
@@ -153,27 +153,27 @@ def cassettes_in(
 
     With `takes_all`, folders and globs stand for all their files with one of the suffixes.
     """
-    found: list[Location] = []
+    cassette_places: list[Location] = []
     for word in words:
-        path = location(word)
+        path = location_of(word)
         files = _files_in(word, path)
         if files is None:
-            found.append(path)
+            cassette_places.append(path)
             continue
 
-        within = []
+        places_in_folder = []
         for file in files:
             if file.suffix in suffixes and file.is_file():
                 if takes_all or file.suffix == ".journal" or is_cassette(file):
-                    within.append(file)
+                    places_in_folder.append(file)
 
-        if not within:
+        if not places_in_folder:
             kind = "cassette" if ".json" in suffixes else "journal"
             raise UsageError(f"there is no {kind} in {path}")
 
-        found += sorted(within)
+        cassette_places += sorted(places_in_folder)
 
-    return found
+    return cassette_places
 
 
 def _files_in(word: str, path: Location) -> Iterable[Path] | None:
@@ -189,14 +189,14 @@ def _files_in(word: str, path: Location) -> Iterable[Path] | None:
     return None
 
 
-def fix(path: Location) -> int:
+def accept_edits(path: Location) -> int:
     """Accept what was edited in a cassette; return how many exchanges that changes."""
     from mrtr_cassette.core.cassette.edited import accept_edit
 
     data = read_file(path)
     accepted, changed = accept_edit(data, str(path))
     if accepted != data:
-        publish(path, [accepted], replace=True)
+        publish_cassette(path, [accepted], replace=True)
 
     return changed
 
@@ -229,7 +229,7 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
     )
 
 
-def unpublished(cassette: Location) -> str | None:
+def unpublished_warning(cassette: Location) -> str | None:
     """Return a warning if a killed recording left its journal beside a cassette."""
     journal = journal_path(cassette)
     is_left = os.path.lexists(journal) and not is_locked(journal)

@@ -18,7 +18,7 @@ from typing import Final
 
 from mrtr_cassette.errors import CassetteError
 
-_BACKUP: Final = ".mrtr-backup"
+_BACKUP_SUFFIX: Final = ".mrtr-backup"
 
 
 def reason_of(error: OSError) -> str:
@@ -146,7 +146,7 @@ def change_config(
     Raises:
         CassetteError: it can't be read or written.
     """
-    backup = path.with_name(path.name + _BACKUP)
+    backup = path.with_name(path.name + _BACKUP_SUFFIX)
     try:
         before = path.read_bytes()
         after = change(before)

@@ -45,7 +45,7 @@ def read_rules(
     return rules
 
 
-def ignoring(
+def ignored_for_options(
     ignore: Collection[str],
     ignore_from: FilePath | None,
     masks: Collection[str] = (),

@@ -23,19 +23,19 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import Source, merged, sources_of
+from mrtr_cassette.core.record.merge import Source, merged_cassette, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.report.redactions import Redaction, redactions_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
     check_replaceable,
-    exists,
     journal_in_the_way,
     journal_path,
     load_cassette,
     load_if_readable,
-    publish,
+    publish_cassette,
     read_file,
     without_collection,
 )
@@ -48,7 +48,7 @@ from mrtr_cassette.shell.files.disk import (
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.terms import shell_command
 
-_TOOL: Final = f"mrtr-cassette {__version__}"
+_TOOL_AND_VERSION: Final = f"mrtr-cassette {__version__}"
 _JOURNAL_MARK: Final = b'{"journal":'
 
 
@@ -87,20 +87,22 @@ def publish_recording(
         # What can't be read as a cassette is replaced whole.
         earlier = load_if_readable(path)
 
-    whole = recorded
+    new_cassette = recorded
     kept = 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.
         from mrtr_cassette.core.drive.rerecording import recorded_over
 
-        whole, kept = recorded_over(earlier, recorded, ignored_for)
+        new_cassette, kept = recorded_over(earlier, recorded, ignored_for)
 
-    is_same = whole is earlier and not renews
-    redacted = _redactions_in(whole, path, existing)
-    publication = Publication(len(whole.interactions), kept, is_same, redacted)
+    is_same = new_cassette is earlier and not renews
+    redacted = _redactions_in(new_cassette, path, existing)
+    publication = Publication(len(new_cassette.interactions), kept, is_same, redacted)
     if not publication.is_same:
-        whole = replace(whole, recorded_at=recorded.recorded_at)
-        publish(path, [dump(whole)], replace=existing != "keep", hint=hint)
+        new_cassette = replace(new_cassette, recorded_at=recorded.recorded_at)
+        publish_cassette(
+            path, [dump(new_cassette)], replace=existing != "keep", hint=hint
+        )
 
     return publication
 
@@ -110,7 +112,7 @@ def _redactions_in(
 ) -> tuple[Redaction, ...]:
     """Return what redaction replaced, without what the cassette that is added to has already."""
     redacted = redactions_of(recorded)
-    if redacted and existing == "append" and exists(path):
+    if redacted and existing == "append" and cassette_exists(path):
         return redactions_of(recorded, load_cassette(path))
     return redacted
 
@@ -137,15 +139,15 @@ class Journal:
             if _has_only_errors(path):
                 path.unlink()
 
-            self._file = os.open(
+            self._descriptor_of_file = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
             )
             try:
-                fcntl.flock(self._file, fcntl.LOCK_EX)
+                fcntl.flock(self._descriptor_of_file, fcntl.LOCK_EX)
                 self.append(encode_header(header))
             except OSError:
                 path.unlink()
-                os.close(self._file)
+                os.close(self._descriptor_of_file)
                 raise
         except FileExistsError:
             raise journal_in_the_way(cassette) from None
@@ -166,7 +168,7 @@ class Journal:
         rest = b"\n" + line if self._is_torn else line
         self._is_torn = True
         while rest:
-            rest = rest[os.write(self._file, rest) :]
+            rest = rest[os.write(self._descriptor_of_file, rest) :]
 
         self._is_torn = not line.endswith(b"\n")
 
@@ -177,7 +179,7 @@ class Journal:
             CassetteError: the journal is gone, and what it had is lost.
         """
         with suppress(OSError):
-            if os.path.samestat(self.path.stat(), os.fstat(self._file)):
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor_of_file)):
                 return
 
         raise CassetteError(
@@ -187,7 +189,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file, which stays; it is locked until then, so that nobody recovers it."""
-        os.close(self._file)
+        os.close(self._descriptor_of_file)
 
 
 def _has_only_errors(path: Path) -> bool:
@@ -244,7 +246,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 
         published = publish_recording(
             output,
-            _assembled(journal, output),
+            _assembled_cassette(journal, output),
             journal.header.existing,
             ignored_for=ignored_for,
             hint=hint_at_journal(output),
@@ -258,7 +260,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 def recorded_in_journal(output: Location) -> tuple[Cassette | None, str | None]:
     """Return what the journal of a recording becomes, if it has anything, and what was lost."""
     journal = read_journal(journal_path(output))
-    recorded = _assembled(journal, output) if journal.exchanges else None
+    recorded = _assembled_cassette(journal, output) if journal.exchanges else None
     return recorded, journal.lost
 
 
@@ -302,16 +304,16 @@ def recorded_so_far(output: Location) -> Cassette | None:
 
     if not journal.exchanges:
         return None
-    return load(dump(_assembled(journal, output)), str(output))
+    return load(dump(_assembled_cassette(journal, output)), str(output))
 
 
-def _assembled(journal: JournalContent, output: Location) -> Cassette:
+def _assembled_cassette(journal: JournalContent, output: Location) -> Cassette:
     """Return the cassette of a journal, added to the one that there is, if it is to be."""
     earlier = None
-    if journal.header.existing == "append" and exists(output):
+    if journal.header.existing == "append" and cassette_exists(output):
         earlier = load_cassette(output)
 
-    return assemble(journal.header, journal.exchanges, _TOOL, earlier)
+    return assemble(journal.header, journal.exchanges, _TOOL_AND_VERSION, earlier)
 
 
 def merge_files(
@@ -325,31 +327,31 @@ def merge_files(
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")
 
     check_replaceable(output)
-    if exists(output) and not replaces:
+    if cassette_exists(output) and not replaces:
         raise CassetteError(
             output, "the cassette exists", hint="use <<replace>> to replace it"
         )
 
     with without_collection():
         notes: list[str] = []
-        sources = list(_sources(dict.fromkeys(paths), notes))
+        sources = list(_merge_sources(dict.fromkeys(paths), notes))
         if not any(source.exchanges for source in sources):
             raise CassetteError(paths[0], "no file has a complete exchange")
 
-        cassette, further = merged(sources, _TOOL)
-        publish(output, [dump(cassette)], replace=replaces)
+        cassette, further = merged_cassette(sources, _TOOL_AND_VERSION)
+        publish_cassette(output, [dump(cassette)], replace=replaces)
         return cassette, (*notes, *further)
 
 
-def _sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
+def _merge_sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:
     """Yield the exchanges of the files by recorder; add notes about files."""
     for place in places:
-        data = read_file(place)
-        if not data.startswith(_JOURNAL_MARK):
-            yield from sources_of(load(data, str(place)))
+        file_content = read_file(place)
+        if not file_content.startswith(_JOURNAL_MARK):
+            yield from sources_of(load(file_content, str(place)))
             continue
 
-        header, exchanges, lost = decode_journal(data, str(place))
+        header, exchanges, lost = decode_journal(file_content, str(place))
         if header.existing == "append":
             cassette = str(place).removesuffix(".journal")
             publish = shell_command("publish_journal", path=cassette)

@@ -30,30 +30,30 @@ class Aside(Generic[T]):
     """
 
     def __init__(self, take: Callable[..., None]) -> None:
-        self._take = take
-        self._waiting: SimpleQueue[T | None] = SimpleQueue()
+        self._take_values = take
+        self._waiting_values: SimpleQueue[T | None] = SimpleQueue()
         self._is_finishing = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread = threading.Thread(target=self._pass_values_on, daemon=True)
         self._thread.start()
 
     def __call__(self, value: T) -> None:
         """Pass a value on, unless too many wait already."""
-        if self._waiting.qsize() < _MOST_WAITING:
-            self._waiting.put(value)
+        if self._waiting_values.qsize() < _MOST_WAITING:
+            self._waiting_values.put(value)
 
     def finish(self, seconds: float) -> None:
         """Wait until all values were passed on, this many seconds at most."""
-        self._waiting.put(None)
+        self._waiting_values.put(None)
         self._is_finishing.set()
         self._thread.join(seconds)
 
-    def _work(self) -> None:
+    def _pass_values_on(self) -> None:
         """Pass values on, as many at once as have gathered, until `finish` is called."""
         is_over = False
         while not is_over:
-            values = [self._waiting.get()]
-            while not self._waiting.empty():
-                values.append(self._waiting.get())
+            values = [self._waiting_values.get()]
+            while not self._waiting_values.empty():
+                values.append(self._waiting_values.get())
 
             if None in values:
                 is_over = True
@@ -61,7 +61,7 @@ class Aside(Generic[T]):
 
             if values:
                 with suppress(OSError):
-                    self._take(*values)
+                    self._take_values(*values)
 
             if not is_over:
                 self._is_finishing.wait(_GATHERED_S)

@@ -12,12 +12,12 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
-from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, page
+from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, cassette_page
 from mrtr_cassette.core.report.runs import ReplayReport
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
 
-_OWN = re.compile(
+_OWN_REPORT = re.compile(
     rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
     |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
     |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify|trials)"
@@ -30,13 +30,15 @@ _OWN = re.compile(
 )
 """How our reports and pages begin."""
 
-_OPEN = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
+_OPEN_FILE_PATH = re.compile(
+    "/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+"
+)
 """What is open already, such as redirected output, is written to, and not replaced."""
 
-_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
+_URL_START = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")
 """How the path of an address begins, which has one slash less."""
 
-_BEGINNING: Final = 32 * 1024
+_BEGINNING_BYTES: Final = 32 * 1024
 """Bytes in which that shows; a report begins with the path of a cassette."""
 
 
@@ -47,7 +49,7 @@ def check_place(path: Path) -> None:
         CassetteError: there can be no folder for it, or the system refuses the name.
         UsageError: it is an address, or a file of another kind is there.
     """
-    if _ADDRESS.match(str(path)) and not Path(path.parts[0]).exists():
+    if _URL_START.match(str(path)) and not Path(path.parts[0]).exists():
         raise UsageError(
             f"{path} is an address, and reports and pages are written to files",
             hint="name a file",
@@ -59,11 +61,11 @@ def check_place(path: Path) -> None:
             return
 
         with path.open("rb") as file:
-            start = file.read(_BEGINNING)
+            start = file.read(_BEGINNING_BYTES)
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
 
-    if start and not _OWN.match(start):
+    if start and not _OWN_REPORT.match(start):
         raise UsageError(
             f"{path} exists and is not a report or page of this program",
             hint="name another file",
@@ -94,7 +96,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
 
 def _is_own_file(path: Path) -> bool:
     """Tell whether a path is a regular file's, and not an open stream's such as /dev/stdout."""
-    return path.is_file() and not _OPEN.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
+    return path.is_file() and not _OPEN_FILE_PATH.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
 
 
 @cache
@@ -116,5 +118,5 @@ def write_page(
     ignored_for: IgnoredFor = ignores_nothing,
 ) -> None:
     """Write a page as `write_own` does."""
-    pieces = page(cassette, page_assets(), replay, first, ignored_for)
+    pieces = cassette_page(cassette, page_assets(), replay, first, ignored_for)
     write_own(path, (piece.encode("utf-8") for piece in pieces))

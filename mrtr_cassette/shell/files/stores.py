@@ -17,8 +17,8 @@ from mrtr_cassette.options import FilePath
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 
-_HIDDEN: Final = "***"
-_FETCHED: Final[dict[str, bytes]] = {}
+_HIDDEN_CREDENTIALS: Final = "***"
+_FETCHED_BODIES: Final[dict[str, bytes]] = {}
 """The cassettes that this process has fetched, by the names that stand for them."""
 
 
@@ -38,11 +38,11 @@ class StoreFile(NamedTuple):
         first, slash, inner = place.partition("/")
         if ":" in first and "@" in place:
             # Whatever stands before the last one: a password may have any character.
-            place = f"{_HIDDEN}@{place.rpartition('@')[2]}"
+            place = f"{_HIDDEN_CREDENTIALS}@{place.rpartition('@')[2]}"
         elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
-            place = f"{_HIDDEN}@{first.rpartition('@')[2]}{slash}{inner}"
+            place = f"{_HIDDEN_CREDENTIALS}@{first.rpartition('@')[2]}{slash}{inner}"
 
-        return f"{scheme}://{place}{question and question + _HIDDEN}"
+        return f"{scheme}://{place}{question and question + _HIDDEN_CREDENTIALS}"
 
     @property
     def name(self) -> str:
@@ -66,10 +66,10 @@ class StoreFile(NamedTuple):
 
     def exists(self) -> bool:
         """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
-        if self.url in _FETCHED:
+        if self.url in _FETCHED_BODIES:
             return True
 
-        with self._opened() as (store, path):
+        with self._opened_store() as (store, path):
             kind = _kind_of(store, path)
 
         if kind == "directory":
@@ -79,10 +79,10 @@ class StoreFile(NamedTuple):
 
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
-        if self.url in _FETCHED:
-            return _FETCHED[self.url]
+        if self.url in _FETCHED_BODIES:
+            return _FETCHED_BODIES[self.url]
 
-        with self._opened() as (store, path):
+        with self._opened_store() as (store, path):
             return bytes(store.cat_file(path))
 
     def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
@@ -92,11 +92,11 @@ class StoreFile(NamedTuple):
             FileExistsError: there is one, and it is not to be replaced.
             OSError: it could not be put.
         """
-        if self.url in _FETCHED:
+        if self.url in _FETCHED_BODIES:
             raise OSError(errno.EROFS, "it was fetched, and can't be written")
 
         data = b"".join(pieces)
-        with self._opened() as (store, path):
+        with self._opened_store() as (store, path):
             if not replace:
                 try:
                     store.pipe_file(path, data, mode="create")
@@ -109,7 +109,7 @@ class StoreFile(NamedTuple):
             store.pipe_file(path, data)
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[Any, str]]:
+    def _opened_store(self) -> Iterator[tuple[Any, str]]:
         """Give the driver and the path in it; any error of the driver becomes an OSError."""
         scheme = self.url.partition("://")[0].lower()
         try:
@@ -137,7 +137,7 @@ class StoreFile(NamedTuple):
 
     def _reason_of(self, error: Exception) -> str:
         """Return what a driver says, unless it may repeat a credential."""
-        from mrtr_cassette.core.secrets.credentials import shown_by
+        from mrtr_cassette.core.secrets.credentials import text_redactor
         from mrtr_cassette.core.secrets.rules import RedactionRules
 
         text = " ".join(str(error).split())
@@ -145,7 +145,7 @@ class StoreFile(NamedTuple):
             return type(error).__name__
 
         # Drivers find credentials, and their errors may have them, as in a URL that is signed.
-        return shorten(shown_by(RedactionRules())(text))
+        return shorten(text_redactor(RedactionRules())(text))
 
 
 def _kind_of(store: Any, path: str) -> str | None:
@@ -164,11 +164,11 @@ def is_address(place: object) -> bool:
 def keep_fetched(address: str, data: bytes) -> str:
     """Keep a cassette that was fetched; return the name that stands for it from now on."""
     name = address
-    if _FETCHED.get(name, data) != data:
+    if _FETCHED_BODIES.get(name, data) != data:
         # Two addresses may differ in their queries alone.
         name = f"{name}#sha256={hashlib.sha256(data).hexdigest()}"
 
-    _FETCHED[name] = data
+    _FETCHED_BODIES[name] = data
     return name
 
 
@@ -176,7 +176,7 @@ Location = Path | StoreFile
 """Where a cassette stands."""
 
 
-def location(place: FilePath | Location) -> Location:
+def location_of(place: FilePath | Location) -> Location:
     """Return where a cassette stands that a user names.
 
     Raises:
@@ -188,7 +188,7 @@ def location(place: FilePath | Location) -> Location:
         return Path(place)
 
     scheme, _, rest = place.partition("://")
-    if place in _FETCHED:
+    if place in _FETCHED_BODIES:
         return StoreFile(place)
 
     if scheme.lower() in ("http", "https"):

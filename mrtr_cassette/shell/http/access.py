@@ -27,10 +27,10 @@ from mrtr_cassette.shell.http.transport import (
     network_reason,
 )
 
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
+_HOST_AND_PORT = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
 
-_ORIGIN = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
+_ORIGIN_HEADER = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST_AND_PORT.pattern}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors of binding an address that this machine doesn't have."""
@@ -59,24 +59,24 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
     DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
     `Sec-Fetch-Site`.
     """
-    values: dict[str, list[str]] = {"Host": [], "Origin": []}
+    values_by_header: dict[str, list[str]] = {"Host": [], "Origin": []}
     for name, value in headers:
         title = name.capitalize()
-        if title in values:
-            values[title].append(value)
+        if title in values_by_header:
+            values_by_header[title].append(value)
 
-    for name, given in values.items():
+    for name, given in values_by_header.items():
         # Of several, another program may believe another one.
         if len(given) > 1:
             return f"refused: the {name} is there more than once"
 
-    host = "".join(values["Host"])
-    if not _is_ours(_HOST.fullmatch(host), options):
+    host = "".join(values_by_header["Host"])
+    if not _is_ours(_HOST_AND_PORT.fullmatch(host), options):
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
 
-    for origin in values["Origin"]:
+    for origin in values_by_header["Origin"]:
         is_allowed = origin in options.allow_hosts
-        if not is_allowed and not _is_ours(_ORIGIN.fullmatch(origin), options):
+        if not is_allowed and not _is_ours(_ORIGIN_HEADER.fullmatch(origin), options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
 
@@ -169,49 +169,51 @@ class OwnOrigin:
     """
 
     def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
-        self._handler = handler
-        self._origin = origin
-        self._url = url
-        self._prefix = path_in(url)
+        self._inner_handler = handler
+        self._server_origin = origin
+        self._own_url = url
+        self._path_prefix = path_in(url)
         self.elsewhere: dict[str, None] = {}
         """Other authorization servers that clients were sent to."""
-        self._headers = lru_cache(maxsize=1024)(
-            lambda called, headers: self._origin.in_headers(headers, called)
+        self._translated_headers = lru_cache(maxsize=1024)(
+            lambda called, headers: self._server_origin.in_headers(headers, called)
         )
 
     def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
         """Answer one request."""
-        called = _called_origin(request.headers, self._url)
-        client.translated = partial(self._headers, called)
-        if self._prefix and request.method == "GET":
-            client.endpoint = EndpointPassing(self._origin, self._prefix)
+        called = _called_origin(request.headers, self._own_url)
+        client.translated = partial(self._translated_headers, called)
+        if self._path_prefix and request.method == "GET":
+            client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
 
         if request.method == "GET" or b"resource=" in request.body:
-            return self._authorize(request, client, called)
+            return self._pass_on_authorization(request, client, called)
 
-        return self._handler(request, client)
+        return self._inner_handler(request, client)
 
-    async def _authorize(
+    async def _pass_on_authorization(
         self, request: Request, client: TranslatedDownstream, called: str
     ) -> None:
         """Pass on a request that may be for authorization; its response keeps the `state`."""
         state = state_of(request.target)
         if state is not None:
             client.translated = lambda headers: with_state(
-                self._headers(called, headers), state
+                self._translated_headers(called, headers), state
             )
 
-        if self._origin.is_document(request):
-            client.rewritten = partial(self._document, called)
+        if self._server_origin.is_document(request):
+            client.rewritten = partial(self._document_for_client, called)
 
-        await self._handler(self._origin.in_request(request, called), client)
+        await self._inner_handler(
+            self._server_origin.in_request(request, called), client
+        )
 
-    def _document(self, called: str, body: bytes) -> bytes:
+    def _document_for_client(self, called: str, body: bytes) -> bytes:
         """Return a document with the called origin; take note of other authorization servers."""
-        for origin in self._origin.authorities_elsewhere(body):
+        for origin in self._server_origin.authorities_elsewhere(body):
             self.elsewhere[f"the authorization server {origin}"] = None
 
-        return self._origin.in_document(body, called)
+        return self._server_origin.in_document(body, called)
 
 
 @lru_cache(maxsize=1024)

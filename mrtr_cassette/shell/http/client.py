@@ -34,12 +34,12 @@ _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
 
 _TRY_TLS: Final = "use https:// instead of http://"
-_SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
-_NO_USER = re.compile(f"{_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
+_URL_SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
+_NO_USER = re.compile(f"{_URL_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
 
-_NO_URL = re.compile(f"\\A({_SCHEME}).*", re.DOTALL)
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_NO_URL = re.compile(f"\\A({_URL_SCHEME}).*", re.DOTALL)
+_FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _OF_PROXY: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 """A status that only a proxy has."""
 
@@ -63,27 +63,27 @@ class HttpResponse:
         self.is_to_head = is_to_head
         """It has no body, whatever its head says."""
         self._connection = connection
-        self._unread = bytearray()
+        self._unread_bytes = bytearray()
         self._has_ended = False
-        self._broken: ConnectionError | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._broken_by: ConnectionError | None = None
+        self._waiting_reader: asyncio.Future[None] | None = None
 
     @property
     def is_read(self) -> bool:
         """Whether the whole body has arrived and was read."""
-        return self._has_ended and not self._unread and self._broken is None
+        return self._has_ended and not self._unread_bytes and self._broken_by is None
 
     @property
     def ends_with_connection(self) -> bool:
         """Whether the close of the connection is its end (RFC 9112, section 6.3)."""
         return bool(self.status) and not any(
-            name.lower() in _FRAMING for name, _ in self.headers
+            name.lower() in _FRAMING_HEADERS for name, _ in self.headers
         )
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""
-        raw = bytes(self._unread)
-        self._unread.clear()
+        raw = bytes(self._unread_bytes)
+        self._unread_bytes.clear()
         self._connection.transport.resume_reading()
 
         return raw
@@ -94,12 +94,12 @@ class HttpResponse:
         Raises:
             ConnectionError: the upstream has broken the response off.
         """
-        if not self._unread and not self._has_ended:
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
+        if not self._unread_bytes and not self._has_ended:
+            self._waiting_reader = asyncio.get_running_loop().create_future()
+            await self._waiting_reader
 
-        if not self._unread and self._broken is not None:
-            raise self._broken
+        if not self._unread_bytes and self._broken_by is not None:
+            raise self._broken_by
         return self.read_now()
 
     def close(self) -> None:
@@ -109,9 +109,9 @@ class HttpResponse:
 
     def add(self, raw: bytes) -> None:
         """Take bytes of the body."""
-        self._unread += raw
-        self._wake()
-        if len(self._unread) > _MOST_UNREAD:
+        self._unread_bytes += raw
+        self._wake_reader()
+        if len(self._unread_bytes) > _MOST_UNREAD:
             self._connection.transport.pause_reading()
 
     def end(self, broken: ConnectionError | None = None) -> None:
@@ -120,13 +120,13 @@ class HttpResponse:
             self.head_came.set_exception(broken)
 
         self._has_ended = True
-        self._broken = broken
-        self._wake()
+        self._broken_by = broken
+        self._wake_reader()
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         """Let a `read` that waits for bytes go on."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._waiting_reader is not None and not self._waiting_reader.done():
+            self._waiting_reader.set_result(None)
 
 
 class _Connection(asyncio.Protocol):
@@ -136,26 +136,26 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, kept: list[_Connection]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._kept = kept
+        self._kept_connections = kept
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, but common clients accept.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
-        self._response: HttpResponse | None = None
-        self._reason = b""
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._response_under_way: HttpResponse | None = None
+        self._reason_phrase = b""
+        self._raw_headers: list[tuple[bytes, bytes]] = []
         self._has_received = False
-        self._idle: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
     async def exchange(
         self, head: bytes, body: bytes, *, is_to_head: bool
     ) -> HttpResponse:
         """Send a request, and return its response when the head has arrived."""
-        if self._idle is not None:
-            self._idle.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
-        self._response = response = HttpResponse(self, is_to_head=is_to_head)
+        self._response_under_way = response = HttpResponse(self, is_to_head=is_to_head)
         self.transport.writelines((head, body))
         try:
             await response.head_came
@@ -171,7 +171,7 @@ class _Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._response is None:
+        if self._response_under_way is None:
             self.transport.abort()
             return
 
@@ -180,19 +180,19 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             if data.startswith(_TLS_ALERT):
-                self._fail(f"it speaks TLS; {_TRY_TLS}")
+                self._fail_response(f"it speaks TLS; {_TRY_TLS}")
 
             # An error of one of the functions below stands behind the parser's own.
-            self._fail(f"no HTTP response: {error.__context__ or error}")
+            self._fail_response(f"no HTTP response: {error.__context__ or error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._kept:
-            self._kept.remove(self)
+        if self in self._kept_connections:
+            self._kept_connections.remove(self)
 
-        if self._idle is not None:
-            self._idle.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
 
-        response = self._response
+        response = self._response_under_way
         if response is not None and exc is None and response.ends_with_connection:
             response.end()
         else:
@@ -202,7 +202,7 @@ class _Connection(asyncio.Protocol):
                 # Not every server sends an alert before it closes.
                 closed = f"{closed}; if it speaks TLS, {_TRY_TLS}"
 
-            self._fail(closed)
+            self._fail_response(closed)
 
         # It is cancelled with a close that nobody waits for any more.
         if not self.gone.done():
@@ -211,27 +211,27 @@ class _Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        if self._response is None or self._response.status:
+        if self._response_under_way is None or self._response_under_way.status:
             raise ValueError("more than the requested response")
 
     def on_status(self, reason: bytes) -> None:
-        self._reason += reason
+        self._reason_phrase += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What comes after a body is left out.
-        if self._response is not None and not self._response.status:
-            self._headers.append((name, value.strip(b" \t")))
+        if self._response_under_way is not None and not self._response_under_way.status:
+            self._raw_headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        headers = tuple(self._headers)
-        reason = self._reason
-        self._headers = []
-        self._reason = b""
+        headers = tuple(self._raw_headers)
+        reason = self._reason_phrase
+        self._raw_headers = []
+        self._reason_phrase = b""
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
 
-        response = self._response
+        response = self._response_under_way
         if status < HTTPStatus.OK or response is None:
             return
 
@@ -243,21 +243,21 @@ class _Connection(asyncio.Protocol):
             response.head_came.set_result(None)
 
         if response.is_to_head:
-            self._response = None
+            self._response_under_way = None
             response.end()
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
-        if self._response is not None:
-            self._response.add(body)
+        if self._response_under_way is not None:
+            self._response_under_way.add(body)
 
     def on_message_complete(self) -> None:
-        response = self._response
+        response = self._response_under_way
         # Of an informational response nothing is left.
         if response is None or not response.status:
             return
 
-        self._response = None
+        self._response_under_way = None
         response.end()
         # A server that answers before it has the whole request may not read the rest of it.
         if (
@@ -268,17 +268,17 @@ class _Connection(asyncio.Protocol):
             return
 
         self.transport.resume_reading()
-        self._idle = asyncio.get_running_loop().call_later(
+        self._idle_timer = asyncio.get_running_loop().call_later(
             _IDLE_S, self.transport.close
         )
-        self._kept.append(self)
+        self._kept_connections.append(self)
 
-    def _fail(self, reason: str) -> None:
+    def _fail_response(self, reason: str) -> None:
         """Abort the connection; a response under way ends with an error for this reason."""
-        if self._response is not None:
-            self._response.end(ConnectionError(reason))
+        if self._response_under_way is not None:
+            self._response_under_way.end(ConnectionError(reason))
 
-        self._response = None
+        self._response_under_way = None
         self.transport.abort()
 
 
@@ -309,13 +309,13 @@ class Client:
     def __init__(
         self, origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
     ) -> None:
-        self._origin = origin
-        self._tls = tls if origin.scheme == "https" else None
-        self._proxy = proxy
-        self._host = origin.host_port_subcomponent or ""
+        self._origin_url = origin
+        self._tls_context = tls if origin.scheme == "https" else None
+        self._forward_proxy = proxy
+        self._host_and_port = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
         """Connections for the next requests."""
-        self._open: set[_Connection] = set()
+        self._open_connections: set[_Connection] = set()
 
     async def send(self, request: Request, headers: Headers) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
@@ -326,44 +326,48 @@ class Client:
             OSError: the upstream can't be reached, or its proxy refuses.
         """
         target = request.target
-        if self._proxy is not None and self._tls is None:
-            target = f"http://{self._host}{target}"
-            headers = (*headers, *self._proxy.headers)
+        if self._forward_proxy is not None and self._tls_context is None:
+            target = f"http://{self._host_and_port}{target}"
+            headers = (*headers, *self._forward_proxy.headers)
 
         head = _request_head(
-            request.method, target, self._host, headers, len(request.body)
+            request.method, target, self._host_and_port, headers, len(request.body)
         )
         try:
-            response = await self._exchange(head, request)
-            is_refused = self._proxy is not None and response.status == _OF_PROXY
+            response = await self._exchange_on_connection(head, request)
+            is_refused = (
+                self._forward_proxy is not None and response.status == _OF_PROXY
+            )
             if is_refused:
                 response.close()
                 raise ConnectionError(
                     f"it refused: {_OF_PROXY.value} {_OF_PROXY.phrase}"
                 )
         except OSError as error:
-            if self._proxy is None:
+            if self._forward_proxy is None:
                 raise
-            raise self._proxy.problem(error) from None
+            raise self._forward_proxy.error_naming_proxy(error) from None
 
         return response
 
-    async def _exchange(self, head: bytes, request: Request) -> HttpResponse:
+    async def _exchange_on_connection(
+        self, head: bytes, request: Request
+    ) -> HttpResponse:
         """Send a request on a kept or a new connection; return its response when the head came."""
         while self.kept and self.kept[-1].transport.is_closing():
             self.kept.pop()
 
-        connection = self.kept.pop() if self.kept else await self._connect()
+        connection = self.kept.pop() if self.kept else await self._connect_to_origin()
         return await connection.exchange(
             head, request.body, is_to_head=request.method == "HEAD"
         )
 
-    async def _connect(self) -> _Connection:
+    async def _connect_to_origin(self) -> _Connection:
         """Connect to the origin, or to its proxy, which opens a tunnel if the origin speaks TLS."""
         loop = asyncio.get_running_loop()
-        host = self._origin.raw_host or ""
-        port = self._origin.port
-        proxy = self._proxy
+        host = self._origin_url.raw_host or ""
+        port = self._origin_url.port
+        proxy = self._forward_proxy
         first = (host, port) if proxy is None else (proxy.host, proxy.port)
         try:
             async with asyncio.timeout(_CONNECT_S):
@@ -372,15 +376,15 @@ class Client:
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
-                    if proxy is not None and self._tls is not None:
-                        authority = f"{self._origin.host_subcomponent}:{port}"
+                    if proxy is not None and self._tls_context is not None:
+                        authority = f"{self._origin_url.host_subcomponent}:{port}"
                         await proxy.open_tunnel(connected, authority)
 
                     _, connection = await loop.create_connection(
                         partial(_Connection, self.kept),
                         sock=connected,
-                        ssl=self._tls,
-                        server_hostname=host.rstrip(".") if self._tls else None,
+                        ssl=self._tls_context,
+                        server_hostname=host.rstrip(".") if self._tls_context else None,
                     )
                 except BaseException:
                     connected.close()
@@ -388,20 +392,24 @@ class Client:
         except TimeoutError:
             raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
 
-        self._open.add(connection)
-        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+        self._open_connections.add(connection)
+        connection.gone.add_done_callback(
+            lambda _: self._open_connections.discard(connection)
+        )
         return connection
 
     async def close(self) -> None:
         """Close all connections."""
-        for connection in self._open:
+        for connection in self._open_connections:
             connection.transport.abort()
 
-        await asyncio.gather(*(connection.gone for connection in self._open))
+        await asyncio.gather(
+            *(connection.gone for connection in self._open_connections)
+        )
 
 
 @asynccontextmanager
-async def connecting(
+async def connected_client(
     origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
 ) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
@@ -448,7 +456,7 @@ def shown_url(url: URL) -> str:
     return str(url.with_user(None).with_fragment(None))
 
 
-def credentials(url: URL) -> Headers:
+def url_credentials(url: URL) -> Headers:
     """Return the headers by which the user in a URL is known there (RFC 7617).
 
     Raises:

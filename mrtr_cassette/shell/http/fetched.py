@@ -17,15 +17,22 @@ from yarl import URL
 from mrtr_cassette.core.wire.http import Request, header_value
 from mrtr_cassette.errors import CassetteError, UsageError, printable
 from mrtr_cassette.shell.http.access import is_loopback
-from mrtr_cassette.shell.http.client import connecting, credentials, tls_context
+from mrtr_cassette.shell.http.client import (
+    connected_client,
+    tls_context,
+    url_credentials,
+)
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import network_reason
 
-_LARGEST: Final = 64 * 1024 * 1024
+_MOST_BYTES: Final = 64 * 1024 * 1024
 _MIB: Final = 1024 * 1024
 _FETCH_S: Final = 60.0
-_PIN: Final = re.compile(r"sha256=([A-Fa-f\d]{64})", re.ASCII)
-_HEADERS: Final = (("Accept", "application/json"), ("Accept-Encoding", "identity"))
+_SHA256_PIN: Final = re.compile(r"sha256=([A-Fa-f\d]{64})", re.ASCII)
+_REQUEST_HEADERS: Final = (
+    ("Accept", "application/json"),
+    ("Accept-Encoding", "identity"),
+)
 _IS_PAGE: Final = "text/html"
 
 
@@ -41,7 +48,7 @@ class Fetched(NamedTuple):
         return hashlib.sha256(self.data).hexdigest()
 
 
-async def fetch(address: str) -> Fetched:
+async def fetch_cassette(address: str) -> Fetched:
     """Fetch what is at an address; follow no redirect.
 
     Raises:
@@ -49,28 +56,30 @@ async def fetch(address: str) -> Fetched:
         CassetteError: it can't be fetched, or has another digest than the address says.
     """
     url = _url_of(address)
-    shown = _shown(url)
-    pinned = _pin_in(url, shown)
+    shown_address = _shown_url(url)
+    pinned = _pin_in(url, shown_address)
     try:
         async with asyncio.timeout(_FETCH_S):
-            data = await _body_at(url, shown)
+            data = await _body_at(url, shown_address)
     except TimeoutError as error:
         reason = str(error) or f"no whole response came within {_FETCH_S:g} s"
-        raise CassetteError(shown, reason) from None
+        raise CassetteError(shown_address, reason) from None
     except ssl.SSLCertVerificationError as error:
         reason = f"its certificate is not verified ({error.verify_message})"
         hint = "name the certificate of its authority in SSL_CERT_FILE"
-        raise CassetteError(shown, reason, hint=hint) from None
+        raise CassetteError(shown_address, reason, hint=hint) from None
     except OSError as error:
         reason = f"the connection failed ({network_reason(error)})"
-        raise CassetteError(shown, reason) from None
+        raise CassetteError(shown_address, reason) from None
 
-    found = Fetched(shown, data)
-    if pinned not in ("", found.sha256):
-        reason = f"its SHA-256 is {found.sha256}, and the address says {pinned}"
-        raise CassetteError(shown, reason)
+    fetched_cassette = Fetched(shown_address, data)
+    if pinned not in ("", fetched_cassette.sha256):
+        reason = (
+            f"its SHA-256 is {fetched_cassette.sha256}, and the address says {pinned}"
+        )
+        raise CassetteError(shown_address, reason)
 
-    return found
+    return fetched_cassette
 
 
 def _url_of(address: str) -> URL:
@@ -87,14 +96,14 @@ def _url_of(address: str) -> URL:
         raise UsageError("the address of the cassette is not a URL with a host")
     if url.scheme == "http" and not is_loopback(host):
         raise UsageError(
-            f"{_shown(url)}: a cassette is fetched by https://, and by http:// only from this "
+            f"{_shown_url(url)}: a cassette is fetched by https://, and by http:// only from this "
             "machine"
         )
 
     return url
 
 
-def _shown(url: URL) -> str:
+def _shown_url(url: URL) -> str:
     """Return a URL as messages show it: without user, password, query and fragment."""
     bare = url.with_user(None).with_query(None).with_fragment(None)
     return printable(str(bare))
@@ -105,7 +114,7 @@ def _pin_in(url: URL, shown: str) -> str:
     if not url.fragment:
         return ""
 
-    pin = _PIN.fullmatch(url.fragment)
+    pin = _SHA256_PIN.fullmatch(url.fragment)
     if pin is None:
         raise UsageError(
             f"{shown}: what follows # is not a digest",
@@ -118,32 +127,34 @@ def _pin_in(url: URL, shown: str) -> str:
 async def _body_at(url: URL, shown: str) -> bytes:
     """Return the bytes of the file at a URL; a `CassetteError` says why there is no cassette."""
     tls = tls_context(url, None, verifies=True)
-    headers = (*_HEADERS, *credentials(url))
+    headers = (*_REQUEST_HEADERS, *url_credentials(url))
     request = Request("GET", url.raw_path_qs, headers, b"")
-    async with connecting(url.origin(), tls, forward_proxy(url)) as client:
+    async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
         with closing(await client.send(request, headers)) as response:
-            named = []
+            decoded_headers = []
             for name, value in response.headers:
-                named.append((name.decode("latin-1"), value.decode("latin-1")))
+                decoded_headers.append(
+                    (name.decode("latin-1"), value.decode("latin-1"))
+                )
 
-            media_type = header_value(tuple(named), "content-type")
-            location = header_value(tuple(named), "location")
+            media_type = header_value(tuple(decoded_headers), "content-type")
+            location = header_value(tuple(decoded_headers), "location")
             _check_status(shown, response.status, location)
-            data = b""
+            received_body = b""
             while chunk := await response.read():
-                data += chunk
-                if len(data) > _LARGEST:
-                    reason = f"it has more than {_LARGEST // _MIB} MiB"
+                received_body += chunk
+                if len(received_body) > _MOST_BYTES:
+                    reason = f"it has more than {_MOST_BYTES // _MIB} MiB"
                     raise CassetteError(shown, reason)
 
-    if media_type.startswith(_IS_PAGE) or data.lstrip().startswith(b"<"):
+    if media_type.startswith(_IS_PAGE) or received_body.lstrip().startswith(b"<"):
         raise CassetteError(
             shown,
             "there is a web page, and not a cassette",
             hint="name the address of the file itself, as a link to `raw` has it",
         )
 
-    return data
+    return received_body
 
 
 def _check_status(shown: str, status: int, location: str) -> None:
@@ -153,7 +164,7 @@ def _check_status(shown: str, status: int, location: str) -> None:
 
     if 300 <= status < 400:
         try:
-            elsewhere = _shown(URL(shown).join(URL(location)))
+            elsewhere = _shown_url(URL(shown).join(URL(location)))
         except ValueError:
             elsewhere = "another address"
 

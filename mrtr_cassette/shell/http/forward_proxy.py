@@ -28,7 +28,7 @@ class ForwardProxy:
     port: int
     headers: Headers = ()
 
-    def problem(self, error: OSError) -> ConnectionError:
+    def error_naming_proxy(self, error: OSError) -> ConnectionError:
         """Return an error that names the proxy."""
         name = f"http://{self.host}:{self.port}"
         return ConnectionError(f"through the proxy {name}: {network_reason(error)}")

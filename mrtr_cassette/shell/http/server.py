@@ -40,9 +40,9 @@ _TLS_HANDSHAKE = b"\x16\x03"
 _SHUTDOWN_S = 1.0
 """Seconds in which a client can take what was sent; its request has been cancelled before."""
 
-_ORIGIN = re.compile("^[^/?]+://[^/?]*/?")
+_ORIGIN_IN_TARGET = re.compile("^[^/?]+://[^/?]*/?")
 
-_BACKLOG = 1024
+_LISTEN_BACKLOG = 1024
 """Connections that may wait to be accepted."""
 
 
@@ -78,10 +78,10 @@ class HttpDownstream:
     endpoint: EndpointPassing | None = None
     """Changes the body of the response, if it is an event stream."""
 
-    _head: Head = _NO_HEAD
+    _rendered_head: Head = _NO_HEAD
     _has_body: bool = False
     _is_chunked: bool = False
-    _held: bytearray | None = None
+    _held_body: bytearray | None = None
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
@@ -93,7 +93,7 @@ class HttpDownstream:
             and "json" in header_value(headers, "content-type")
             and not header_value(headers, "content-encoding")
         ):
-            self._held = bytearray()
+            self._held_body = bytearray()
             headers = tuple(
                 pair for pair in headers if pair[0].lower() != "content-length"
             )
@@ -101,7 +101,7 @@ class HttpDownstream:
         if self.endpoint is not None and not is_event_stream(headers):
             self.endpoint = None
 
-        self._head = render_head(status, headers, reason)
+        self._rendered_head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
@@ -111,12 +111,12 @@ class HttpDownstream:
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
-        if self.rewritten is not None and self._held is not None:
-            self._held += chunk
+        if self.rewritten is not None and self._held_body is not None:
+            self._held_body += chunk
             if not is_last:
                 return
 
-            chunk = self.rewritten(bytes(self._held))
+            chunk = self.rewritten(bytes(self._held_body))
 
         if self.endpoint is not None:
             chunk = self.endpoint.feed(chunk)
@@ -124,30 +124,32 @@ class HttpDownstream:
                 chunk += self.endpoint.finish()
 
         self.sent += len(chunk)
-        parts = [] if self.is_started else [self._started(len(chunk), is_last=is_last)]
+        parts_to_write = (
+            [] if self.is_started else [self._started_head(len(chunk), is_last=is_last)]
+        )
         if chunk and self._has_body:
-            parts += (
+            parts_to_write += (
                 [b"%x\r\n" % len(chunk), chunk, b"\r\n"]
                 if self._is_chunked
                 else [chunk]
             )
 
         if is_last and self._is_chunked:
-            parts.append(_LAST_CHUNK)
+            parts_to_write.append(_LAST_CHUNK)
 
-        if parts:
-            await self.connection.write(parts)
+        if parts_to_write:
+            await self.connection.write(parts_to_write)
 
     def break_off(self) -> None:
         """End the response so that the client sees that it is incomplete."""
         # What was sent still arrives; the last chunk, or the rest of the length, does not.
         self.connection.transport.close()
 
-    def _started(self, size: int, *, is_last: bool) -> bytes:
+    def _started_head(self, size: int, *, is_last: bool) -> bytes:
         """Return the head, before the first bytes of the body."""
         self.is_started = True
         framing = b""
-        if self._has_body and not self._head.has_length:
+        if self._has_body and not self._rendered_head.has_length:
             if is_last:
                 framing = b"Content-Length: %d\r\n" % size
             elif self.takes_chunks:
@@ -155,7 +157,9 @@ class HttpDownstream:
                 framing = b"Transfer-Encoding: chunked\r\n"
 
         connection = b"" if self.keep_alive else b"Connection: close\r\n"
-        return b"".join((b"HTTP/1.1", self._head.raw, framing, connection, b"\r\n"))
+        return b"".join(
+            (b"HTTP/1.1", self._rendered_head.raw, framing, connection, b"\r\n")
+        )
 
 
 HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
@@ -207,15 +211,15 @@ class _ClientConnection(asyncio.Protocol):
         """Is done when the connection is closed."""
         self._service = service
         self._parser = HttpRequestParser(self)
-        self._current: HttpDownstream | None = None
-        self._next: deque[HttpDownstream] = deque()
+        self._current_exchange: HttpDownstream | None = None
+        self._next_exchanges: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
-        self._coming: HttpDownstream | None = None
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._refusal: _RefusedError | None = None
+        self._incoming_exchange: HttpDownstream | None = None
+        self._raw_target = b""
+        self._raw_headers: list[tuple[bytes, bytes]] = []
+        self._pending_refusal: _RefusedError | None = None
         self._takes_no_more = False
-        self._room: asyncio.Future[None] | None = None
+        self._room_to_write: asyncio.Future[None] | None = None
 
     async def write(self, parts: Sequence[bytes]) -> None:
         """Write, and wait until the client has taken enough of what was written.
@@ -227,12 +231,12 @@ class _ClientConnection(asyncio.Protocol):
             raise ConnectionResetError("the client is gone")
 
         self.transport.writelines(parts)
-        if self._room is not None:
-            await self._room
+        if self._room_to_write is not None:
+            await self._room_to_write
 
     def let_go(self) -> None:
         """Close the connection after the request that is being handled or received."""
-        under_way = self._current or self._coming
+        under_way = self._current_exchange or self._incoming_exchange
         if under_way is None:
             self.transport.close()
         else:
@@ -261,24 +265,24 @@ class _ClientConnection(asyncio.Protocol):
             # After a last request the parser takes nothing.
             if not self._takes_no_more:
                 # The client's earlier requests are answered first.
-                self._refusal = _refusal(error, data)
+                self._pending_refusal = _refusal_of_bytes(error, data)
                 self._takes_no_more = True
-                if self._refusal.status == 400:
+                if self._pending_refusal.status == 400:
                     self._service.complain(
-                        f"a {self._refusal.text.removeprefix('the ')}"
+                        f"a {self._pending_refusal.text.removeprefix('the ')}"
                     )
 
         self._begin_next()
 
     def pause_writing(self) -> None:
         # The client does not read.
-        self._room = self._loop.create_future()
+        self._room_to_write = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if self._room_to_write is not None and not self._room_to_write.done():
+            self._room_to_write.set_result(None)
 
-        self._room = None
+        self._room_to_write = None
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
         self._service.connections.discard(self)
@@ -292,16 +296,16 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         # What comes after the first bytes of a request waits for its turn.
-        if self._current is not None or self._next:
+        if self._current_exchange is not None or self._next_exchanges:
             self.transport.pause_reading()
 
     def on_url(self, raw: bytes) -> None:
-        self._url += raw
+        self._raw_target += raw
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What comes after a body is left out.
-        if self._coming is None:
-            self._headers.append((name, value.strip(b" \t")))
+        if self._incoming_exchange is None:
+            self._raw_headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -311,23 +315,23 @@ class _ClientConnection(asyncio.Protocol):
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
 
-        target = self._url.decode("utf-8", "surrogateescape")
+        target = self._raw_target.decode("utf-8", "surrogateescape")
         if not target.startswith("/"):
             # A client that takes us for its proxy names a whole URL.
-            target = _ORIGIN.sub("/", target)
+            target = _ORIGIN_IN_TARGET.sub("/", target)
 
-        self._coming = HttpDownstream(
+        self._incoming_exchange = HttpDownstream(
             self,
             method,
             target,
-            tuple(self._headers),
+            tuple(self._raw_headers),
             takes_chunks=is_current,
             keep_alive=is_current and parser.should_keep_alive(),
         )
 
-        headers = {name.lower(): value for name, value in self._headers}
-        self._headers = []
-        self._url = b""
+        headers = {name.lower(): value for name, value in self._raw_headers}
+        self._raw_headers = []
+        self._raw_target = b""
         if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
             raise self._too_large()
 
@@ -336,25 +340,25 @@ class _ClientConnection(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if self._coming is not None:
-            self._coming.body += body
-            if len(self._coming.body) > self._service.options.max_body:
+        if self._incoming_exchange is not None:
+            self._incoming_exchange.body += body
+            if len(self._incoming_exchange.body) > self._service.options.max_body:
                 raise self._too_large()
 
     def on_message_complete(self) -> None:
-        if self._coming is None or self._parser.should_upgrade():
+        if self._incoming_exchange is None or self._parser.should_upgrade():
             return
 
-        self._next.append(self._coming)
-        self._takes_no_more = not self._coming.keep_alive
-        self._coming = None
+        self._next_exchanges.append(self._incoming_exchange)
+        self._takes_no_more = not self._incoming_exchange.keep_alive
+        self._incoming_exchange = None
 
     # Requests whose body is still to come
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the coming request again, for a parser that reads its body."""
-        coming = cast("HttpDownstream", self._coming)
-        self._coming = None
+        coming = cast("HttpDownstream", self._incoming_exchange)
+        self._incoming_exchange = None
         target = coming.target.encode("utf-8", "surrogateescape")
         headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
@@ -374,20 +378,22 @@ class _ClientConnection(asyncio.Protocol):
 
     def _begin_next(self) -> None:
         """Begin the next request if none is under way; if none waits, read on or refuse."""
-        if self._current is not None or self.transport.is_closing():
+        if self._current_exchange is not None or self.transport.is_closing():
             return
 
-        if self._next and self._service.is_ending:
+        if self._next_exchanges and self._service.is_ending:
             self.transport.close()
-        elif self._next:
-            self._current = self._next.popleft()
-            self.task = self._loop.create_task(self._handle(self._current))
+        elif self._next_exchanges:
+            self._current_exchange = self._next_exchanges.popleft()
+            self.task = self._loop.create_task(
+                self._handle_request(self._current_exchange)
+            )
         else:
             self.transport.resume_reading()
-            if self._refusal is not None:
-                self._refuse(self._refusal)
+            if self._pending_refusal is not None:
+                self._send_refusal(self._pending_refusal)
 
-    async def _handle(self, client: HttpDownstream) -> None:
+    async def _handle_request(self, client: HttpDownstream) -> None:
         """Have a request handled, or refuse it; then begin the next, or close the connection."""
         service = self._service
         try:
@@ -414,13 +420,13 @@ class _ClientConnection(asyncio.Protocol):
                 with suppress(ConnectionResetError):
                     await client.send_whole(500, TEXT_HEADERS, text.encode())
 
-        self._current = self.task = None
+        self._current_exchange = self.task = None
         if not client.keep_alive:
             self.transport.close()
 
         self._begin_next()
 
-    def _refuse(self, refusal: _RefusedError) -> None:
+    def _send_refusal(self, refusal: _RefusedError) -> None:
         """Send a refusal, and close the connection when the client has read it."""
         body = f"{in_terms(refusal.text, self._service.options.terms)}\n".encode()
         framing = (("Connection", "close"), ("Content-Length", str(len(body))))
@@ -431,7 +437,7 @@ class _ClientConnection(asyncio.Protocol):
         self._loop.call_later(_LINGER_S, self.transport.abort)
 
 
-def _refusal(error: Exception, data: bytes) -> _RefusedError:
+def _refusal_of_bytes(error: Exception, data: bytes) -> _RefusedError:
     """Say why bytes are no request, without repeating any of them."""
     # An error of a function that the parser called stands behind the parser's own.
     cause = error.__context__ or error
@@ -470,21 +476,23 @@ async def serving(
     service = Service(handler, options, complain)
     loop = asyncio.get_running_loop()
     listeners = [
-        await loop.create_server(service.connection, sock=bound, backlog=_BACKLOG)
+        await loop.create_server(
+            service.connection, sock=bound, backlog=_LISTEN_BACKLOG
+        )
         for bound in listener.sockets
     ]
     try:
         yield
         if drain_s:
-            await _drain(service, listeners, drain_s)
+            await _drain_connections(service, listeners, drain_s)
     finally:
         for server in listeners:
             server.close()
 
-        await _end(service)
+        await _end_requests(service)
 
 
-async def _drain(
+async def _drain_connections(
     service: Service, listeners: Sequence[asyncio.Server], seconds: float
 ) -> None:
     """Take no new connections, close idle ones, and the others after the response under way."""
@@ -503,7 +511,7 @@ async def _drain(
         )
 
 
-async def _end(service: Service) -> None:
+async def _end_requests(service: Service) -> None:
     """Cancel all requests, await their ends, and close the connections."""
     service.is_ending = True
     tasks = [client.task for client in service.connections if client.task is not None]

@@ -107,7 +107,7 @@ class Upstream(Protocol):
 
 
 _KNOWN_STATUS = frozenset(HTTPStatus)
-_OURS = frozenset({"host", "expect"})
+_NOT_PASSED_ON = frozenset({"host", "expect"})
 """Request headers that are not passed on, besides those that `end_to_end` removes."""
 
 # A client sends the same headers with call after call, so what they mean is worked out once.
@@ -146,7 +146,7 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
 @lru_cache(maxsize=1024)
 def sent_headers(received: Headers, added: Headers) -> Headers:
     """Return a client's headers as they go upstream, with those that the user added."""
-    left_out = _OURS | {name.lower() for name, _ in added}
+    left_out = _NOT_PASSED_ON | {name.lower() for name, _ in added}
     kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
     return (*kept, *added)
 

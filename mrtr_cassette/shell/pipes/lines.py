@@ -43,7 +43,7 @@ STDOUT: Final = 1
 async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
     """Yield what each read of a pipe brings, in lines, until the pipe ends."""
     loop = asyncio.get_running_loop()
-    came: asyncio.Queue[Read | None] = asyncio.Queue()
+    arrived_reads: asyncio.Queue[Read | None] = asyncio.Queue()
     room = Semaphore(_MOST_UNTAKEN)
     is_left = False
 
@@ -56,14 +56,16 @@ async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
             with suppress(OSError):
                 while (chunk := os.read(source, _READ_AT_ONCE)) and not is_left:
                     room.acquire()
-                    loop.call_soon_threadsafe(came.put_nowait, framer.feed(chunk))
+                    loop.call_soon_threadsafe(
+                        arrived_reads.put_nowait, framer.feed(chunk)
+                    )
 
-            loop.call_soon_threadsafe(came.put_nowait, framer.finish())
-            loop.call_soon_threadsafe(came.put_nowait, None)
+            loop.call_soon_threadsafe(arrived_reads.put_nowait, framer.finish())
+            loop.call_soon_threadsafe(arrived_reads.put_nowait, None)
 
     Thread(target=read, daemon=True).start()
     try:
-        while (brought := await came.get()) is not None:
+        while (brought := await arrived_reads.get()) is not None:
             yield brought
             room.release()
     finally:
@@ -79,16 +81,16 @@ class LineWriter:
         self.target = target
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
-        self._waiting = 0
+        self._queued_bytes: SimpleQueue[bytes | None] = SimpleQueue()
+        self._waiting_count = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_finished = asyncio.Event()
-        Thread(target=self._work, daemon=True).start()
+        Thread(target=self._write_queued_bytes, daemon=True).start()
 
     def write(self, raw: bytes) -> None:
         """Write bytes, at once if the pipe is ready for all of them, or else by the thread."""
-        if not self._waiting and len(raw) <= select.PIPE_BUF:
+        if not self._waiting_count and len(raw) <= select.PIPE_BUF:
             ready = select.poll()
             ready.register(self.target, select.POLLOUT)
             # A pipe that is ready takes so many bytes without waiting.
@@ -97,18 +99,18 @@ class LineWriter:
             ):
                 return
 
-        self._waiting += len(raw)
-        self._queue.put(raw)
-        if self._waiting > _MOST_WAITING:
+        self._waiting_count += len(raw)
+        self._queued_bytes.put(raw)
+        if self._waiting_count > _MOST_WAITING:
             self._has_room.clear()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until fewer bytes wait to be written."""
         await self._has_room.wait()
 
     async def finish(self, seconds: float | None = None) -> None:
         """Wait up to so many seconds until all bytes are written; later writes are ignored."""
-        self._queue.put(None)
+        self._queued_bytes.put(None)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._is_finished.wait()
@@ -120,23 +122,23 @@ class LineWriter:
             os.dup2(nowhere, self.target, inheritable=False)
             os.close(nowhere)
 
-    def _work(self) -> None:
+    def _write_queued_bytes(self) -> None:
         """Write the queued bytes until `finish` is called; the first failure calls `on_gone`."""
         is_taken = True
         with suppress(RuntimeError):
-            while (raw := self._queue.get()) is not None:
+            while (raw := self._queued_bytes.get()) is not None:
                 if is_taken and not _write_all(self.target, raw):
                     is_taken = False
                     self._loop.call_soon_threadsafe(self._on_gone)
 
-                self._loop.call_soon_threadsafe(self._written, len(raw))
+                self._loop.call_soon_threadsafe(self._count_written, len(raw))
 
             self._loop.call_soon_threadsafe(self._is_finished.set)
 
-    def _written(self, size: int) -> None:
+    def _count_written(self, size: int) -> None:
         """Count bytes as written, and end the wait for room if few enough are left."""
-        self._waiting -= size
-        if self._waiting <= _MOST_WAITING:
+        self._waiting_count -= size
+        if self._waiting_count <= _MOST_WAITING:
             self._has_room.set()
 
 
@@ -172,11 +174,11 @@ class PipeDownstream:
     ) -> None:
         """Answer a request by a writer; `end` is called when the recorded server ended."""
         self._writer = writer
-        self._end = end
+        self._on_end = end
         self._is_channel = opens_channel(request)
         self._has_spoken = False
         message = read_call(request).message
-        self._responds = message is not None and message.kind is Kind.REQUEST
+        self._expects_response = message is not None and message.kind is Kind.REQUEST
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Do nothing: there is no head."""
@@ -189,21 +191,21 @@ class PipeDownstream:
 
             self._has_spoken = True
             self._writer.write(chunk)
-            await self._writer.room()
+            await self._writer.wait_for_room()
 
         if is_last and self._is_channel:
-            self._end()
+            self._on_end()
 
     async def send_whole(self, status: int, _headers: Headers, body: bytes) -> None:
         """Write recorded lines, or our own response to a request."""
         if status == NO_STATUS:
             await self.send(body, is_last=True)
-        elif self._responds and body:
+        elif self._expects_response and body:
             self._writer.write(body + b"\n")
 
     def break_off(self) -> None:
         """End as the recorded server did."""
-        self._end()
+        self._on_end()
 
 
 class PipedClient:
@@ -211,57 +213,59 @@ class PipedClient:
 
     def __init__(self, handler: Handler, longest: int) -> None:
         self._handler = handler
-        self._longest = longest
-        self._listening: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
+        self._longest_line = longest
+        self._listening_task: asyncio.Task[None] | None = None
+        self._client_has_ended = asyncio.Event()
         """Set when the recorded server ended."""
-        self._closed = asyncio.Event()
+        self._output_is_closed = asyncio.Event()
         """Set when the client has ended."""
-        self._writer = LineWriter(STDOUT, self._closed.set)
-        self._answers: set[asyncio.Task[None]] = set()
+        self._writer = LineWriter(STDOUT, self._output_is_closed.set)
+        self._answering_tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, handler: Handler | None = None) -> None:
         """Pass on unsolicited messages of the server."""
-        self._listening = self._answer(channel_request(FIRST_SESSION), handler)
+        self._listening_task = self._start_answering(
+            channel_request(FIRST_SESSION), handler
+        )
 
     async def run(self, told_to_end: asyncio.Event, last_s: float = LAST_S) -> None:
         """Answer until the client ends, the server does, or this process is told to end.
 
         Responses under way have `last_s` seconds after the client's end.
         """
-        reading = asyncio.ensure_future(self._read())
-        events = (self._closed, self._ended, told_to_end)
+        reading = asyncio.ensure_future(self._answer_lines())
+        events = (self._output_is_closed, self._client_has_ended, told_to_end)
         endings: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in events
         ]
         await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
-        remaining = self._answers - {self._listening}
-        if remaining and self._closed.is_set():
+        remaining = self._answering_tasks - {self._listening_task}
+        if remaining and self._output_is_closed.is_set():
             endings.append(asyncio.gather(*remaining, return_exceptions=True))
             await asyncio.wait(
                 endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED
             )
 
-        under_way = (reading, *endings, *self._answers)
+        under_way = (reading, *endings, *self._answering_tasks)
         for task in under_way:
             task.cancel()
 
         await asyncio.gather(*under_way, return_exceptions=True)
         await self._writer.finish(LAST_S)
 
-    async def _read(self) -> None:
+    async def _answer_lines(self) -> None:
         """Have the lines on our stdin answered, and note when the client has ended."""
-        async for brought in reads_from(STDIN, self._longest):
+        async for brought in reads_from(STDIN, self._longest_line):
             for line in brought.lines:
-                self._answer(line_request(line.raw, FIRST_SESSION))
+                self._start_answering(line_request(line.raw, FIRST_SESSION))
 
-        self._closed.set()
+        self._output_is_closed.set()
 
-    def _answer(
+    def _start_answering(
         self, request: Request, handler: Handler | None = None
     ) -> asyncio.Task[None]:
         """Start the task in which a handler answers a request, and return it."""
-        downstream = PipeDownstream(request, self._writer, self._ended.set)
+        downstream = PipeDownstream(request, self._writer, self._client_has_ended.set)
         chosen = handler or self._handler
 
         async def answer() -> None:
@@ -270,7 +274,7 @@ class PipedClient:
                 await chosen(request, downstream)
 
         task = asyncio.ensure_future(answer())
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._answering_tasks.add(task)
+        task.add_done_callback(self._answering_tasks.discard)
 
         return task

@@ -23,7 +23,7 @@ from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
 
-_GUARD: Final = (
+_GUARD_SCRIPT: Final = (
     'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } '
     "2>/dev/null"
 )
@@ -99,8 +99,8 @@ class ServerProcess:
     """A running server, which leads a process group of its own."""
 
     def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
-        self._group = ProcessGroup(process)
-        self._grace = grace
+        self._process_group = ProcessGroup(process)
+        self._grace_times = grace
         self._stdin = cast("IO[bytes]", process.stdin)
         self._stdout = cast("IO[bytes]", process.stdout)
         self.client_left = asyncio.Event()
@@ -125,38 +125,42 @@ class ServerProcess:
         `said` is done when all that the server said has been read. Returns whether it ended before
         anybody wanted it to.
         """
-        exited = asyncio.ensure_future(asyncio.to_thread(self._group.leader.wait))
-        told = asyncio.ensure_future(told_to_end.wait())
-        left = asyncio.ensure_future(self.client_left.wait())
+        exited = asyncio.ensure_future(
+            asyncio.to_thread(self._process_group.leader.wait)
+        )
+        ending_request = asyncio.ensure_future(told_to_end.wait())
+        client_leaving = asyncio.ensure_future(self.client_left.wait())
         try:
-            await _first_of(None, exited, told, left)
-            by_server = said.done() or not (told.done() or left.done())
-            if not told.done():
-                await _first_of(self._grace.closed, exited, told)
+            await _first_of(None, exited, ending_request, client_leaving)
+            by_server = said.done() or not (
+                ending_request.done() or client_leaving.done()
+            )
+            if not ending_request.done():
+                await _first_of(self._grace_times.closed, exited, ending_request)
 
             if not exited.done():
-                await self._terminate(exited, told, left)
+                await self._terminate_server(exited, ending_request, client_leaving)
         finally:
-            told.cancel()
-            left.cancel()
+            ending_request.cancel()
+            client_leaving.cancel()
 
         # What the server said last is read by then, unless a child of its own talks on.
-        await asyncio.wait({said}, timeout=self._grace.left_over)
-        await asyncio.to_thread(self._group.stop, self._grace.left_over)
-        await asyncio.wait({said}, timeout=self._grace.left_over)
+        await asyncio.wait({said}, timeout=self._grace_times.left_over)
+        await asyncio.to_thread(self._process_group.stop, self._grace_times.left_over)
+        await asyncio.wait({said}, timeout=self._grace_times.left_over)
 
         return by_server
 
-    async def _terminate(
+    async def _terminate_server(
         self,
         exited: asyncio.Future[Any],
         told: asyncio.Future[Any],
         left: asyncio.Future[Any],
     ) -> None:
         """Send SIGTERM to the server, and SIGKILL if its grace passes before it has ended."""
-        grace = self._grace
+        grace = self._grace_times
         self.writer.close()
-        self._group.signal(signal.SIGTERM)
+        self._process_group.signal(signal.SIGTERM)
         seconds = grace.terminated
         if told.done():
             seconds = grace.told_and_closed if left.done() else grace.told
@@ -168,19 +172,19 @@ class ServerProcess:
             await _first_of(min(deadline - monotonic(), grace.told_and_closed), exited)
 
         if not exited.done():
-            self._group.signal(signal.SIGKILL)
+            self._process_group.signal(signal.SIGKILL)
             await exited
 
     @property
     def exit_code(self) -> int:
         """Its exit code, once it has ended; 128 and the number of the signal that ended it."""
-        code = self._group.leader.wait()
+        code = self._process_group.leader.wait()
         return 128 - code if code < 0 else code
 
     def close(self) -> None:
         """Kill the processes that are left, and close the pipes."""
-        if self._group.signal(0):
-            self._group.stop(0.0)
+        if self._process_group.signal(0):
+            self._process_group.stop(0.0)
 
         for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
@@ -219,17 +223,17 @@ def server_process(
 
     server = ServerProcess(process, grace or Grace())
     try:
-        with guarded(process.pid):
+        with guarded_process_group(process.pid):
             yield server
     finally:
         server.close()
 
 
 @contextmanager
-def guarded(group: int) -> Iterator[None]:
+def guarded_process_group(group: int) -> Iterator[None]:
     """End a process group even if this process is killed before the block ends."""
     guard = subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", _GUARD, "sh", str(group)],
+        ["/bin/sh", "-c", _GUARD_SCRIPT, "sh", str(group)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -24,15 +24,19 @@ from mrtr_cassette.core.protocol.calls import ids_given_in, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
     Kind,
-    classify,
+    message_in,
     server_message,
     server_messages,
 )
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Channel
-from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings, shown_by
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.credentials import (
+    AddSettings,
+    UserSettings,
+    text_redactor,
+)
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
@@ -62,12 +66,14 @@ from mrtr_cassette.shell.pipes.processes import (
     server_process,
 )
 
-_GRACE: Final = Grace(closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5)
+_STOPPING_GRACE: Final = Grace(
+    closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5
+)
 """A server whose clients have gone already: whoever ends this process may kill it soon."""
 
-_JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
-_STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
-_EVENT: Final = b"event: message\ndata: %b\n\n"
+_JSON_HEADERS: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
+_STREAM_HEADERS: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
+_MESSAGE_EVENT: Final = b"event: message\ndata: %b\n\n"
 _HAS_ENDED: Final = "the server has ended"
 _MUTE_S: Final = 20.0
 """Seconds from a first line that is not MCP until a server counts as one that speaks another way.
@@ -104,7 +110,7 @@ class PipeResponse:
         self.on_close: Callable[[], None] = lambda: None
         """Called when its client has left, or has had it all."""
         self._framing: Framing = "lines"
-        self._came = asyncio.Event()
+        self._line_or_end_came = asyncio.Event()
 
     def as_http(
         self, status: int, headers: RawHeaders, framing: Framing
@@ -116,25 +122,25 @@ class PipeResponse:
 
         return self
 
-    def line(self, raw: bytes, *, is_over: bool) -> None:
+    def add_line(self, raw: bytes, *, is_over: bool) -> None:
         """Add a line."""
         if is_over and self.client_id is not None:
             raw = _with_id(raw, self.client_id)
 
         self.lines.append(raw)
         self.is_over = is_over
-        self._came.set()
+        self._line_or_end_came.set()
 
     def end(self, lost: OSError | None = None) -> None:
         """Note that no more lines come, and why the response is lost."""
         self.is_over = True
         self.lost = lost
-        self._came.set()
+        self._line_or_end_came.set()
 
-    async def more(self) -> None:
+    async def wait_for_more(self) -> None:
         """Wait for a line or the end."""
         if not (self.lines or self.is_over):
-            await self._came.wait()
+            await self._line_or_end_came.wait()
 
     @property
     def is_read(self) -> bool:
@@ -145,20 +151,20 @@ class PipeResponse:
         """Return the bytes that have come."""
         lines = self.lines
         self.lines = []
-        self._came.clear()
+        self._line_or_end_came.clear()
         if self._framing == "lines":
             return b"".join(lines)
 
         messages = [line.strip(b"\r\n") for line in lines if server_messages(line)]
         if self._framing == "events":
-            messages = [_EVENT % message for message in messages]
+            messages = [_MESSAGE_EVENT % message for message in messages]
 
         return b"".join(messages)
 
     async def read(self) -> bytes:
         """Return the next bytes, or none at the end."""
         while not self.is_read:
-            await self.more()
+            await self.wait_for_more()
             chunk = self.read_now()
             if chunk:
                 return chunk
@@ -185,7 +191,7 @@ def _with_id(message: bytes, identity: bytes) -> bytes:
     return splice(message, [(spans[-1], identity)])
 
 
-def _empty(status: int, headers: RawHeaders = ()) -> PipeResponse:
+def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
     """Return a complete HTTP response without a body."""
     response = PipeResponse().as_http(status, headers, "message")
     response.end()
@@ -209,90 +215,94 @@ class PipeUpstream:
         """Called at the first unsolicited message of the server."""
         self.exit_code: int | None = None
         """Once it has ended; None where it was never started."""
-        self._start = start
-        self._longest = longest
+        self._start_server = start
+        self._longest_line = longest
         self._without_secrets = without_secrets
-        self._lost: OSError = ConnectionResetError(_HAS_ENDED)
-        self._speaks = False
-        self._judging: asyncio.TimerHandle | None = None
-        self._running = ExitStack()
+        self._loss_error: OSError = ConnectionResetError(_HAS_ENDED)
+        self._speaks_mcp = False
+        self._judging_timer: asyncio.TimerHandle | None = None
+        self._running_server = ExitStack()
         self._server: ServerProcess | None = None
-        self._reading: asyncio.Future[None] | None = None
-        self._ids = count(1)
-        self._sessions: set[str] = set()
+        self._reading_task: asyncio.Future[None] | None = None
+        self._replacement_ids = count(1)
+        self._open_sessions: set[str] = set()
         self._has_http = False
-        self._heard: PipeResponse | None = None
+        self._heard_stream: PipeResponse | None = None
         """The stream of the client over HTTP that listens to the server."""
         self._heard_in = ""
         """Its session."""
-        self._listening = PipeResponse()
+        self._unsolicited_messages = PipeResponse()
         self._channel: Channel[PipeResponse] | None = None
 
-    async def _read(
+    async def _read_server(
         self, server: ServerProcess, channel: Channel[PipeResponse]
     ) -> None:
         """Take the server's lines until its stdout ends; then nothing more is expected of it."""
-        async for brought in server.reads(self._longest):
+        async for brought in server.reads(self._longest_line):
             for line in brought.lines:
-                self._take(line.raw, channel)
+                self._take_line(line.raw, channel)
 
         self._lose_all(channel)
 
     def _lose_all(self, channel: Channel[PipeResponse]) -> None:
         """End all responses under way, and the listener's stream, with the reason for the loss."""
         self._channel = None
-        for response, _ in channel.ended(by_server=True):
-            response.end(self._lost)
+        for response, _ in channel.ended_exchanges(by_server=True):
+            response.end(self._loss_error)
 
-        if self._heard is not None:
-            self._heard.end(self._lost)
+        if self._heard_stream is not None:
+            self._heard_stream.end(self._loss_error)
 
-    def _heed(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _heed_first_lines(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         """Find out by its first lines whether a server speaks MCP."""
         if server_messages(line):
-            self._speaks = True
-            if self._judging is not None:
-                self._judging.cancel()
-        elif self._judging is None and line.strip():
+            self._speaks_mcp = True
+            if self._judging_timer is not None:
+                self._judging_timer.cancel()
+        elif self._judging_timer is None and line.strip():
             loop = asyncio.get_running_loop()
-            self._judging = loop.call_later(_MUTE_S, self._refuse, line, channel)
+            self._judging_timer = loop.call_later(
+                _MUTE_S, self._refuse_server, line, channel
+            )
 
-    def _refuse(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _refuse_server(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         """Expect nothing any more of a server whose first line is not MCP."""
         text = self._without_secrets(line.decode(errors="replace").strip())
         first = shorten(printable(text))
-        self._lost = NotMcpError(
+        self._loss_error = NotMcpError(
             f"its stdout isn't MCP (first line: {first}); {NEEDS_PORT}"
         )
         self._lose_all(channel)
 
-    def _take(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _take_line(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         """Add a line of the server to the response or the stream that it belongs to."""
-        if not self._speaks:
-            self._heed(line, channel)
+        if not self._speaks_mcp:
+            self._heed_first_lines(line, channel)
 
         response, is_over = channel.server_line(line)
-        if response is self._listening and self._has_http:
-            response = self._listener(line, channel)
+        if response is self._unsolicited_messages and self._has_http:
+            response = self._response_for_unsolicited(line, channel)
 
-        response.line(line, is_over=is_over)
-        if response is self._listening and self.on_own_line is not None:
+        response.add_line(line, is_over=is_over)
+        if response is self._unsolicited_messages and self.on_own_line is not None:
             self.on_own_line()
             self.on_own_line = None
 
-    def _listener(self, line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
+    def _response_for_unsolicited(
+        self, line: bytes, channel: Channel[PipeResponse]
+    ) -> PipeResponse:
         """Return the stream for an unsolicited message of the server.
 
         A question goes to the stream of the latest call where nobody listens.
         """
-        if self._heard is not None:
-            return self._heard
+        if self._heard_stream is not None:
+            return self._heard_stream
 
         message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
         call = channel.latest_call if is_question else None
 
-        return call or self._listening
+        return call or self._unsolicited_messages
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Send a request, and return the response when it has begun.
@@ -300,44 +310,44 @@ class PipeUpstream:
         Raises:
             OSError: the server can't be started, or has ended.
         """
-        server = self._started()
+        server = self._started_server()
         if opens_channel(request):
-            return self._listening
+            return self._unsolicited_messages
 
         if request.is_line:
-            response = self._sent(request, server)
-            await server.writer.room()
+            response = self._send_line(request, server)
+            await server.writer.wait_for_room()
             return response
 
         self._has_http = True
         session = request.header(SESSION_HEADER)
-        if session and session not in self._sessions:
-            return _empty(404)
+        if session and session not in self._open_sessions:
+            return _empty_response(404)
         if request.method != "POST":
-            return self._listened(request)
+            return self._stream_for_listener(request)
 
-        response = self._sent(request, server)
+        response = self._send_line(request, server)
         response.on_close = partial(self._give_up, response)
-        await server.writer.room()
+        await server.writer.wait_for_room()
         try:
-            await response.more()
+            await response.wait_for_more()
         except asyncio.CancelledError:
             response.close()
             raise
 
-        return self._begun(request, response)
+        return self._begun_response(request, response)
 
-    def _started(self) -> ServerProcess:
+    def _started_server(self) -> ServerProcess:
         """Return the server, which is started unless it was."""
         if self._server is None:
             try:
-                self._server = self._running.enter_context(self._start())
+                self._server = self._running_server.enter_context(self._start_server())
             except CommandError as error:
                 raise OSError(0, str(error)) from None
 
-            self._channel = response_channel(self._listening)
-            self._reading = asyncio.ensure_future(
-                self._read(self._server, self._channel)
+            self._channel = response_channel(self._unsolicited_messages)
+            self._reading_task = asyncio.ensure_future(
+                self._read_server(self._server, self._channel)
             )
 
         return self._server
@@ -345,9 +355,9 @@ class PipeUpstream:
     def _give_up(self, response: PipeResponse) -> None:
         """Tell the channel, unless the server has ended, that the client has left a response."""
         if self._channel is not None:
-            self._channel.given_up(response)
+            self._channel.stop_waiting_for(response)
 
-    def _begun(self, request: Request, response: PipeResponse) -> PipeResponse:
+    def _begun_response(self, request: Request, response: PipeResponse) -> PipeResponse:
         """Return a response over HTTP that has begun or ended.
 
         Raises:
@@ -358,13 +368,13 @@ class PipeUpstream:
         if response.is_over and not response.lines:
             return response.as_http(ACCEPTED, (), "message")
 
-        session = self._opened(request, response)
+        session = self._opened_session(request, response)
         if response.is_over and len(response.lines) == 1:
-            return response.as_http(200, (*_JSON, *session), "message")
+            return response.as_http(200, (*_JSON_HEADERS, *session), "message")
 
-        return response.as_http(200, (*_STREAM, *session), "events")
+        return response.as_http(200, (*_STREAM_HEADERS, *session), "events")
 
-    def _opened(self, request: Request, response: PipeResponse) -> RawHeaders:
+    def _opened_session(self, request: Request, response: PipeResponse) -> RawHeaders:
         """Open a session for a client that begins, unless the server refuses; return its header."""
         if read_call(request).method != INITIALIZE:
             return ()
@@ -375,22 +385,22 @@ class PipeUpstream:
                 return ()
 
         session = token_hex(16)
-        self._sessions.add(session)
+        self._open_sessions.add(session)
         return ((SESSION_HEADER.encode(), session.encode()),)
 
-    def _sent(self, request: Request, server: ServerProcess) -> PipeResponse:
+    def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
         """Write a request's line, with another id if the client's own is in use."""
         channel = self._channel
         if channel is None:
-            raise self._lost
+            raise self._loss_error
 
         body = on_one_line(request.body)
-        message = classify(body)
+        message = message_in(body)
         client_id = None
         if message is not None and message.kind is Kind.REQUEST and not request.is_line:
             if channel.is_pending(message.id or ""):
                 client_id = message.spelled(ID_PATH)
-                body = _with_id(body, b'"mrtr-%d"' % next(self._ids))
+                body = _with_id(body, b'"mrtr-%d"' % next(self._replacement_ids))
 
         response, is_over = channel.client_line(body + b"\n")
         response.client_id = client_id
@@ -400,54 +410,54 @@ class PipeUpstream:
         server.writer.write(body + b"\n")
         return response
 
-    def _listened(self, request: Request) -> PipeResponse:
+    def _stream_for_listener(self, request: Request) -> PipeResponse:
         """Return the stream of unsolicited messages, which one client at a time gets."""
         session = request.header(SESSION_HEADER)
         if request.method == "DELETE" and session:
-            self._sessions.remove(session)
-            if self._heard is not None and self._heard_in == session:
-                self._heard.end()
+            self._open_sessions.remove(session)
+            if self._heard_stream is not None and self._heard_in == session:
+                self._heard_stream.end()
 
-            return _empty(204)
+            return _empty_response(204)
 
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
-        if not is_stream or self._heard is not None:
-            return _empty(405, ((b"Allow", b"POST"),))
+        if not is_stream or self._heard_stream is not None:
+            return _empty_response(405, ((b"Allow", b"POST"),))
 
         heard = PipeResponse()
-        heard.lines = self._listening.lines
-        heard.on_close = self._leave
-        self._listening.lines = []
-        self._heard = heard
+        heard.lines = self._unsolicited_messages.lines
+        heard.on_close = self._keep_unread_lines
+        self._unsolicited_messages.lines = []
+        self._heard_stream = heard
         self._heard_in = session
 
-        return heard.as_http(200, _STREAM, "events")
+        return heard.as_http(200, _STREAM_HEADERS, "events")
 
-    def _leave(self) -> None:
+    def _keep_unread_lines(self) -> None:
         """Keep the lines that a leaving listener has not read for the next client that listens."""
-        if self._heard is not None:
-            self._listening.lines = self._heard.lines
+        if self._heard_stream is not None:
+            self._unsolicited_messages.lines = self._heard_stream.lines
 
-        self._heard = None
+        self._heard_stream = None
 
     async def close(self, told_to_end: asyncio.Event) -> None:
         """End the server."""
         server = self._server
-        if server is None or self._reading is None:
+        if server is None or self._reading_task is None:
             return
 
         closing = asyncio.ensure_future(server.close_stdin())
         try:
-            await server.ended(told_to_end, self._reading)
+            await server.ended(told_to_end, self._reading_task)
             self.exit_code = server.exit_code
         finally:
             closing.cancel()
-            self._reading.cancel()
-            if self._judging is not None:
-                self._judging.cancel()
+            self._reading_task.cancel()
+            if self._judging_timer is not None:
+                self._judging_timer.cancel()
 
             # Where nobody waits any longer, it is killed.
-            self._running.close()
+            self._running_server.close()
 
 
 @asynccontextmanager
@@ -460,9 +470,9 @@ async def pipe_upstream(
 ) -> AsyncIterator[PipeUpstream]:
     """Open a server on pipes until the block ends or `told_to_end` is set."""
     upstream = PipeUpstream(
-        partial(server_process, command, add_settings, cwd, _GRACE),
+        partial(server_process, command, add_settings, cwd, _STOPPING_GRACE),
         longest,
-        shown_by(BUILT_IN, given_to(command)),
+        text_redactor(BUILT_IN_RULES, given_to(command)),
     )
     try:
         yield upstream
@@ -473,7 +483,7 @@ async def pipe_upstream(
 # HTTP+SSE: each line is posted, and one stream has all replies.
 # Source: MCP 2024-11-05, "Transports", HTTP with SSE.
 
-_REFUSED = 400
+_LEAST_REFUSED_STATUS = 400
 """The lowest HTTP status of a response that refuses its request."""
 
 Connecting = Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
@@ -490,15 +500,15 @@ class StreamUpstream:
         headers: Headers,
         add_settings: AddSettings,
     ) -> None:
-        self._http = http
-        self._target = target
-        self._origin = ServerOrigin(origin)
-        self._headers = headers
+        self._http_client = http
+        self._stream_target = target
+        self._server_origin = ServerOrigin(origin)
+        self._added_headers = headers
         self._add_settings = add_settings
-        self._listening = PipeResponse()
-        self._channel = response_channel(self._listening)
-        self._reading: asyncio.Task[None] | None = None
-        self._endpoint: asyncio.Future[str] | None = None
+        self._unsolicited_messages = PipeResponse()
+        self._channel = response_channel(self._unsolicited_messages)
+        self._reading_task: asyncio.Task[None] | None = None
+        self._post_endpoint: asyncio.Future[str] | None = None
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Send a line, and return the response, which may come later.
@@ -506,23 +516,25 @@ class StreamUpstream:
         Raises:
             OSError: the server opens no stream, or refuses the line.
         """
-        if self._endpoint is None:
-            self._endpoint = asyncio.get_running_loop().create_future()
-            self._reading = asyncio.ensure_future(self._read(self._endpoint))
+        if self._post_endpoint is None:
+            self._post_endpoint = asyncio.get_running_loop().create_future()
+            self._reading_task = asyncio.ensure_future(
+                self._read_stream(self._post_endpoint)
+            )
 
-        endpoint = await asyncio.shield(self._endpoint)
+        endpoint = await asyncio.shield(self._post_endpoint)
         if opens_channel(request):
-            return self._listening
+            return self._unsolicited_messages
 
         line = on_one_line(request.body)
         response, is_over = self._channel.client_line(line + b"\n")
         if is_over:
             response.end()
 
-        response.on_close = lambda: self._channel.given_up(response)
+        response.on_close = lambda: self._channel.stop_waiting_for(response)
         posted = Request("POST", endpoint, POST_HEADERS, line)
-        with closing(await self._sent(posted)) as accepted:
-            if accepted.status >= _REFUSED:
+        with closing(await self._send_request(posted)) as accepted:
+            if accepted.status >= _LEAST_REFUSED_STATUS:
                 raise OSError(0, f"status {accepted.status} for a posted message")
 
             while await accepted.read():
@@ -530,17 +542,19 @@ class StreamUpstream:
 
         return response
 
-    async def _sent(self, request: Request) -> UpstreamResponse:
+    async def _send_request(self, request: Request) -> UpstreamResponse:
         """Send a request with the headers that the user added."""
-        return await self._http.send(
-            request, sent_headers(request.headers, self._headers)
+        return await self._http_client.send(
+            request, sent_headers(request.headers, self._added_headers)
         )
 
-    async def _read(self, endpoint: asyncio.Future[str]) -> None:
+    async def _read_stream(self, endpoint: asyncio.Future[str]) -> None:
         """Read the stream until it ends; `endpoint` gets the target for posts, or the error."""
         try:
-            listening = Request("GET", self._target, (("Accept", EVENT_STREAM),), b"")
-            with closing(await self._sent(listening)) as stream:
+            listening = Request(
+                "GET", self._stream_target, (("Accept", EVENT_STREAM),), b""
+            )
+            with closing(await self._send_request(listening)) as stream:
                 await self._take_events(stream, endpoint)
 
             if not endpoint.done():
@@ -551,7 +565,7 @@ class StreamUpstream:
             if not endpoint.done():
                 endpoint.set_exception(error)
         finally:
-            for response, _ in self._channel.ended(by_server=True):
+            for response, _ in self._channel.ended_exchanges(by_server=True):
                 response.end(ConnectionResetError(_HAS_ENDED))
 
     async def _take_events(
@@ -567,10 +581,10 @@ class StreamUpstream:
         is_first = True
         while chunk := await stream.read():
             for event in framer.feed(chunk):
-                self._take(event, endpoint, is_first=is_first)
+                self._take_event(event, endpoint, is_first=is_first)
                 is_first = False
 
-    def _take(
+    def _take_event(
         self, event: bytes, endpoint: asyncio.Future[str], *, is_first: bool
     ) -> None:
         """Take an event: the endpoint, or a message for the response that it belongs to."""
@@ -584,15 +598,15 @@ class StreamUpstream:
 
         line = on_one_line(data) + b"\n"
         response, is_over = self._channel.server_line(line)
-        response.line(line, is_over=is_over)
+        response.add_line(line, is_over=is_over)
 
     def _endpoint_of(self, url: str) -> str:
         """Return the target for posts from the endpoint's URL, and keep the ids in it secret."""
-        if self._origin.path_of(url) is None:
+        if self._server_origin.path_of(url) is None:
             raise OSError(0, "it sends its client to another server")
 
-        target = posted_to(self._target, url)
-        spans = ids_given_in(target, self._target)
+        target = posted_to(self._stream_target, url)
+        spans = ids_given_in(target, self._stream_target)
         ids = tuple(target[span.start : span.end] for span in spans)
         self._add_settings(UserSettings(secrets=ids))
 
@@ -600,10 +614,10 @@ class StreamUpstream:
 
     async def close(self) -> None:
         """Leave the stream."""
-        if self._reading is not None:
-            self._reading.cancel()
+        if self._reading_task is not None:
+            self._reading_task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._reading
+                await self._reading_task
 
 
 def over_old_transport(

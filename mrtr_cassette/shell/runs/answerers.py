@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mrtr_cassette.core.answers.forms import dialogue
+from mrtr_cassette.core.answers.forms import dialogue_with_person
 from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
 from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
@@ -24,10 +24,10 @@ from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import (
-    connecting,
-    credentials,
+    connected_client,
     tls_context,
     upstream_url,
+    url_credentials,
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream, network_reason
@@ -111,16 +111,16 @@ async def answers_endpoint(
     except UsageError:
         raise UsageError("rest.url of the answers file is not an HTTP URL") from None
 
-    headers = (*JSON_HEADERS, *credentials(url), *checked_headers(rest.headers))
+    headers = (*JSON_HEADERS, *url_credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
-    async with connecting(url.origin(), tls, forward_proxy(url)) as client:
+    async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
 
         async def ask(body: bytes) -> bytes | str:
             """Post a body to the endpoint; return its reply, or why there is none."""
             request = Request("POST", url.raw_path_qs, headers, body)
             try:
                 async with asyncio.timeout(rest.timeout):
-                    return await _reply(client, request)
+                    return await _reply_of_endpoint(client, request)
             except TimeoutError as error:
                 return str(error) or f"no complete response within {rest.timeout:g} s"
             except ssl.SSLCertVerificationError as error:
@@ -131,7 +131,7 @@ async def answers_endpoint(
         yield ask
 
 
-async def _reply(client: Upstream, request: Request) -> bytes | str:
+async def _reply_of_endpoint(client: Upstream, request: Request) -> bytes | str:
     """Return the body of a response with a status of success, or else why it can't be used."""
     with closing(await client.send(request, request.headers)) as response:
         reply = b""
@@ -159,27 +159,27 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
     """Ask one request for input; return the answer, or None where there is none."""
     loop = asyncio.get_running_loop()
     terminal = sys.stdin.fileno()
-    came = asyncio.Event()
-    steps = dialogue(key, request)
+    input_came = asyncio.Event()
+    steps = dialogue_with_person(key, request)
     reply: str | None = None
     while True:
         try:
-            lines, text = steps.send(reply)
+            lines, prompt_text = steps.send(reply)
         except StopIteration as ended:
             return ended.value
 
         for line in lines:
             sys.stderr.write(f"{line}\n")
 
-        sys.stderr.write(text)
+        sys.stderr.write(prompt_text)
         sys.stderr.flush()
-        loop.add_reader(terminal, came.set)
+        loop.add_reader(terminal, input_came.set)
         try:
-            await came.wait()
+            await input_came.wait()
         finally:
             loop.remove_reader(terminal)
 
-        came.clear()
+        input_came.clear()
         # A terminal hands over one line at a time.
-        raw = os.read(terminal, _LONGEST_LINE)
-        reply = raw.decode("utf-8", "replace").rstrip("\r\n") if raw else None
+        raw_line = os.read(terminal, _LONGEST_LINE)
+        reply = raw_line.decode("utf-8", "replace").rstrip("\r\n") if raw_line else None

@@ -36,7 +36,7 @@ from mrtr_cassette.core.drive.conversation import (
     Finished,
     LiveAsk,
     ToolList,
-    outcome,
+    response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import OwnClient, ServerSession
 from mrtr_cassette.core.protocol.methods import (
@@ -54,7 +54,7 @@ from mrtr_cassette.core.secrets.credentials import (
     UserSettings,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import (
@@ -65,8 +65,8 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.options import CallOptions, FilePath, RecordOptions
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.files.stores import Location, location
-from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.files.stores import Location, location_of
+from mrtr_cassette.shell.http.client import connected_client
 from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT
 from mrtr_cassette.shell.runs.answerers import (
     Answerers,
@@ -82,7 +82,7 @@ from mrtr_cassette.shell.runs.upstreams import (
     NOTHING_THERE,
     is_on_pipes,
     nothing_at,
-    reaching,
+    reached_upstream,
 )
 
 Answers = Mapping[str, Any] | FilePath | None
@@ -107,7 +107,7 @@ async def _reached_directly(
     upstream: str | Sequence[str], options: CallOptions, add_settings: AddSettings
 ) -> AsyncIterator[_Reached]:
     """Connect to the server without a recording proxy."""
-    reached = reaching(upstream, options, BUILT_IN)
+    reached = reached_upstream(upstream, options, BUILT_IN_RULES)
     async with reached as target, target.connecting(add_settings) as client:
         is_started = target.recorded_as != target.name
         shown = target.origin
@@ -139,7 +139,7 @@ async def _reached_by_proxy(
     async with recording(upstream, cassette, options) as session:
         add_settings(session.given)
         url = URL(session.url)
-        async with connecting(url.origin(), None) as proxy:
+        async with connected_client(url.origin(), None) as proxy:
             on_pipes = is_on_pipes(upstream)
             server = LiveServer(proxy, session.shown_url, is_on_pipes=on_pipes)
             try:
@@ -187,7 +187,7 @@ async def call(
     """
     options.check_secrets()
     # What is said of the call has no credentials either.
-    redactor = Redactor(BUILT_IN, lambda _rule, _secret: "1")
+    redactor = Redactor(BUILT_IN_RULES, lambda _rule, _secret: "1")
     known = Credentials(redactor, seals_sessions=False)
     recorder = Recorder(seals=False, credentials=known)
     recorder.add_settings(UserSettings(secrets=options.secrets))
@@ -212,14 +212,14 @@ async def call(
             ServerSession(recorder),
         )
 
-        ended = await _ended(caller, wanted, options)
+        ended = await _final_response_members(caller, wanted, options)
         result = _result_of(wanted, caller.rounds, ended, caller.problem)
         announcer.tell(call_ended_event, result)
 
         return result
 
 
-async def _ended(
+async def _final_response_members(
     caller: _Caller, wanted: Wanted, options: CallOptions
 ) -> Mapping[str, Any]:
     """Make the call; return the members of its last response, none if there was a problem."""
@@ -279,7 +279,7 @@ class _Caller:
     answerers: Answerers
     session: ServerSession
     problem: str | None = None
-    _told: str = ""
+    _reported_digest: str = ""
 
     @property
     def server(self) -> LiveServer:
@@ -287,39 +287,39 @@ class _Caller:
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:
         """Open the server, make the call and leave; return the call's last exchange, or None."""
-        await self._open()
+        await self._open_session()
         schema = None
         if wanted.method == CALL_TOOL and not wanted.names_method:
             schema = await self._schema_of(wanted.name)
 
-        request = self.client.call(wanted.method, wanted.params(schema), schema)
+        request = self.client.call_request(wanted.method, wanted.params(schema), schema)
         supply = partial(self.answerers.answer, self.rounds)
-        exchange = await self._exchange(request, supply)
+        exchange = await self._follow_request(request, supply)
         if exchange is not None:
             self.problem = fault_of(wanted.method, exchange)
 
         if self.client.era == "legacy" and self.session.id:
-            await self._exchange(self.client.leaving())
+            await self._follow_request(self.client.session_end_request())
 
         return exchange
 
-    def _tell(self, steps: Conversation) -> None:
+    def _report_task_progress(self, steps: Conversation) -> None:
         """Report the progress of the call's task when it changed."""
         state = steps.task
         if state is None or not state.is_at_work:
             return
 
-        if state.digest != self._told:
-            self._told = state.digest
+        if state.digest != self._reported_digest:
+            self._reported_digest = state.digest
             self.answerers.announcer.say(task_said, state)
 
-    async def _exchange(
+    async def _follow_request(
         self, request: Request, supply: Any = None
     ) -> RecordedExchange | None:
         """Follow a request until its call is finished; return the last exchange, or else None."""
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session)
-        await self.server.follow(conversation, supply, self._tell)
+        await self.server.follow(conversation, supply, self._report_task_progress)
         standing = conversation.standing
         if not isinstance(standing, Finished):
             return None
@@ -340,28 +340,28 @@ class _Caller:
         text = (error or {}).get("message", "the upstream gave no response")
         raise UpstreamError(str(text))
 
-    async def _open(self) -> None:
+    async def _open_session(self) -> None:
         """Find out the server's era; open a session and listen to it if it is the legacy era."""
         if self.client.era is None:
-            discovered = await self._exchange(self.client.discover())
+            discovered = await self._follow_request(self.client.discover_request())
             if discovered is not None:
-                self.client.discovered(discovered)
+                self.client.take_discover_response(discovered)
 
         if self.client.era == "modern":
             return
 
-        request = self.client.initialize()
-        opened = await self._exchange(request)
+        request = self.client.initialize_request()
+        opened = await self._follow_request(request)
         initialized = None
         if opened is not None:
-            initialized = self.client.initialized(opened)
+            initialized = self.client.take_initialize_response(opened)
 
         if initialized is None:
             raise self._why_not_opened(request, opened)
 
-        await self._exchange(initialized)
+        await self._follow_request(initialized)
         listening = Conversation(
-            self.client.listening(), LeavesToSources(), self.session
+            self.client.listening_request(), LeavesToSources(), self.session
         )
         await self.server.listen(listening, self._supply_outside)
 
@@ -381,11 +381,13 @@ class _Caller:
             return nothing_at(request.target, shown, status, is_started=is_started)
 
         place = f" at {request.target}" if opened.rpc_response is None else ""
-        return UpstreamError(f"{shown} opens no session: {outcome(opened)}{place}")
+        return UpstreamError(
+            f"{shown} opens no session: {response_in_words(opened)}{place}"
+        )
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema; None if it has none, or the list is incomplete."""
-        request = self.client.call(LIST_TOOLS, {})
+        request = self.client.call_request(LIST_TOOLS, {})
         listed = ToolList(request, self.session, LeavesToSources())
         await self.server.follow(listed, self._supply_outside)
         self._check_reached()
@@ -426,7 +428,7 @@ def answered_call(
     wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
-    cassette = None if path is None else location(path)
+    cassette = None if path is None else location_of(path)
     calling = call(upstream, wanted, sources, options, announcer, cassette=cassette)
     result = result_in_thread(calling)
     if result.unanswered is not None:

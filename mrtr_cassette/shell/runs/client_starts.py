@@ -26,7 +26,11 @@ from mrtr_cassette.core.report.trials import DivergenceReport, RecordingsLeft
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
-from mrtr_cassette.shell.files.cassettes import exists, journal_path, load_cassette
+from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
+    journal_path,
+    load_cassette,
+)
 from mrtr_cassette.shell.files.disk import is_free_within, is_locked
 from mrtr_cassette.shell.files.stores import Location, StoreFile
 from mrtr_cassette.shell.runs.piped import StartingClient, replay_pipe
@@ -39,8 +43,8 @@ T = TypeVar("T")
 # What a client starts is a process of its own, and clients hand on neither their environment nor
 # descriptors: its work and its outcomes pass as JSON, in the files of a folder.
 
-_WORK: Final = "work.json"
-_OUTCOMES: Final = "outcomes"
+_WORK_FILE: Final = "work.json"
+_OUTCOMES_FILE: Final = "outcomes"
 _PUBLISHING_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
 
@@ -64,10 +68,10 @@ class ClientStarts:
         self.base = base
         self.is_recording = is_recording
         self.command = [sys.executable, "-m", __name__, str(folder)]
-        self._outcomes = folder / _OUTCOMES
-        self._outcomes.touch()
-        self._last: list[RunOutcome] | None = None
-        self._whole: Cassette | None = None
+        self._outcomes_file = folder / _OUTCOMES_FILE
+        self._outcomes_file.touch()
+        self._final_outcomes: list[RunOutcome] | None = None
+        self._final_cassette: Cassette | None = None
 
     @property
     def url(self) -> str:
@@ -92,16 +96,20 @@ class ClientStarts:
         """What all starts came to so far."""
         interactions = 0 if self.base is None else len(self.base.interactions)
         combined = RunOutcome(unplayed=range(1, interactions + 1))
-        starts = self._starts() if self._last is None else self._last
+        starts = (
+            self._latest_outcomes()
+            if self._final_outcomes is None
+            else self._final_outcomes
+        )
         for start in starts:
-            combined = _both(combined, start)
+            combined = _combined_outcome(combined, start)
 
         return combined
 
-    def _starts(self) -> list[RunOutcome]:
+    def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
         last = {}
-        for line in self._outcomes.read_bytes().splitlines():
+        for line in self._outcomes_file.read_bytes().splitlines():
             process, outcome = json.loads(line)
             last[process] = outcome
 
@@ -109,23 +117,23 @@ class ClientStarts:
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
-        if self._last is not None:
-            return self._whole
+        if self._final_outcomes is not None:
+            return self._final_cassette
         if not self.is_recording:
             return self.base
 
         from mrtr_cassette.shell.files.journals import recorded_so_far
 
         running = recorded_so_far(self.path)
-        if running is None and exists(self.path):
+        if running is None and cassette_exists(self.path):
             return load_cassette(self.path)
 
         return running
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
-        have_ended = is_free_within(self._outcomes, _PUBLISHING_S)
-        starts = self._starts()
+        have_ended = is_free_within(self._outcomes_file, _PUBLISHING_S)
+        starts = self._latest_outcomes()
         if not have_ended:
             starts.append(_LEFT_OPEN)
 
@@ -136,21 +144,21 @@ class ClientStarts:
             if journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
 
-        self._whole = self.recorded()
-        self._last = starts
+        self._final_cassette = self.recorded()
+        self._final_outcomes = starts
 
 
-def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
+def _combined_outcome(first: RunOutcome, second: RunOutcome) -> RunOutcome:
     """Return what two starts came to together."""
     after_other_writes = {*first.after_other_writes, *second.after_other_writes}
-    unused = _common(first.unused, second.unused)
+    unused = _common_items(first.unused, second.unused)
     return RunOutcome(
         misses=[*first.misses, *second.misses],
         played=first.played + second.played,
         harmless=first.harmless + second.harmless,
-        unplayed=_common(first.unplayed, second.unplayed),
+        unplayed=_common_items(first.unplayed, second.unplayed),
         after_other_writes=sorted(after_other_writes),
-        faults=_added(first.faults, second.faults),
+        faults=_added_faults(first.faults, second.faults),
         unknown_tools=Counter(first.unknown_tools) + Counter(second.unknown_tools),
         stopped=first.stopped + second.stopped,
         divergences=RecordingsLeft(
@@ -167,7 +175,7 @@ def _both(first: RunOutcome, second: RunOutcome) -> RunOutcome:
     )
 
 
-def _added(
+def _added_faults(
     first: Sequence[FaultOutcome], second: Sequence[FaultOutcome]
 ) -> Sequence[FaultOutcome]:
     """Return how often the same faults were met in two starts."""
@@ -183,7 +191,7 @@ def _added(
     return added
 
 
-def _common(
+def _common_items(
     first: Sequence[T] | None, second: Sequence[T] | None
 ) -> Sequence[T] | None:
     """Return the items that are in both; None has them all."""
@@ -264,7 +272,7 @@ def recorded_by_client(
         # Whoever has the command is the same client, by however many processes it starts it.
         "client": secrets.token_hex(32),
     }
-    return _started(output, earlier, options, work)
+    return _client_starts(output, earlier, options, work)
 
 
 def replayed_by_client(
@@ -277,11 +285,11 @@ def replayed_by_client(
     """
     read_faults(options.faults, is_piped=True)
     recorded = combine_cassettes(load_played(path, options))
-    return _started(path, recorded, options, {})
+    return _client_starts(path, recorded, options, {})
 
 
 @asynccontextmanager
-async def _started(
+async def _client_starts(
     path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
 ) -> AsyncIterator[ClientStarts]:
     """Write the work to a folder for the command, and finish all starts after the block."""
@@ -308,7 +316,7 @@ async def _started(
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
         folder = Path(name)
         text = json.dumps(whole, default=os.fspath)
-        (folder / _WORK).write_text(text, encoding="utf-8")
+        (folder / _WORK_FILE).write_text(text, encoding="utf-8")
         starts = ClientStarts(path, base, folder, is_recording=bool(work))
         try:
             yield starts
@@ -321,8 +329,8 @@ async def _started(
 
 async def _work_of(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
-    work = json.loads((folder / _WORK).read_bytes())
-    outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
+    work = json.loads((folder / _WORK_FILE).read_bytes())
+    outcomes = os.open(folder / _OUTCOMES_FILE, os.O_RDWR | os.O_APPEND)
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
 
@@ -333,7 +341,7 @@ async def _work_of(folder: Path) -> int:
             os.write(outcomes, line.encode())
 
     try:
-        session, code = await _do(work, folder, tell)
+        session, code = await _record_or_replay(work, folder, tell)
     except MrtrCassetteError as error:
         problem = error.in_terms(work["options"]["terms"])
         tell(RunOutcome(problem=problem))
@@ -345,7 +353,7 @@ async def _work_of(folder: Path) -> int:
     return code
 
 
-async def _do(
+async def _record_or_replay(
     work: dict[str, Any], folder: Path, tell: Callable[[RunOutcome], None]
 ) -> tuple[Session, int]:
     """Record or replay; tell the outcome at each miss."""

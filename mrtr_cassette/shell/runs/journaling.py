@@ -44,7 +44,11 @@ from mrtr_cassette.errors import (
     internal_error,
 )
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files.cassettes import check_replaceable, exists, load_cassette
+from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
+    check_replaceable,
+    load_cassette,
+)
 from mrtr_cassette.shell.files.disk import CLOCK
 from mrtr_cassette.shell.files.journals import (
     Journal,
@@ -95,7 +99,7 @@ class RecordSession(Session):
     told_states: dict[str, str] = field(default_factory=dict)
     """The digest of the latest state of each task, by its id."""
 
-    _began: float = field(default_factory=CLOCK.now)
+    _began_at: float = field(default_factory=CLOCK.now)
     _under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _warned_of: set[Unread] = field(default_factory=set)
 
@@ -144,7 +148,7 @@ class RecordSession(Session):
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
-        return (CLOCK.now() - self._began) * 1000
+        return (CLOCK.now() - self._began_at) * 1000
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work that must be done before the recording ends, and not before."""
@@ -238,14 +242,14 @@ class ExchangeRecording:
         """Show the recorder a request; a failure is said, and not raised."""
         self.session = session
         self.observation: Observation | None = None
-        self._sealed: RecordedExchange | None = None
+        self._sealed_exchange: RecordedExchange | None = None
         try:
             self.observation = session.recorder.request_received(
                 request, session.now_ms()
             )
             session.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
-            self._failed(error)
+            self._stop_recording(error)
 
     def forget(self) -> None:
         """Record nothing of this exchange."""
@@ -253,11 +257,11 @@ class ExchangeRecording:
 
     def response_started(self, status: int, headers: Headers) -> None:
         """Show the response's head."""
-        self._show(Observation.response_started, status, headers)
+        self._show_observation(Observation.response_started, status, headers)
 
     def response_bytes(self, chunk: bytes) -> None:
         """Show bytes that will be passed on."""
-        self._show(Observation.response_bytes, chunk)
+        self._show_observation(Observation.response_bytes, chunk)
 
     def response_ended(self, end: End) -> None:
         """Show the end."""
@@ -267,15 +271,17 @@ class ExchangeRecording:
 
         now_ms = self.session.now_ms()
         try:
-            self._write(observation, observation.response_ended(now_ms, end))
+            self._write_due_exchange(
+                observation, observation.response_ended(now_ms, end)
+            )
             if observation.is_left_out:
                 return
 
             self.session.exchanges += 1
-            if self._sealed is not None:
-                self._tell(observation, self._sealed, end, now_ms)
+            if self._sealed_exchange is not None:
+                self._report_exchange(observation, self._sealed_exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001
-            self._failed(error)
+            self._stop_recording(error)
 
     def sends_elsewhere(self, how: str, origin: str) -> None:
         """Say that the response sends its client to another server, once for each."""
@@ -286,7 +292,7 @@ class ExchangeRecording:
 
         elsewhere[place] = None
 
-    def _show(self, take: Callable[..., Due | None], *args: Any) -> None:
+    def _show_observation(self, take: Callable[..., Due | None], *args: Any) -> None:
         """Show the observation something, and write what is due."""
         observation = self.observation
         if observation is None:
@@ -294,19 +300,19 @@ class ExchangeRecording:
 
         now_ms = self.session.now_ms()
         try:
-            self._write(observation, take(observation, *args, now_ms))
+            self._write_due_exchange(observation, take(observation, *args, now_ms))
         except Exception as error:  # noqa: BLE001
-            self._failed(error)
+            self._stop_recording(error)
 
-    def _write(self, observation: Observation, due: Due | None) -> None:
+    def _write_due_exchange(self, observation: Observation, due: Due | None) -> None:
         """Write an exchange that is due to the journal, and say which questions were pushed."""
         if due is not None:
-            self._sealed = self.session.write(due, observation)
+            self._sealed_exchange = self.session.write(due, observation)
 
         for push in observation.take_pushed():
             self.session.announcer.say(pushed_said, observation, push)
 
-    def _tell(
+    def _report_exchange(
         self,
         observation: Observation,
         exchange: RecordedExchange,
@@ -329,7 +335,7 @@ class ExchangeRecording:
 
         announcer.say(response_said, observation, exchange, end, now_ms, state)
 
-    def _failed(self, error: Exception) -> None:
+    def _stop_recording(self, error: Exception) -> None:
         """Record no more of this exchange, and say why the recording is incomplete."""
         self.observation = None
         self.session.failed(error)
@@ -343,7 +349,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
         UsageError: the cassette to add to hides other things than this recording would.
     """
     check_replaceable(output)
-    if not exists(output) or options.existing == "replace":
+    if not cassette_exists(output) or options.existing == "replace":
         return None
 
     if options.existing == "keep":
@@ -438,7 +444,7 @@ class RecordedServer(NamedTuple):
         return server
 
 
-def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _ignored_by_call(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the calls and pointers that don't count, if the recording replaces a cassette."""
     given = options.ignore or options.ignore_from or options.masks
     if options.existing != "replace" or not given:
@@ -451,7 +457,7 @@ def _ignored(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     return tuple([(rule.call, rule.pointers) for rule in rules])
 
 
-def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+def _new_recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
     """Return a recorder with these options, which hashes secrets with a new key."""
     redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
@@ -488,10 +494,10 @@ def journaling(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     options.check_secrets()
-    ignored = _ignored(options)
+    ignored = _ignored_by_call(options)
     now = datetime.now(UTC)
     rules = rules_of_both(earlier, options.redaction)
-    recorder = _recorder(options, rules)
+    recorder = _new_recorder(options, rules)
     header = JournalHeader(
         **server.as_recorded(recorder.values)._asdict(),
         request_state=options.request_state,

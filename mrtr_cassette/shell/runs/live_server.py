@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
-from mrtr_cassette.core.drive.live_session import RequestOwner, resumption
+from mrtr_cassette.core.drive.live_session import RequestOwner, resuming_request
 from mrtr_cassette.core.protocol.jsonrpc import Message, server_messages
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -44,7 +44,7 @@ event only.
 _QUESTION_S: Final = 10.0
 """Seconds for a question that a server asks of its own accord: many ask soon after their start."""
 
-_REFUSED: Final = 400
+_LEAST_REFUSED_STATUS: Final = 400
 """The lowest HTTP status of a response that refuses its request."""
 
 
@@ -81,10 +81,10 @@ class LiveServer:
     is_on_pipes: bool = False
     _has_spoken: bool = field(default=False, init=False)
     _under_way: list[_UnderWay] = field(default_factory=list, init=False)
-    _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
 
-    _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _answering_lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _answers_under_way: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What posts answers; the server has taken them when these have ended."""
 
@@ -109,7 +109,7 @@ class LiveServer:
         try:
             async with asyncio.timeout(self.call_s):
                 try:
-                    await self._follow(steps, supply, watch)
+                    await self._follow_without_limit(steps, supply, watch)
                 except asyncio.CancelledError:
                     if steps.task is not None:
                         missing = "its task did not end"
@@ -137,15 +137,15 @@ class LiveServer:
 
     async def _give_up_task(self, steps: Conversation) -> None:
         """Tell the server that nobody waits for its task any more."""
-        observation = steps.leave()
+        observation = steps.leave_task()
         if observation is None:
             return
 
         with suppress(OSError, MrtrCassetteError):
             async with asyncio.timeout(_LEAVING_S):
-                await self._read(observation, steps)
+                await self._read_whole_response(observation, steps)
 
-    async def _follow(
+    async def _follow_without_limit(
         self, steps: Conversation, supply: Supply | None, watch: Watch | None
     ) -> None:
         """Do the work of `follow`, without its limit of time."""
@@ -157,12 +157,12 @@ class LiveServer:
             if observation is None:
                 return
 
-            await self._exchanged(observation, steps, supply)
-            steps.responded(observation)
+            await self._exchange_while_of_interest(observation, steps, supply)
+            steps.response_received(observation)
             if watch is not None:
                 watch(steps)
 
-            ask = steps.unanswered
+            ask = steps.unanswered_ask
             if supply is None or ask is None:
                 continue
 
@@ -173,16 +173,16 @@ class LiveServer:
                 # The ask stays open while the call is cancelled.
                 supply = None
 
-    async def _exchanged(
+    async def _exchange_while_of_interest(
         self, observation: Observation, steps: Conversation, supply: Supply | None
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
-        under_way = self._begin(observation, steps, supply)
+        under_way = self._begin_exchange(observation, steps, supply)
         reading = under_way.reading
         try:
             if steps.leaving.may_be_at_once:
                 await asyncio.wait({reading}, timeout=self.head_s)
-                self._came(observation, steps)
+                self._leave_as_client_left(observation, steps)
 
             await asyncio.wait({reading})
         finally:
@@ -212,8 +212,8 @@ class LiveServer:
             return None
 
         begun = asyncio.Event()
-        reading = self._begin(observation, steps, supply, begun).reading
-        self._keep(reading)
+        reading = self._begin_exchange(observation, steps, supply, begun).reading
+        self._keep_beside_others(reading)
         waiting = asyncio.ensure_future(begun.wait())
         either: set[asyncio.Future[Any]] = {reading, waiting}
         await asyncio.wait(
@@ -223,7 +223,7 @@ class LiveServer:
 
         return observation
 
-    async def asked(self, is_due: Callable[[], bool]) -> bool:
+    async def has_asked_all_due(self, is_due: Callable[[], bool]) -> bool:
         """Wait until the questions that are due have come, and all answers have been taken.
 
         Returns whether they came in time.
@@ -241,30 +241,30 @@ class LiveServer:
 
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""
-        under_way = list(self._beside)
+        under_way = list(self._background_tasks)
         for task in under_way:
             task.cancel()
 
         await asyncio.gather(*under_way, return_exceptions=True)
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _keep_beside_others(self, task: asyncio.Task[None]) -> None:
         """Let a task go on beside all others, whatever comes of it."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._beside.discard(task)
+            self._background_tasks.discard(task)
             if not task.cancelled():
                 task.exception()
 
-        self._beside.add(task)
+        self._background_tasks.add(task)
         task.add_done_callback(ended)
 
     def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that goes on beside all others, and return its task."""
         task = asyncio.ensure_future(work)
-        self._keep(task)
+        self._keep_beside_others(task)
         return task
 
-    def _begin(
+    def _begin_exchange(
         self,
         observation: Observation,
         steps: Conversation,
@@ -272,48 +272,50 @@ class LiveServer:
         begun: asyncio.Event | None = None,
     ) -> _UnderWay:
         """Start a task that sends a request and reads the response, and keep it as under way."""
-        reading = asyncio.ensure_future(self._read(observation, steps, begun))
+        reading = asyncio.ensure_future(
+            self._read_whole_response(observation, steps, begun)
+        )
         under_way = _UnderWay(steps, reading, supply)
         self._under_way.append(under_way)
         reading.add_done_callback(lambda _: self._under_way.remove(under_way))
 
         return under_way
 
-    async def _read(
+    async def _read_whole_response(
         self,
         observation: Observation,
         steps: Conversation,
         begun: asyncio.Event | None = None,
     ) -> None:
         """Send a request, and read its response to the end, also when it breaks off and resumes."""
-        with closing(await self._sent(observation.call.request)) as response:
+        with closing(await self._send_request(observation.call.request)) as response:
             observation.response_started(
                 response.status, passed_headers(response.headers)
             )
             if begun is not None:
                 begun.set()
 
-            self._came(observation, steps)
-            await self._show(response, observation, steps)
+            self._leave_as_client_left(observation, steps)
+            await self._show_until_answered(response, observation, steps)
 
-        while (resumed := resumption(observation)) is not None:
+        while (resumed := resuming_request(observation)) is not None:
             request, after_s = resumed
             await asyncio.sleep(after_s)
-            with closing(await self._sent(request)) as response:
+            with closing(await self._send_request(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
 
-                await self._show(response, observation, steps)
+                await self._show_until_answered(response, observation, steps)
 
         observation.response_ended(0.0)
 
-    async def _sent(self, request: Request) -> UpstreamResponse:
+    async def _send_request(self, request: Request) -> UpstreamResponse:
         """Send a request with the headers that the user added."""
         return await self.upstream.send(
             request, sent_headers(request.headers, self.headers)
         )
 
-    async def _show(
+    async def _show_until_answered(
         self, response: UpstreamResponse, observation: Observation, steps: Conversation
     ) -> None:
         """Show the observation a response until it is answered; answer its pings and questions."""
@@ -326,18 +328,20 @@ class LiveServer:
                 self._go_on(self._answer_ping(ping, steps))
 
             for push in observation.take_pushed():
-                await self._pushed(push, steps)
+                await self._start_push_answer(push, steps)
 
-            self._came(observation, steps)
+            self._leave_as_client_left(observation, steps)
 
-    def _came(self, observation: Observation, steps: Conversation) -> None:
+    def _leave_as_client_left(
+        self, observation: Observation, steps: Conversation
+    ) -> None:
         """Leave a call after what has come, as its client left it."""
         if steps.is_over:
             return
 
-        cancelling = steps.came(observation)
+        cancelling = steps.response_part_received(observation)
         if cancelling is not None:
-            self._go_on(self._read(cancelling, steps))
+            self._go_on(self._read_whole_response(cancelling, steps))
 
         if steps.is_over:
             self._stop_reading()
@@ -348,12 +352,12 @@ class LiveServer:
             if under_way.steps.is_over:
                 under_way.reading.cancel()
 
-    async def _pushed(self, push: OpenPush, steps: Conversation) -> None:
+    async def _start_push_answer(self, push: OpenPush, steps: Conversation) -> None:
         """Start to post the answer to a pushed question, if a script or `supply` has any."""
-        async with self._answering:
-            posted = steps.session.pushed(push)
+        async with self._answering_lock:
+            posted = steps.session.route_push(push)
             if posted is None:
-                posted = await self._supplied()
+                posted = await self._take_supplied_answer()
 
             if posted is not None:
                 # Beside the stream, on which the server may wait for this answer.
@@ -367,37 +371,37 @@ class LiveServer:
     async def _answer_ping(self, ping: Message, steps: Conversation) -> None:
         """Answer a ping, whatever comes of it."""
         with suppress(OSError, MrtrCassetteError):
-            pong = steps.session.pong(ping, steps)
-            await self._read(pong, steps)
-            steps.session.responded(pong)
+            pong = steps.session.answer_to_ping(ping, steps)
+            await self._read_whole_response(pong, steps)
+            steps.session.response_received(pong)
 
     async def _post_answer(self, posted: Observation, steps: Conversation) -> None:
         """Post an answer; where the server refuses it, the call that waits for it fails."""
         problem: UpstreamError | None = None
         try:
-            await self._read(posted, steps)
-            if posted.status >= _REFUSED:
+            await self._read_whole_response(posted, steps)
+            if posted.status >= _LEAST_REFUSED_STATUS:
                 exchange = posted.seal(End.COMPLETE, 0.0)
                 problem = AnswerRefusedError(self.shown_as, exchange, posted.status)
         except OSError as error:
             problem = UpstreamError(no_response(self.shown_as, error))
 
-        owner = steps.session.responded(posted)
+        owner = steps.session.response_received(posted)
         if problem is not None and owner is not None:
-            self._fail(owner, problem)
+            self._fail_waiting_call(owner, problem)
 
-    def _fail(self, owner: RequestOwner, refusal: UpstreamError) -> None:
+    def _fail_waiting_call(self, owner: RequestOwner, refusal: UpstreamError) -> None:
         """Let a call fail whose response waits for the refused answer."""
         for under_way in self._under_way:
-            is_beside = under_way.reading in self._beside
+            is_beside = under_way.reading in self._background_tasks
             if under_way.steps is owner and not is_beside:
                 under_way.refusal = refusal
                 under_way.reading.cancel()
 
-    async def _supplied(self) -> Observation | None:
+    async def _take_supplied_answer(self) -> Observation | None:
         """Get an answer for the first conversation that waits for one, and take it."""
         for under_way in self._under_way:
-            ask = under_way.steps.unanswered
+            ask = under_way.steps.unanswered_ask
             if under_way.supply is not None and ask is not None:
                 answer = await under_way.supply(ask)
                 if answer is None:

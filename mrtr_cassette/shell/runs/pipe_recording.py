@@ -14,11 +14,15 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
 from mrtr_cassette.core.record.recorder import Channel
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
+from mrtr_cassette.core.secrets.credentials import UserSettings, text_redactor
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files.cassettes import exists, journal_path, without_collection
+from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
+    journal_path,
+    without_collection,
+)
 from mrtr_cassette.shell.files.disk import is_free_within
 from mrtr_cassette.shell.files.journals import client_of, recover_journal
 from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
@@ -80,10 +84,10 @@ def next_place(output: Path) -> Path:
     client = starting_client()
     number = 1
     place = output
-    while exists(place) or journal_path(place).exists():
+    while cassette_exists(place) or journal_path(place).exists():
         if client is not None:
             is_under_way = client_of(journal_path(place)) == client.sha256
-            if is_under_way or client.continues(place):
+            if is_under_way or client.continues_recording(place):
                 return place
 
         number += 1
@@ -125,18 +129,18 @@ async def record_pipe(
         UsageError: a cassette that is to be added to was recorded over HTTP.
         CommandError: the server can't be started.
     """
-    command = options.filled(command)
+    command = options.filled_command(command)
     plays = options.existing == "append"
     named = named or str(output)
     if client is not None:
         await _wait_for_predecessor(client, output, named)
-        if client.continues(output):
+        if client.continues_recording(output):
             options = replace(options, existing="append")
 
     with without_collection():
         earlier = check_output(output, options)
 
-    shown = _shown(command, earlier, options)
+    shown = _shown_command(command, earlier, options)
     player = None
     if plays and earlier is not None:
         check_transport(earlier, named, "stdio")
@@ -152,13 +156,13 @@ async def record_pipe(
         with journaling(output, options, announcer, earlier, player, server) as session:
             began(session)
             if player is None:
-                code = await _record(session, process, told)
+                code = await _record_on_pipes(session, process, told)
             else:
-                code = await _append(session, player, process, told, options)
+                code = await _append_on_pipes(session, player, process, told, options)
 
     is_same = session.published is not None and session.published.is_same
     if client is not None and is_same:
-        client.note("kept", output)
+        client.leave_note("kept", output)
 
     return session, code
 
@@ -170,16 +174,16 @@ class _ServerCommand(NamedTuple):
     cwd: Path | None
 
 
-def _shown(
+def _shown_command(
     command: Sequence[str], earlier: Cassette | None, options: RecordOptions
 ) -> str:
     """Return the command without secrets."""
     rules = rules_of_both(earlier, options.redaction)
-    without_secrets = shown_by(rules, UserSettings(secrets=options.secrets))
+    without_secrets = text_redactor(rules, UserSettings(secrets=options.secrets))
     return without_secrets(shown_command(command, rules))
 
 
-async def _append(
+async def _append_on_pipes(
     session: RecordSession,
     player: Player,
     process: _ServerCommand,
@@ -187,7 +191,7 @@ async def _append(
     options: RecordOptions,
 ) -> int:
     """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
-    from mrtr_cassette.shell.files.ignored import ignoring
+    from mrtr_cassette.shell.files.ignored import ignored_for_options
     from mrtr_cassette.shell.pipes.upstream import pipe_upstream
     from mrtr_cassette.shell.runs.recording import Appender, Relay
 
@@ -202,7 +206,9 @@ async def _append(
     )
     async with session.finishing(), upstream as live:
         relay = Relay(live, session.url, (), session)
-        ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
+        ignored_for = ignored_for_options(
+            options.ignore, options.ignore_from, options.masks
+        )
         appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest)
         live.on_own_line = partial(client.listen, appender.listen)
@@ -211,7 +217,7 @@ async def _append(
     return live.exit_code or 0
 
 
-async def _record(
+async def _record_on_pipes(
     session: RecordSession, process: _ServerCommand, told: asyncio.Event
 ) -> int:
     """Record all that passes; return the server's exit code."""
@@ -231,12 +237,12 @@ class _PipedRecorder:
 
     def __init__(self, session: RecordSession, server: ServerProcess) -> None:
         self._session = session
-        self._longest = session.recorder.largest_body
+        self._longest_line = session.recorder.largest_body
         self._server = server
-        self._client = LineWriter(STDOUT, server.client_left.set)
+        self._client_writer = LineWriter(STDOUT, server.client_left.set)
         # Each run of the server after the first one in a cassette is a session of its own.
         name = "" if session.base is None else secrets.token_hex(16)
-        self._channel: Channel[ExchangeRecording] = Channel(self._begin, name)
+        self._channel: Channel[ExchangeRecording] = Channel(self._begin_exchange, name)
 
     async def run(self, told: asyncio.Event) -> int:
         """Pass lines on until both sides have ended; return the server's exit code."""
@@ -245,7 +251,7 @@ class _PipedRecorder:
         by_server = await self._server.ended(told, from_server)
         from_client.cancel()
         from_server.cancel()
-        for exchange, end in self._channel.ended(by_server=by_server):
+        for exchange, end in self._channel.ended_exchanges(by_server=by_server):
             if end is None:
                 exchange.forget()
             else:
@@ -256,36 +262,36 @@ class _PipedRecorder:
     async def _from_client(self) -> None:
         """Pass on the client's lines and record them; at their end close the server's stdin."""
         writer = self._server.writer
-        async for brought in reads_from(STDIN, self._longest):
+        async for brought in reads_from(STDIN, self._longest_line):
             for line in brought.lines:
                 # Nothing that the server says in response is read before the line is shown.
-                writer.write(line.new)
-                self._show(line, self._show_clients)
+                writer.write(line.new_bytes)
+                self._record_line(line, self._show_clients)
 
             if brought.rest:
                 writer.write(brought.rest)
 
-            await writer.room()
+            await writer.wait_for_room()
 
         await self._server.close_stdin()
 
     async def _from_server(self) -> None:
         """Record the server's lines and pass them on; at their end close the client's pipe."""
-        client = self._client
-        async for brought in self._server.reads(self._longest):
+        client = self._client_writer
+        async for brought in self._server.reads(self._longest_line):
             for line in brought.lines:
-                self._show(line, self._show_servers)
-                client.write(line.new)
+                self._record_line(line, self._show_servers)
+                client.write(line.new_bytes)
 
             if brought.rest:
                 client.write(brought.rest)
 
-            await client.room()
+            await client.wait_for_room()
 
         await client.finish()
         client.close()
 
-    def _begin(self, request: Request) -> ExchangeRecording:
+    def _begin_exchange(self, request: Request) -> ExchangeRecording:
         """Begin to record an exchange; unsolicited messages are a response that has started."""
         exchange = ExchangeRecording(self._session, request)
         if opens_channel(request):
@@ -293,10 +299,10 @@ class _PipedRecorder:
 
         return exchange
 
-    def _show(self, line: Line, show: Callable[[bytes], None]) -> None:
+    def _record_line(self, line: Line, show: Callable[[bytes], None]) -> None:
         """Record a line by `show`; a failure is said, and lines are passed on all the same."""
         if not line.is_whole:
-            self._session.failed(BodyTooLargeError("a line", self._longest))
+            self._session.failed(BodyTooLargeError("a line", self._longest_line))
             return
 
         try:

@@ -49,19 +49,19 @@ class StartingClient:
     folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
     """Has the notes of a start for the next one."""
 
-    def note(self, note: Note, cassette: Location) -> None:
+    def leave_note(self, note: Note, cassette: Location) -> None:
         """Leave a note about a cassette for the next start."""
-        self._file(note, cassette).touch()
+        self._note_file(note, cassette).touch()
 
     def take_note(self, note: Note, cassette: Location) -> bool:
         """Tell whether the last start has left a note, which is then gone."""
-        file = self._file(note, cassette)
+        file = self._note_file(note, cassette)
         is_recent = self._is_recent(file)
         file.unlink(missing_ok=True)
 
         return is_recent
 
-    def _file(self, note: Note, cassette: Location) -> Path:
+    def _note_file(self, note: Note, cassette: Location) -> Path:
         """Return the file whose existence is a note about a cassette."""
         name = sha256_of(f"{self.sha256} {cassette.absolute()}")[:32]
         return self.folder / f"mrtr-cassette-{note}-{name}"
@@ -74,7 +74,7 @@ class StartingClient:
             return True
         return time.time() - path.stat().st_mtime < self.within_s
 
-    def continues(self, cassette: Location) -> bool:
+    def continues_recording(self, cassette: Location) -> bool:
         """Tell whether this start belongs to a cassette that the last one recorded."""
         if self.take_note("kept", cassette):
             return True
@@ -107,13 +107,15 @@ def starting_client() -> StartingClient | None:
 # Who the client is
 
 _MOST_WRAPPERS: Final = 8
-_WRAPPERS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
+_WRAPPER_PROGRAMS: Final = frozenset({"env", "pipx", "timeout", "uv", "uvx"})
 """Programs that only pass their arguments on, and are started anew each time."""
 
-_SHELLS: Final = frozenset({"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"})
+_SHELL_PROGRAMS: Final = frozenset(
+    {"bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"}
+)
 """Programs that pass on the arguments of their only command, and are no client otherwise."""
 
-_PROC: Final = Path("/proc")
+_PROC_FOLDER: Final = Path("/proc")
 
 
 def client_sha256() -> str | None:
@@ -125,7 +127,7 @@ def client_sha256() -> str | None:
     """
     arguments = " ".join(sys.argv[1:])
     number = os.getppid()
-    look_up = _from_proc if _PROC.joinpath("self/stat").exists() else _from_ps
+    look_up = _from_proc if _PROC_FOLDER.joinpath("self/stat").exists() else _from_ps
     for _ in range(_MOST_WRAPPERS):
         try:
             parent, started, command = look_up(number)
@@ -133,10 +135,10 @@ def client_sha256() -> str | None:
             return None
 
         program = _program_of(command)
-        if program in _SHELLS:
+        if program in _SHELL_PROGRAMS:
             if not _has_only(arguments, command):
                 return None
-        elif program not in _WRAPPERS or arguments not in command:
+        elif program not in _WRAPPER_PROGRAMS or arguments not in command:
             return sha256_of(f"{number} {started}")
 
         number = parent
@@ -158,7 +160,7 @@ def _has_only(arguments: str, command: str) -> bool:
 
 def _from_proc(number: int) -> tuple[int, str, str]:
     """Return a process's parent, its start, in whatever unit the system has, and its command."""
-    folder = _PROC / str(number)
+    folder = _PROC_FOLDER / str(number)
     stat = (folder / "stat").read_text(errors="replace")
     # The process's name, in parentheses, may be anything.
     fields = stat.rpartition(")")[2].split()
@@ -214,7 +216,7 @@ async def replay_pipe(
         await answer_pipe(PipedClient(server.handle, options.max_body), cassette, told)
 
     if client is not None and player.only_probed:
-        client.note("probed", path)
+        client.leave_note("probed", path)
 
     return session, int(bool(player.misses))
 

@@ -26,13 +26,13 @@ from typing import Final
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
 from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.cassette.transports import is_over_old_transport
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
 from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.drive.live_session import with_body
-from mrtr_cassette.core.drive.plan import Planned
+from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.drive.probing import (
     ACCEPTED,
     CANCELLED,
@@ -60,10 +60,10 @@ from mrtr_cassette.core.drive.verdicts import (
     Baseline,
     Probed,
     Reaction,
-    judged,
-    probed,
+    probe_outcome,
     reaction_of,
     varying_places,
+    verdict_and_reason,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
@@ -87,10 +87,14 @@ from mrtr_cassette.options import (
     VerifyOptions,
     options_of,
 )
-from mrtr_cassette.shell.files.cassettes import exists, publish, read_file
+from mrtr_cassette.shell.files.cassettes import (
+    cassette_exists,
+    publish_cassette,
+    read_file,
+)
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.transport import Upstream, UpstreamResponse
 from mrtr_cassette.shell.runs.journaling import (
     RecordedServer,
@@ -190,11 +194,11 @@ async def probe_recorded(
     if options.record is None or cassette.transport == "stdio":
         sent = as_sent(cassette, upstream)
 
-    sent = rejoined(sent)
+    sent = cassette_with_joined_streams(sent)
     branching: AbstractAsyncContextManager[_Branches | None] = nullcontext()
     if options.record is not None:
         _check_takes_branches(recorded, upstream)
-        branching = _recorded_branches(recorded, location(options.record), options)
+        branching = _recorded_branches(recorded, location_of(options.record), options)
 
     numbers = []
     for plan in plans_of(
@@ -207,7 +211,7 @@ async def probe_recorded(
         return Probing(cassette.path, str(upstream))
 
     async with branching as branches:
-        probing = await _probed(
+        probing = await _probe_cassette(
             cassette,
             sent,
             upstream,
@@ -266,7 +270,7 @@ async def _recorded_branches(
     )
 
     is_itself = str(output) == recorded.path
-    if options.existing == "append" and exists(output) and not is_itself:
+    if options.existing == "append" and cassette_exists(output) and not is_itself:
         raise UsageError(
             f"{output} is not the cassette that is probed, to which <<append>> adds branches",
             hint=f"name {recorded.path} or a new file, or use <<replace>>",
@@ -313,7 +317,7 @@ class _Branches:
         return replace(target, connecting=connected, is_on_pipes=is_on_pipes)
 
     @contextmanager
-    def of(self, script: ProbingScript) -> Iterator[None]:
+    def recording_answers_of(self, script: ProbingScript) -> Iterator[None]:
         """Record the answers of a conversation."""
         self.requests = BranchRequests(script, self.session.recorder)
         try:
@@ -329,19 +333,21 @@ class _Branches:
         recorded = self.requests.as_recorded(request)
         if recorded is not None and not self._is_begun:
             try:
-                self._begin()
+                self._write_branch_cassette()
             except CassetteError as error:
                 self.session.failed(error)
                 return None
 
         return recorded
 
-    def _begin(self) -> None:
+    def _write_branch_cassette(self) -> None:
         """Write a copy of the cassette, to which the journal adds branches."""
         output = self.session.path
         existing = self.options.existing
-        if existing != "append" or not exists(output):
-            publish(output, [dump(self.recorded)], replace=existing == "replace")
+        if existing != "append" or not cassette_exists(output):
+            publish_cassette(
+                output, [dump(self.recorded)], replace=existing == "replace"
+            )
 
         self._is_begun = True
 
@@ -382,7 +388,7 @@ class _BranchUpstream:
 # Probing
 
 
-async def _probed(
+async def _probe_cassette(
     cassette: Cassette,
     sent: Cassette,
     upstream: str | Sequence[str],
@@ -400,7 +406,7 @@ async def _probed(
 
     requests = sum(prober.most_requests for prober in probers)
     results: list[Probed] = []
-    shown = ""
+    shown_server = ""
     rules = rules_of(repeating)
     for prober in probers:
         reached = live_run(
@@ -412,27 +418,27 @@ async def _probed(
             consented=options.only,
         )
         async with reached as run:
-            shown = run.shown
+            shown_server = run.shown
             if branches is not None:
                 run.target = branches.connecting(run.target)
 
             if prober is probers[0] and watching is not None:
                 count = sum(prober.conversations for prober in probers)
-                facts = f"at most {counted(requests, 'request')} to {shown}"
+                facts = f"at most {counted(requests, 'request')} to {shown_server}"
                 talks = counted(count, "conversation")
                 watching.say(f"{cassette.path}: {facts} in {talks}")
 
             prober.run = run
             results += await prober.probe_all()
 
-    return Probing(cassette.path, shown, tuple(results), requests)
+    return Probing(cassette.path, shown_server, tuple(results), requests)
 
 
 @dataclass(slots=True, eq=False)
 class _Prober:
     """Probes the questions of one run of the recorder, with a live server."""
 
-    plan: Sequence[Planned]
+    plan: Sequence[PlannedInteraction]
     options: ProbeOptions
     watching: Watching | None
     branches: _Branches | None = None
@@ -440,7 +446,7 @@ class _Prober:
     run: LiveRun = field(init=False)
     """Set when the live server is reached."""
 
-    _done: int = field(default=0, init=False)
+    _probes_done: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Find the questions of the plan and the probes for them."""
@@ -462,7 +468,7 @@ class _Prober:
         count = 0
         for call in self.plan:
             if call.is_sent:
-                count += 1 + len(call.interaction.own)
+                count += 1 + len(call.interaction.own_exchanges)
 
         latest = max([ask.index for ask in self.asks], default=0)
         for ask, probes in self.asks.items():
@@ -475,7 +481,7 @@ class _Prober:
         results: list[Probed] = []
         verified = []
         for call in self.plan:
-            outcome = await self.run.repeat(call)
+            outcome = await self.run.repeat_call(call)
             if outcome is not None:
                 verified.append(outcome)
 
@@ -485,7 +491,7 @@ class _Prober:
                     continue
 
                 if reason is None:
-                    results += await self._probe(ask, probes)
+                    results += await self._probe_together(ask, probes)
                 else:
                     results += self._not_reached(ask, probes, reason)
 
@@ -499,35 +505,37 @@ class _Prober:
         self, ask: ProbedAsk, probes: Sequence[Probe], reason: str
     ) -> list[Probed]:
         """Return the outcomes of probes whose question did not come, and count them as done."""
-        self._done += len(probes)
-        return [probed(ask, probe, "not-reached", reason) for probe in probes]
+        self._probes_done += len(probes)
+        return [probe_outcome(ask, probe, "not-reached", reason) for probe in probes]
 
-    async def _probe(self, ask: ProbedAsk, probes: Sequence[Probe]) -> list[Probed]:
+    async def _probe_together(
+        self, ask: ProbedAsk, probes: Sequence[Probe]
+    ) -> list[Probed]:
         """Probe one question, or several that are asked together."""
-        accepted, script = await self._answered(ask, ACCEPTED)
+        accepted, script = await self._answer_ask(ask, ACCEPTED)
         if script.reply is None:
             reason = _why_unreached(accepted)
             return self._not_reached(ask, probes, reason)
 
-        again, _ = await self._answered(ask, ACCEPTED)
+        again, _ = await self._answer_ask(ask, ACCEPTED)
         known = ignored_in(self.run.found.rules, ask.planned.call)
         ignored = (*known, *varying_places(accepted, again))
         baseline = Baseline(ask, accepted, script, ignored)
         reactions = []
         for probe in probes:
-            self._tell(probe.name, ask)
-            self._done += 1
-            reactions.append(await self._reaction(baseline, probe))
+            self._report_next_probe(probe.name, ask)
+            self._probes_done += 1
+            reactions.append(await self._reaction_to_probe(baseline, probe))
 
-        self._tell("", ask)
+        self._report_next_probe("", ask)
         results = []
         # A decline is judged by what cancelling gives, and that is known only now.
         for probe, reaction in zip(probes, reactions, strict=True):
-            results.append(self._outcome(baseline, probe, reaction))
+            results.append(self._judged_probe(baseline, probe, reaction))
 
         return results
 
-    def _tell(self, name: str, ask: ProbedAsk) -> None:
+    def _report_next_probe(self, name: str, ask: ProbedAsk) -> None:
         """Say which probe is next, or with no name that there is none."""
         if self.watching is not None and self.watching.progress is not None:
             call = ask.planned.call.title
@@ -535,14 +543,16 @@ class _Prober:
                 f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
             )
             total = self.total if name else 0
-            self.watching.progress(self._done, total, name, question)
+            self.watching.progress(self._probes_done, total, name, question)
 
     @property
     def total(self) -> int:
         """How many probes there are."""
         return sum(len(probes) for probes in self.asks.values())
 
-    async def _reaction(self, baseline: Baseline, probe: Probe) -> Reaction | str:
+    async def _reaction_to_probe(
+        self, baseline: Baseline, probe: Probe
+    ) -> Reaction | str:
         """Make one probe; return the server's reaction, or why it was not reached."""
         ask = baseline.ask
         if not baseline.is_accepted and probe.name != URL_ACCEPTED:
@@ -556,7 +566,7 @@ class _Prober:
             except _NoStateError as error:
                 return str(error)
 
-        reaction, script = await self._answered(ask, probe)
+        reaction, script = await self._answer_ask(ask, probe)
         if script.reply is None:
             return _why_unreached(reaction)
 
@@ -565,16 +575,16 @@ class _Prober:
 
         return reaction
 
-    def _outcome(
+    def _judged_probe(
         self, baseline: Baseline, probe: Probe, reaction: Reaction | str
     ) -> Probed:
         """Judge the reaction to a probe."""
         ask = baseline.ask
         if isinstance(reaction, str):
-            return probed(ask, probe, "not-reached", reaction)
+            return probe_outcome(ask, probe, "not-reached", reaction)
 
-        verdict, reason = judged(probe, baseline, reaction)
-        return probed(
+        verdict, reason = verdict_and_reason(probe, baseline, reaction)
+        return probe_outcome(
             ask,
             probe,
             verdict,
@@ -585,19 +595,19 @@ class _Prober:
 
     # Conversations
 
-    async def _answered(
+    async def _answer_ask(
         self, ask: ProbedAsk, probe: Probe
     ) -> tuple[Reaction, ProbingScript]:
         """Bring the server to an ask, answer it, and return how the call ends."""
-        conversation, script = self._apart(ask, probe)
+        conversation, script = self._conversation_and_script(ask, probe)
         recorded: AbstractContextManager[None] = nullcontext()
         if self.branches is not None and probe is not ACCEPTED:
-            recorded = self.branches.of(script)
+            recorded = self.branches.recording_answers_of(script)
 
         with recorded:
-            return await self._followed(conversation, script), script
+            return await self._follow_conversation(conversation, script), script
 
-    def _apart(
+    def _conversation_and_script(
         self, ask: ProbedAsk, probe: Probe | None
     ) -> tuple[Conversation, ProbingScript]:
         """Return a conversation that brings the server to an ask and probes it, and its script."""
@@ -607,10 +617,10 @@ class _Prober:
             scripts.append(ProbingScript(recorded, ask, probe))
             return scripts[0]
 
-        conversation = self.run.verifier.apart(ask.planned, script_of)
+        conversation = self.run.verifier.conversation_apart(ask.planned, script_of)
         return conversation, scripts[0]
 
-    async def _followed(
+    async def _follow_conversation(
         self, conversation: Conversation, script: ProbingScript
     ) -> Reaction:
         """Have a conversation; return what came of the answer to the ask."""
@@ -619,25 +629,25 @@ class _Prober:
         try:
             server = await self.run.server(call)
             async with limit:
-                watch = partial(self._watch, limit, script)
+                watch = partial(self._limit_repeated_asks, limit, script)
                 await server.follow(conversation, watch=watch)
         except TimeoutError:
-            if script.asked is None:
+            if script.live_ask is None:
                 raise AssertionError("unreachable because it was asked") from None
-            return Reaction(script.asked.exchange, script.asked)
+            return Reaction(script.live_ask.exchange, script.live_ask)
         except AnswerRefusedError as error:
-            await self._reopen(call)
+            await self._reopen_session(call)
             return Reaction(error.exchange)
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
-            if isinstance(error, MuteServerError) and not self._done:
+            if isinstance(error, MuteServerError) and not self._probes_done:
                 raise
 
-            await self._reopen(call)
+            await self._reopen_session(call)
             return Reaction(problem=str(error))
 
-        return reaction_of(conversation, script.after)
+        return reaction_of(conversation, script.ask_after)
 
-    def _watch(
+    def _limit_repeated_asks(
         self, limit: asyncio.Timeout, script: ProbingScript, steps: Conversation
     ) -> None:
         """Limit how long a task may go on asking for what was answered."""
@@ -647,18 +657,18 @@ class _Prober:
             now = asyncio.get_running_loop().time()
             limit.reschedule(now + min(_STILL_ASKED_S, self.options.timeout / 2))
 
-    async def _reopen(self, call: Planned) -> None:
+    async def _reopen_session(self, call: PlannedInteraction) -> None:
         """Start the server again, or open its session again, if it may have lost that."""
         if self.branches is not None:
             self.branches.requests = None
 
-        await self.run.leave(call)
+        await self.run.close_server_of(call)
         self.run.verifier.forget_session(call)
         for opening in self.plan:
             is_opening = opening.part in ("opening", "listening")
             session = opening.opens or opening.session
             if is_opening and session == call.session:
-                await self.run.repeat(opening)
+                await self.run.repeat_call(opening)
 
     # Request states
 
@@ -676,19 +686,19 @@ class _Prober:
         state = None
         if probe.name != UNASKED:
             script = await self._brought_to(ask)
-            state = _state_after(probe, script.asked)
+            state = _state_after(probe, script.live_ask)
 
-        if script.asked is None or script.reply is None:
+        if script.live_ask is None or script.reply is None:
             raise AssertionError("unreachable because the ask was reached")
 
         if probe.name == EXPIRED:
             await asyncio.sleep(self.options.slow or 0)
 
-        conversation, _ = self._apart(ask, None)
-        first = conversation.retry_of(script.asked, script.reply.value, state)
-        reaction = await self._retried(conversation, baseline, first)
+        conversation, _ = self._conversation_and_script(ask, None)
+        first = conversation.retry_of(script.live_ask, script.reply.value, state)
+        reaction = await self._send_retry(conversation, baseline, first)
         if probe.name == REPEATED and reaction.problem is None:
-            reaction = await self._retried(conversation, baseline, first)
+            reaction = await self._send_retry(conversation, baseline, first)
 
         return reaction
 
@@ -700,21 +710,21 @@ class _Prober:
         Raises:
             _NoStateError: there is no such state.
         """
-        asked = baseline.script.asked
+        asked = baseline.script.live_ask
         reply = baseline.script.reply
         if asked is None or reply is None:
             raise AssertionError("unreachable because the ask was reached")
 
         reaction: Reaction | None = None
         async for state in self._states_of_others(baseline.ask, probe):
-            conversation, _ = self._apart(baseline.ask, None)
+            conversation, _ = self._conversation_and_script(baseline.ask, None)
             first = conversation.retry_of(asked, reply.value, state)
-            reaction = await self._retried(conversation, baseline, first)
+            reaction = await self._send_retry(conversation, baseline, first)
             if not baseline.is_refusal(reaction):
                 break
 
         if reaction is None:
-            raise _NoStateError(f"{probe.sent} is not known")
+            raise _NoStateError(f"{probe.sent_in_words} is not known")
 
         return reaction
 
@@ -724,19 +734,19 @@ class _Prober:
         Raises:
             _NoStateError: it was not reached.
         """
-        conversation, script = self._apart(ask, None)
-        stopped = await self._followed(conversation, script)
+        conversation, script = self._conversation_and_script(ask, None)
+        stopped = await self._follow_conversation(conversation, script)
         if script.reply is None:
             raise _NoStateError(_why_unreached(stopped))
 
         return script
 
-    async def _retried(
+    async def _send_retry(
         self, conversation: Conversation, baseline: Baseline, first: Request
     ) -> Reaction:
         """Send a retry, and return how the call ends."""
-        _, script = self._apart(baseline.ask, None)
-        for asked in baseline.script.seen[: baseline.ask.index]:
+        _, script = self._conversation_and_script(baseline.ask, None)
+        for asked in baseline.script.seen_asks[: baseline.ask.index]:
             script.answer(asked)
 
         retried = Conversation(
@@ -745,20 +755,23 @@ class _Prober:
             conversation.session,
             first=first,
         )
-        return await self._followed(retried, script)
+        return await self._follow_conversation(retried, script)
 
     async def _states_of_others(
         self, ask: ProbedAsk, probe: Probe
     ) -> AsyncIterator[str]:
         """Bring the server to other asks, and yield their states, one of each kind."""
         is_found = False
-        for others in self._others(ask, probe):
+        for others in self._asks_with_states(ask, probe):
             for other in others:
-                conversation, script = self._apart(other, None)
-                await self._followed(conversation, script)
-                if script.asked is not None and script.asked.request_state is not None:
+                conversation, script = self._conversation_and_script(other, None)
+                await self._follow_conversation(conversation, script)
+                if (
+                    script.live_ask is not None
+                    and script.live_ask.request_state is not None
+                ):
                     is_found = True
-                    yield script.asked.request_state
+                    yield script.live_ask.request_state
                     break
 
         if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
@@ -768,7 +781,7 @@ class _Prober:
 
     async def _asked_with_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
         """Make a call with another argument; return what the server asks first."""
-        conversation, script = self._apart(ask, None)
+        conversation, script = self._conversation_and_script(ask, None)
         schema = self.run.verifier.input_schema(ask.planned)
         body = with_other_arguments(conversation.request.body, schema)
         if body is None:
@@ -776,9 +789,11 @@ class _Prober:
 
         altered = with_body(conversation.request, body)
         calling = Conversation(altered, script, conversation.session)
-        return (await self._followed(calling, script)).ask
+        return (await self._follow_conversation(calling, script)).ask
 
-    def _others(self, ask: ProbedAsk, probe: Probe) -> Iterable[Sequence[ProbedAsk]]:
+    def _asks_with_states(
+        self, ask: ProbedAsk, probe: Probe
+    ) -> Iterable[Sequence[ProbedAsk]]:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""
         if probe.name == OTHER_QUESTION:
             return [[replace(ask, index=ask.index - 1)]]
@@ -786,19 +801,23 @@ class _Prober:
         same_round: list[ProbedAsk] = []
         other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
-        for other in self.asks:
-            is_of_tool = other.tool == ask.tool
-            if other.via != "result" or is_of_tool != (probe.name == OTHER_ARGUMENTS):
+        for other_ask in self.asks:
+            is_of_tool = other_ask.tool == ask.tool
+            if other_ask.via != "result" or is_of_tool != (
+                probe.name == OTHER_ARGUMENTS
+            ):
                 continue
-            if is_of_tool and canonical(other.planned.call.arguments) == arguments:
+            if is_of_tool and canonical(other_ask.planned.call.arguments) == arguments:
                 continue
-            if other.planned.skipped or self.run.verifier.may_destroy(other.planned):
+            if other_ask.planned.skipped or self.run.verifier.may_destroy(
+                other_ask.planned
+            ):
                 continue
 
-            if other.index == ask.index:
-                same_round.append(other)
+            if other_ask.index == ask.index:
+                same_round.append(other_ask)
             elif not is_of_tool:
-                other_rounds.append(other)
+                other_rounds.append(other_ask)
 
         # The last round is the nearest to what a tool does.
         return same_round, other_rounds[::-1]

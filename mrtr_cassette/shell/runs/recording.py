@@ -26,8 +26,8 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
-    declaring,
     is_modern,
+    with_declared_kinds,
     with_id_of,
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -48,7 +48,7 @@ from mrtr_cassette.core.report.runs import (
     report_of_miss,
     upstream_error_body,
 )
-from mrtr_cassette.core.secrets.credentials import UserSettings, shown_by
+from mrtr_cassette.core.secrets.credentials import UserSettings, text_redactor
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
     JSON_HEADERS,
@@ -60,7 +60,7 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.ignored import ignoring
+from mrtr_cassette.shell.files.ignored import ignored_for_options
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name
@@ -87,7 +87,7 @@ from mrtr_cassette.shell.runs.journaling import (
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
 from mrtr_cassette.shell.runs.sites import OwnPort, Site
-from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reaching
+from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reached_upstream
 
 DEFAULTS: Final = RecordOptions()
 _LARGEST_REST: Final = 64 * 1024
@@ -139,9 +139,9 @@ async def recording(
 
     place = kept_for or output
     site = site or OwnPort(options)
-    reached = reaching(upstream, options, options.redaction, recorded, started)
+    reached = reached_upstream(upstream, options, options.redaction, recorded, started)
     async with reached as target:
-        running = _recorded(
+        running = _recording_target(
             target, output, options, earlier, place, site=site, on_event=on_event
         )
         async with running as session:
@@ -150,7 +150,7 @@ async def recording(
 
 
 @asynccontextmanager
-async def _recorded(
+async def _recording_target(
     target: Target,
     output: Location,
     options: RecordOptions,
@@ -162,7 +162,7 @@ async def _recorded(
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
     secrets = UserSettings(secrets=options.secrets)
-    shown = shown_by(rules_of_both(earlier, options.redaction), secrets)
+    shown = text_redactor(rules_of_both(earlier, options.redaction), secrets)
     command = None if target.command is None else shown(target.command)
     server = RecordedServer(shown(target.recorded_as), command=command)
     player = None
@@ -190,7 +190,10 @@ async def _recorded(
             session.is_started = target.recorded_as != target.name
             async with target.connecting(session.recorder.add_settings) as live:
                 relay = Relay(live, target.origin, target.given.headers, session)
-                async with _handling(relay, options) as handler, session.finishing():
+                async with (
+                    _opened_handler(relay, options) as handler,
+                    session.finishing(),
+                ):
                     served = OwnOrigin(handler, ServerOrigin(target.name), base_url)
                     session.elsewhere = served.elsewhere
                     running = site.serving(served.handle, announcer)
@@ -199,11 +202,15 @@ async def _recorded(
 
 
 @asynccontextmanager
-async def _handling(relay: Relay, options: RecordOptions) -> AsyncIterator[Handler]:
+async def _opened_handler(
+    relay: Relay, options: RecordOptions
+) -> AsyncIterator[Handler]:
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
     session = relay.session
     if session.base is not None and session.player is not None:
-        ignored_for = ignoring(options.ignore, options.ignore_from, options.masks)
+        ignored_for = ignored_for_options(
+            options.ignore, options.ignore_from, options.masks
+        )
         yield Appender(relay, session.base, session.player, ignored_for).handle
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
@@ -233,20 +240,20 @@ class RelayedResponse(ExchangeRecording):
         self.reads_on = False
         """The rest is read on when the reader has left, as that of an acknowledgement is."""
         self._request = request
-        self._upstream = upstream
-        self._response: UpstreamResponse | None = None
+        self._upstream_url = upstream
+        self._upstream_response: UpstreamResponse | None = None
         """It, until its end is recorded."""
-        self._endpoint: EndpointPassing | None = None
+        self._endpoint_passing: EndpointPassing | None = None
 
     def answered(self, response: UpstreamResponse) -> None:
         """Take the upstream's response, whose head has come."""
-        self._response = response
+        self._upstream_response = response
         self.status = response.status
         self.reason = response.reason
         self.headers = response.headers
         self.passed = passed_headers(response.headers)
         if self._request.method == "GET" and is_event_stream(self.passed):
-            self._endpoint = EndpointPassing(ServerOrigin(self._upstream))
+            self._endpoint_passing = EndpointPassing(ServerOrigin(self._upstream_url))
 
     def begin(self) -> None:
         """Record the head."""
@@ -255,46 +262,48 @@ class RelayedResponse(ExchangeRecording):
             return
 
         elsewhere = redirected_elsewhere(
-            self._request, self.status, self.passed, ServerOrigin(self._upstream)
+            self._request, self.status, self.passed, ServerOrigin(self._upstream_url)
         )
         if elsewhere is not None:
             self.sends_elsewhere("a redirect to", elsewhere)
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""
-        if self._response is None:
+        if self._upstream_response is None:
             return b""
-        return self._recorded(self._response, self._response.read_now())
+        return self._record_chunk(
+            self._upstream_response, self._upstream_response.read_now()
+        )
 
     async def read(self) -> bytes:
         """Return the next bytes, or none at the end; an OSError says that the body is cut short."""
-        response = self._response
+        response = self._upstream_response
         if response is None:
             return b""
 
         try:
             chunk = await response.read()
         except OSError:
-            self._end(End.BROKEN)
+            self._record_end(End.BROKEN)
             raise
 
-        return self._recorded(response, chunk)
+        return self._record_chunk(response, chunk)
 
     def close(self) -> None:
         """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
         observation = self.observation
-        if self._response is not None and observation is not None:
-            if self.reads_on or observation.acknowledges:
+        if self._upstream_response is not None and observation is not None:
+            if self.reads_on or observation.is_acknowledgement:
                 self.session.go_on(self._read_on(observation))
                 return
 
-        self._end(End.OPEN)
+        self._record_end(End.OPEN)
 
-    def _recorded(self, response: UpstreamResponse, chunk: bytes) -> bytes:
+    def _record_chunk(self, response: UpstreamResponse, chunk: bytes) -> bytes:
         """Record bytes of the response, and its end after the last; return them as passed on."""
         is_read = response.is_read
-        if self._endpoint is not None:
-            chunk = self._with_endpoint(self._endpoint, chunk, is_last=is_read)
+        if self._endpoint_passing is not None:
+            chunk = self._with_endpoint(self._endpoint_passing, chunk, is_last=is_read)
 
         if chunk:
             self.response_bytes(chunk)
@@ -302,7 +311,7 @@ class RelayedResponse(ExchangeRecording):
         if is_read:
             self.is_read = True
             # Before the client can know that its response is complete.
-            self._end(End.COMPLETE)
+            self._record_end(End.COMPLETE)
 
         return chunk
 
@@ -318,15 +327,15 @@ class RelayedResponse(ExchangeRecording):
             if endpoint.elsewhere:
                 self.sends_elsewhere("the endpoint of HTTP+SSE at", endpoint.elsewhere)
 
-            self._endpoint = None
+            self._endpoint_passing = None
 
         return passed
 
-    def _end(self, end: End) -> None:
+    def _record_end(self, end: End) -> None:
         """Record the end of the response and close it, unless that was done before."""
-        response = self._response
+        response = self._upstream_response
         if response is not None:
-            self._response = None
+            self._upstream_response = None
             self.response_ended(end)
             response.close()
 
@@ -339,7 +348,7 @@ class RelayedResponse(ExchangeRecording):
         except OSError:  # TimeoutError is one
             pass
         finally:
-            self._end(End.OPEN)
+            self._record_end(End.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +423,7 @@ class Relay:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
         session = self.session
         session.unreachable += 1
-        shown = (
-            f"{request.method} {session.recorder.shown(request.target, is_target=True)}"
-        )
+        shown = f"{request.method} {session.recorder.loggable_text(request.target, is_target=True)}"
         session.announcer.say(unreachable_said, shown, problem)
         await downstream.send_whole(
             502, JSON_HEADERS, upstream_error_body(request, problem)
@@ -456,21 +463,23 @@ class Appender:
         self._relay = relay
         self._session = session
         self._player = player
-        self._server = ReplayServer(player, session.announcer, paced=False)
+        self._replay_server = ReplayServer(player, session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
         self._appending = Appending(
             player, recorder, session.live_asks, new_recorder, ignored_for
         )
-        self._bringing = asyncio.Lock()
+        self._bringing_lock = asyncio.Lock()
         """Held while the live server is brought to where a client is."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        decision = self._appending.received(request, self._server.clock.wall())
+        decision = self._appending.play_if_recorded(
+            request, self._replay_server.clock.wall()
+        )
         if isinstance(decision, Play):
-            await self._server.play(decision, downstream)
+            await self._replay_server.play(decision, downstream)
         elif isinstance(decision, Miss):
-            await self._refuse(decision, downstream)
+            await self._refuse_request(decision, downstream)
         else:
             await self._as_live(request, decision, downstream)
 
@@ -479,26 +488,28 @@ class Appender:
     ) -> None:
         """Relay a request that the cassette lacks, once the upstream is where the client is."""
         try:
-            sent = await self._brought(request, shown)
+            sent = await self._bring_server_to_turn(request, shown)
         except (UpstreamError, BodyTooLargeError) as error:
             await self._relay.answer_unreachable(request, downstream, str(error))
             return
 
         if isinstance(sent, Miss):
-            await self._refuse(sent, downstream)
+            await self._refuse_request(sent, downstream)
         else:
             await self._relay.handle(
-                self._appending.recorded(request), downstream, sent
+                self._appending.as_recorded(request), downstream, sent
             )
 
     async def listen(self, request: Request, downstream: Downstream) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""
-        await self._relay.handle(self._appending.recorded(request), downstream)
+        await self._relay.handle(self._appending.as_recorded(request), downstream)
 
-    async def _brought(self, request: Request, shown: Call) -> Request | Miss:
+    async def _bring_server_to_turn(
+        self, request: Request, shown: Call
+    ) -> Request | Miss:
         """Bring the live server to the client's turn, and return the request in its terms."""
-        async with self._bringing:
-            steps = self._appending.bring(request, shown)
+        async with self._bringing_lock:
+            steps = self._appending.bring_server_to_client(request, shown)
             while True:
                 try:
                     conversation = next(steps)
@@ -507,9 +518,9 @@ class Appender:
                     return sent
 
                 await self._live_server.follow(conversation)
-                self._followed(conversation)
+                self._report_conversation(conversation)
 
-    def _followed(self, conversation: Conversation) -> None:
+    def _report_conversation(self, conversation: Conversation) -> None:
         """Say that a call was repeated, or that the upstream was brought to an ask."""
         announcer = self._session.announcer
         if isinstance(conversation, RepeatedPlay):
@@ -517,14 +528,14 @@ class Appender:
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
             announcer.say(caught_up_said, conversation.asker)
 
-    async def _refuse(self, failure: Miss, downstream: Downstream) -> None:
+    async def _refuse_request(self, failure: Miss, downstream: Downstream) -> None:
         """Say why a request can't be recorded, and answer it with that as a JSON-RPC error."""
         session = self._session
         report = report_of_miss(failure, self._player, session.terms)
         session.unrecorded.append(report.text)
         session.announcer.say(lambda: (missed_event(failure), report.text))
         if failure.is_refused:
-            await self._server.accept(downstream)
+            await self._replay_server.accept(downstream)
         else:
             body = error_body(report, failure.call)
             await downstream.send_whole(200, JSON_HEADERS, body)
@@ -552,7 +563,7 @@ class _AnsweredUpstream:
             received = replace(request, headers=marked)
 
         self.last = await self.relay.send(
-            received, declaring(request, self.sources.kinds)
+            received, with_declared_kinds(request, self.sources.kinds)
         )
         self.last.begin()
         self.last.reads_on = True
@@ -600,7 +611,7 @@ class AutoAnswerHandler:
         """Answer one request."""
         call = read_call(request)
         task = self.tasks.get(call.name) if call.method == GET_TASK else None
-        steps = self._conversation(request, call, task)
+        steps = self._asking_conversation(request, call, task)
         if steps is None:
             await self.relay.handle(request, downstream)
             return
@@ -630,7 +641,7 @@ class AutoAnswerHandler:
         status = upstream.last.status
         await downstream.send_whole(status, tuple(headers), response.body)
 
-    def _conversation(
+    def _asking_conversation(
         self, request: Request, call: Call, task: _CreatedTask | None
     ) -> Conversation | None:
         """Return the conversation of a call that may ask, or None."""

@@ -36,12 +36,12 @@ from mrtr_cassette.core.report.replay_events import (
 from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
-from mrtr_cassette.errors import damaged
+from mrtr_cassette.errors import damage_error
 from mrtr_cassette.options import ProxyOptions, ReplayOptions, options_of
 from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
-from mrtr_cassette.shell.files.stores import Location, location
+from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.access import OwnOrigin
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.sessions import ReplaySession
@@ -89,11 +89,11 @@ def replaying(
     session = ReplaySession("", "", path, cassette, server.player, options.terms)
     session.faults = server.faults
 
-    return _replaying(session, server, site)
+    return _serving_replay(session, server, site)
 
 
 @asynccontextmanager
-async def _replaying(
+async def _serving_replay(
     session: ReplaySession, server: ReplayServer, site: Site
 ) -> AsyncIterator[ReplaySession]:
     """Serve a replay on a site, and set the session's URLs, until the block ends."""
@@ -115,7 +115,7 @@ def _place_of(cassette: Cassette) -> str:
     try:
         upstream = urlsplit(cassette.upstream)
     except ValueError as error:
-        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+        raise damage_error(cassette.path, "/upstream", f"no URL: {error}") from None
 
     place = upstream.path or "/"
     if upstream.query:
@@ -138,7 +138,7 @@ def load_server(
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
     if loaded is None:
-        cassette, player = _loaded(path, over, options)
+        cassette, player = _load_replay(path, over, options)
     else:
         cassette, player = loaded.get(path, over, options)
 
@@ -155,10 +155,10 @@ def load_server(
 
 def load_played(path: Location, options: ReplayOptions) -> list[Cassette]:
     """Load a cassette, and those that are played as one with it."""
-    return [load_cassette(location(place)) for place in (path, *options.beside)]
+    return [load_cassette(location_of(place)) for place in (path, *options.beside)]
 
 
-def _loaded(
+def _load_replay(
     path: Location, over: Callable[[Cassette], Cassette], options: ReplayOptions
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
@@ -186,7 +186,7 @@ class LoadedReplays:
     """Loads what many replays play once, as long as the files don't change."""
 
     def __init__(self) -> None:
-        self._loaded: dict[object, tuple[Cassette, Player]] = {}
+        self._loaded_replays: dict[object, tuple[Cassette, Player]] = {}
 
     def get(
         self,
@@ -205,15 +205,15 @@ class LoadedReplays:
             values.append(repr(getattr(options, name)))
 
         key = (tuple(map(_version_of, files)), over, tuple(values))
-        if key not in self._loaded:
+        if key not in self._loaded_replays:
             # What was there before is probably outdated.
-            while len(self._loaded) >= _MOST_LOADED:
-                self._loaded.pop(next(iter(self._loaded)))
+            while len(self._loaded_replays) >= _MOST_LOADED:
+                self._loaded_replays.pop(next(iter(self._loaded_replays)))
 
-            self._loaded[key] = _loaded(path, over, options)
+            self._loaded_replays[key] = _load_replay(path, over, options)
 
-        cassette, template = self._loaded[key]
-        player = template.anew()
+        cassette, template = self._loaded_replays[key]
+        player = template.fresh_player()
         if options.secrets:
             player.add_settings(UserSettings(secrets=options.secrets))
 
@@ -281,40 +281,44 @@ class ReplayServer:
     faults: Faults | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
-    _reported: tuple[Miss, MissReport] | None = None
+    _latest_miss_report: tuple[Miss, MissReport] | None = None
     """The miss that was last reported, which may be the answer to all further requests."""
 
-    _waiting: set[asyncio.Task[None]] = field(default_factory=set)
+    _waiting_responses: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         miss = self.player.stopped_by(request)
         if miss is not None:
-            body = self._error(miss, read_call(request))
-            await self._respond(request, body, downstream)
+            body = self._miss_error_body(miss, read_call(request))
+            await self._send_unrecorded_response(request, body, downstream)
             return
 
         if self.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
             lookup = choice.reading.matched.lookup
-            fault = self.faults.meet(lookup, choice.entry, session_of(request))
+            fault = self.faults.fault_met_by(lookup, choice.entry, session_of(request))
             if fault is not None:
-                await self._meet(fault, choice, downstream)
+                await self._meet_fault(fault, choice, downstream)
                 return
 
-        await self._answer(request, downstream)
+        await self._answer_as_decided(request, downstream)
 
-    async def _answer(self, request: Request, downstream: Downstream) -> None:
+    async def _answer_as_decided(
+        self, request: Request, downstream: Downstream
+    ) -> None:
         """Answer a request as the player decides: by a reply, a miss or any server's answer."""
         decision = self.player.request_received(request, self.clock.wall())
         if isinstance(decision, Play):
             await self.play(decision, downstream)
         elif isinstance(decision, Miss):
-            await self._miss(request, decision, downstream)
+            await self._answer_miss(request, decision, downstream)
         else:
-            await self._harmless(request, decision, downstream)
+            await self._answer_harmless_request(request, decision, downstream)
 
-    async def _meet(self, fault: Fault, choice: Choice, downstream: Downstream) -> None:
+    async def _meet_fault(
+        self, fault: Fault, choice: Choice, downstream: Downstream
+    ) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
         call = self.player.redacted(str(choice.reading.matched.lookup.call))
@@ -327,16 +331,18 @@ class ReplayServer:
             self.player.starts_over(choice)
 
         if fault.drop is not None:
-            await self._drop(fault, choice, downstream)
+            await self._drop_connection(fault, choice, downstream)
         elif fault.expired_state:
             body = EXPIRED_STATE % (choice.reading.values.id or b"null")
-            await self._respond(request, body, downstream)
+            await self._send_unrecorded_response(request, body, downstream)
         elif fault.status is not None or fault.session_lost:
-            await _refuse(fault, downstream)
+            await _send_fault_error(fault, downstream)
         else:
-            await self._answer(request, downstream)
+            await self._answer_as_decided(request, downstream)
 
-    async def _drop(self, fault: Fault, choice: Choice, downstream: Downstream) -> None:
+    async def _drop_connection(
+        self, fault: Fault, choice: Choice, downstream: Downstream
+    ) -> None:
         """Lose the connection before a response, or in its middle."""
         delivery = None
         if fault.drop != "head":
@@ -345,12 +351,14 @@ class ReplayServer:
         if delivery is not None:
             reply = delivery.reply
             downstream.begin(reply.status, delivery.headers)
-            kept = fault.kept_of(delivery.body, is_event_stream=reply.is_event_stream)
+            kept = fault.kept_part_of_body(
+                delivery.body, is_event_stream=reply.is_event_stream
+            )
             await downstream.send(kept)
 
         downstream.break_off()
 
-    async def _harmless(
+    async def _answer_harmless_request(
         self, request: Request, reply: Harmless, downstream: Downstream
     ) -> None:
         """Give a request that was not recorded the answer of any server."""
@@ -369,7 +377,7 @@ class ReplayServer:
         if play.miss is not None:
             self._tell_miss(play.miss)
 
-        self._wake()
+        self._wake_waiting_responses()
         delivery = play.delivery
         if delivery is None:
             await self._hold_open(play, downstream)
@@ -378,25 +386,25 @@ class ReplayServer:
         try:
             if delivery.is_whole:
                 await self._send_whole(delivery, downstream)
-            elif await self._send(delivery, downstream) is End.OPEN:
+            elif await self._send_delivery(delivery, downstream) is End.OPEN:
                 await self._hold_open(play, downstream)
         finally:
             delivery.end()
-            self._wake()
+            self._wake_waiting_responses()
 
         is_accepted = delivery.reply.end is End.COMPLETE
         if play.patience_s is not None and is_accepted:
             # The connection on which the call was accepted is free for the next request.
             responding = self._respond_on_stream(play, play.patience_s)
             waiting = asyncio.create_task(responding)
-            self._waiting.add(waiting)
-            waiting.add_done_callback(self._waiting.discard)
+            self._waiting_responses.add(waiting)
+            waiting.add_done_callback(self._waiting_responses.discard)
 
     async def _respond_on_stream(self, play: Play, patience_s: float) -> None:
         """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
         body = await self._miss_in_the_end(play, patience_s)
         if body is not None and self.player.respond_on_stream(play.request, body):
-            self._wake()
+            self._wake_waiting_responses()
 
     async def _miss_in_the_end(self, play: Play, patience_s: float) -> bytes | None:
         """Wait, and return the miss for a call without a recorded response.
@@ -409,7 +417,7 @@ class ReplayServer:
             return None
 
         self._tell_miss(miss)
-        return self._error(miss, play.caller_id)
+        return self._miss_error_body(miss, play.caller_id)
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
@@ -433,7 +441,9 @@ class ReplayServer:
         else:
             downstream.break_off()
 
-    async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
+    async def _answer_miss(
+        self, request: Request, miss: Miss, downstream: Downstream
+    ) -> None:
         """Say a miss, and answer its request with it."""
         report = self._tell_miss(miss)
         if miss.call.message is None:
@@ -444,9 +454,11 @@ class ReplayServer:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
         else:
-            await self._respond(request, self._error(miss, miss.call), downstream)
+            await self._send_unrecorded_response(
+                request, self._miss_error_body(miss, miss.call), downstream
+            )
 
-    async def _respond(
+    async def _send_unrecorded_response(
         self, request: Request, body: bytes, downstream: Downstream
     ) -> None:
         """Give a request a response that was not recorded."""
@@ -457,33 +469,33 @@ class ReplayServer:
 
     async def accept(self, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
-        self._wake()
+        self._wake_waiting_responses()
         await downstream.send_whole(202, (), b"")
 
     def _tell_miss(self, miss: Miss) -> MissReport:
         """Say a miss, and return its report."""
-        report = self._report(miss)
+        report = self._report_of_latest_miss(miss)
         self.announcer.say(lambda: (missed_event(miss), report.text))
         return report
 
-    def _report(self, miss: Miss) -> MissReport:
+    def _report_of_latest_miss(self, miss: Miss) -> MissReport:
         """Return the report of a miss; the latest is kept, as further requests may get it too."""
         # Most replays have no miss.
         from mrtr_cassette.core.report.runs import report_of_miss
 
-        if self._reported is None or self._reported[0] is not miss:
+        if self._latest_miss_report is None or self._latest_miss_report[0] is not miss:
             report = report_of_miss(miss, self.player, self.announcer.terms)
-            self._reported = (miss, report)
+            self._latest_miss_report = (miss, report)
 
-        return self._reported[1]
+        return self._latest_miss_report[1]
 
-    def _error(self, miss: Miss, answered: Call | bytes | None) -> bytes:
+    def _miss_error_body(self, miss: Miss, answered: Call | bytes | None) -> bytes:
         """Return the JSON-RPC error that a client gets for a call, or for the call with this id."""
         from mrtr_cassette.core.report.runs import error_body
 
-        return error_body(self._report(miss), answered)
+        return error_body(self._report_of_latest_miss(miss), answered)
 
-    def _wake(self) -> None:
+    def _wake_waiting_responses(self) -> None:
         """Let responses go on that wait for a request to come or an event to be sent."""
         if self.arrival is not None:
             self.arrival.set()
@@ -494,11 +506,11 @@ class ReplayServer:
         body = b""
         while not isinstance(step := delivery.next(), End):
             if step is None:
-                await self._arrival(delivery)
+                await self._wait_for_arrival(delivery)
                 continue
 
             if isinstance(step, Refusal):
-                body = self._error(step.miss, step.id)
+                body = self._miss_error_body(step.miss, step.id)
                 await downstream.send_whole(200, JSON_HEADERS, body)
                 return
 
@@ -508,7 +520,7 @@ class ReplayServer:
 
         await downstream.send_whole(delivery.reply.status, delivery.headers, body)
 
-    async def _send(self, delivery: Delivery, downstream: Downstream) -> End:
+    async def _send_delivery(self, delivery: Delivery, downstream: Downstream) -> End:
         """Send a response as it becomes due; return how it ends."""
         started = self.clock.now()
         downstream.begin(delivery.reply.status, delivery.headers)
@@ -521,17 +533,19 @@ class ReplayServer:
                 is_head_sent = True
 
             if step is None:
-                await self._arrival(delivery)
+                await self._wait_for_arrival(delivery)
                 is_event_sent = False
                 continue
 
             if isinstance(step, Refusal):
-                body = self._error(step.miss, step.id)
+                body = self._miss_error_body(step.miss, step.id)
                 await self._send_message(
                     body, delivery, downstream, is_last=step.is_last
                 )
             else:
-                await self._pace(step, started, follows_event=is_event_sent)
+                await self._wait_for_recorded_time(
+                    step, started, follows_event=is_event_sent
+                )
                 await self._send_part(step, delivery, downstream)
                 is_event_sent = True
 
@@ -544,7 +558,7 @@ class ReplayServer:
 
         return step
 
-    async def _pace(
+    async def _wait_for_recorded_time(
         self, part: Sending, started: float, *, follows_event: bool
     ) -> None:
         """Wait until a part is as late as it was recorded, or apart from the event before it."""
@@ -560,7 +574,7 @@ class ReplayServer:
         """Send a part of a response, and tell of what it asks."""
         await downstream.send(part.raw, is_last=part.is_last)
         # A response may wait for it.
-        self._wake()
+        self._wake_waiting_responses()
         for piece, asked in self.asking_events.get(delivery.entry.exchange, ()):
             if piece in part.pieces:
                 self.announcer.tell(dict, asked)
@@ -580,7 +594,7 @@ class ReplayServer:
 
         await downstream.send(framed, is_last=is_last)
 
-    async def _arrival(self, delivery: Delivery) -> None:
+    async def _wait_for_arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, or an event was sent, as a part may wait for it.
 
         A client that never sends a notification or a read may say nothing else until it has this
@@ -589,7 +603,7 @@ class ReplayServer:
         if self.arrival is None:
             self.arrival = asyncio.Event()
 
-        skippable = delivery.skippable
+        skippable = delivery.skippable_request
         is_behind = delivery.is_behind
         seconds = None
         if is_behind or skippable is not None:
@@ -600,18 +614,18 @@ class ReplayServer:
                 await self.arrival.wait()
         except TimeoutError:
             if skippable is not None:
-                delivery.session.waive(skippable)
+                delivery.session.waive_request(skippable)
             else:
-                delivery.go_first()
+                delivery.stop_waiting_for_streams()
 
-            self._wake()
+            self._wake_waiting_responses()
 
         if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_APART_S)
 
 
-async def _refuse(fault: Fault, downstream: Downstream) -> None:
+async def _send_fault_error(fault: Fault, downstream: Downstream) -> None:
     """Send the HTTP error of a fault; a lost session is a 404."""
     status = fault.status or 404
     headers = TEXT_HEADERS
@@ -632,7 +646,7 @@ class _Slowed:
     per_s: int
     clock: Clock
     is_line: bool
-    _due: float = 0.0
+    _due_time: float = 0.0
     """When the next bytes are due."""
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
@@ -642,12 +656,12 @@ class _Slowed:
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the next bytes a few at a time, each as late as so many bytes take."""
         # Where nothing was sent for a while, nothing is caught up with.
-        self._due = max(self._due, self.clock.now())
+        self._due_time = max(self._due_time, self.clock.now())
         size = max(1, round(self.per_s * _SLOW_STEP_S))
         for start in range(0, len(chunk), size):
             part = chunk[start : start + size]
-            self._due += len(part) / self.per_s
-            await self.clock.sleep(max(0.0, self._due - self.clock.now()))
+            self._due_time += len(part) / self.per_s
+            await self.clock.sleep(max(0.0, self._due_time - self.clock.now()))
             await self.downstream.send(part)
 
         await self.downstream.send(is_last=is_last)

@@ -193,33 +193,35 @@ async def run_command(
         code = 127 if isinstance(error, FileNotFoundError) else 126
         return CommandEnd(code, has_run=False)
 
-    ended = asyncio.ensure_future(process.wait())
-    number = None
+    process_ended = asyncio.ensure_future(process.wait())
+    signal_number = None
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
     for seconds in (None, grace_s):
-        coming = asyncio.ensure_future(signals.get())
-        either: set[asyncio.Future[Any]] = {ended, coming}
-        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if coming.done():
-            number = coming.result()
+        coming_signal = asyncio.ensure_future(signals.get())
+        awaited_futures: set[asyncio.Future[Any]] = {process_ended, coming_signal}
+        await asyncio.wait(
+            awaited_futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        if coming_signal.done():
+            signal_number = coming_signal.result()
 
-        coming.cancel()
-        if number is not signal.SIGINT:
+        coming_signal.cancel()
+        if signal_number is not signal.SIGINT:
             break
 
-    for end in (process.terminate, process.kill):
-        if not ended.done():
+    for end_process in (process.terminate, process.kill):
+        if not process_ended.done():
             with contextlib.suppress(ProcessLookupError):
-                end()
+                end_process()
 
-            await asyncio.wait({ended}, timeout=grace_s)
+            await asyncio.wait({process_ended}, timeout=grace_s)
 
-    code = await ended
+    code = await process_ended
     if code < 0:
         # A signal ended it.
         code = 128 - code
 
-    return CommandEnd(code, was_stopped=number is not None)
+    return CommandEnd(code, was_stopped=signal_number is not None)
 
 
 # In a thread
@@ -242,43 +244,43 @@ async def _own_loop() -> AsyncIterator[asyncio.AbstractEventLoop]:
     yield asyncio.get_running_loop()
 
 
-_Entered = Future[tuple[T, Callable[[], object]]]
+_EnteredFuture = Future[tuple[T, Callable[[], object]]]
 """The value of a context manager, and the function that has it left."""
 
 
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
-    entered: _Entered[T] = Future()
-    left: Future[None] = Future()
+    entered_future: _EnteredFuture[T] = Future()
+    left_future: Future[None] = Future()
 
     def work() -> None:
         """Run the context manager in the thread; errors go to `entered` or `left`."""
         try:
-            run(_stay(manager, entered))
+            run(_stay_until_left(manager, entered_future))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            if entered.done():
-                left.set_exception(error)
+            if entered_future.done():
+                left_future.set_exception(error)
             else:
-                entered.set_exception(error)
+                entered_future.set_exception(error)
         else:
-            left.set_result(None)
+            left_future.set_result(None)
 
     # A program that ends without leaving must not hang; what was recorded is in the journal.
     thread = Thread(target=work, name="mrtr-cassette", daemon=True)
     try:
         thread.start()
-        value, leave = _result_of(entered)
+        value, leave = _result_of(entered_future)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
-        entered.add_done_callback(_leave_late)
+        entered_future.add_done_callback(_leave_late)
         raise
 
     try:
         yield value
     finally:
         leave()
-        _result_of(left)
+        _result_of(left_future)
 
 
 @contextmanager
@@ -286,8 +288,8 @@ def in_loop(
     manager: AbstractAsyncContextManager[T], loop: asyncio.AbstractEventLoop
 ) -> Iterator[T]:
     """Enter and leave an async context manager in a loop that runs in another thread."""
-    entered: _Entered[T] = Future()
-    left = asyncio.run_coroutine_threadsafe(_stay(manager, entered), loop)
+    entered: _EnteredFuture[T] = Future()
+    left = asyncio.run_coroutine_threadsafe(_stay_until_left(manager, entered), loop)
 
     def fail_to_enter(left: Future[None]) -> None:
         error = left.exception()
@@ -303,7 +305,9 @@ def in_loop(
         left.result()
 
 
-async def _stay(manager: AbstractAsyncContextManager[T], entered: _Entered[T]) -> None:
+async def _stay_until_left(
+    manager: AbstractAsyncContextManager[T], entered: _EnteredFuture[T]
+) -> None:
     """Enter an async context manager, and leave it when that is wanted."""
     leaving = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -345,22 +349,22 @@ class Proxy(Generic[T]):
         shown_as: Callable[[Any], T],
         check: Callable[[T], None],
     ) -> None:
-        self._opened = opened
+        self._open_manager = opened
         self._shown_as = shown_as
-        self._check = check
-        self._value: T | None = None
-        self._running: Any = None
+        self._check_value = check
+        self._block_value: T | None = None
+        self._running_manager: Any = None
         """The context manager, once it is entered."""
 
     def __enter__(self) -> T:
         """Start the proxy in a thread of its own."""
-        self._running = in_thread(self._opened())
-        return self._entered(self._running.__enter__())
+        self._running_manager = in_thread(self._open_manager())
+        return self._keep_entered_value(self._running_manager.__enter__())
 
     def __exit__(self, *raised: object) -> None:
         """Stop the proxy, and wait until it has stopped."""
-        self._running.__exit__(*raised)
-        self._checked(raised[1])
+        self._running_manager.__exit__(*raised)
+        self._check_after_block(raised[1])
 
     async def __aenter__(self) -> T:
         """Start the proxy in the running event loop."""
@@ -372,22 +376,22 @@ class Proxy(Generic[T]):
                 hint="use `with`, which works anywhere",
             ) from None
 
-        self._running = self._opened()
-        return self._entered(await self._running.__aenter__())
+        self._running_manager = self._open_manager()
+        return self._keep_entered_value(await self._running_manager.__aenter__())
 
     async def __aexit__(self, *raised: object) -> None:
         """Stop the proxy."""
-        await self._running.__aexit__(*raised)
-        self._checked(raised[1])
+        await self._running_manager.__aexit__(*raised)
+        self._check_after_block(raised[1])
 
-    def _entered(self, opened: Any) -> T:
+    def _keep_entered_value(self, opened: Any) -> T:
         """Keep and return the value that the block gets."""
-        self._value = self._shown_as(opened)
-        return self._value
+        self._block_value = self._shown_as(opened)
+        return self._block_value
 
-    def _checked(self, error: object) -> None:
+    def _check_after_block(self, error: object) -> None:
         """Check the run if its block ended well."""
         # An exception of the block has the first word; an exit with success is none.
         is_success = error is None or (isinstance(error, SystemExit) and not error.code)
-        if is_success and self._value is not None:
-            self._check(self._value)
+        if is_success and self._block_value is not None:
+            self._check_value(self._block_value)

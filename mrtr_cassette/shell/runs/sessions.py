@@ -118,9 +118,9 @@ class Session:
     @property
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
-        return self._outcome()
+        return self._outcome_so_far()
 
-    def _outcome(self) -> RunOutcome:
+    def _outcome_so_far(self) -> RunOutcome:
         """Return the outcome so far; without a player it has no misses and no plays."""
         outcome = RunOutcome(
             unreachable=self.unreachable,
@@ -179,7 +179,7 @@ class ReplaySession(Session):
     faults: Faults | None = None
     """What goes wrong in it."""
 
-    _told: tuple[object, RunOutcome] | None = None
+    _outcome_of_counts: tuple[object, RunOutcome] | None = None
     """What it came to when somebody asked last, and after what."""
 
     @property
@@ -190,12 +190,15 @@ class ReplaySession(Session):
         told = (counts, player.unknown_tools.total(), player.stopped)
         faults = self.fault_outcomes
         after = (told, faults, self.problem)
-        if self._told is None or self._told[0] != after:
-            self._told = (after, replace(self._outcome(), faults=faults))
+        if self._outcome_of_counts is None or self._outcome_of_counts[0] != after:
+            self._outcome_of_counts = (
+                after,
+                replace(self._outcome_so_far(), faults=faults),
+            )
 
-        return self._told[1]
+        return self._outcome_of_counts[1]
 
     @property
     def fault_outcomes(self) -> tuple[FaultOutcome, ...]:
         """How often each fault was met so far."""
-        return () if self.faults is None else self.faults.outcomes
+        return () if self.faults is None else self.faults.outcomes_by_fault

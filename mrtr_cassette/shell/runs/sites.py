@@ -26,7 +26,7 @@ from mrtr_cassette.shell.http.access import Listener, listening
 from mrtr_cassette.shell.http.server import HttpDownstream, HttpHandler, serving
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 
-_PREFIX: Final = "mrtr_cassette"
+_METRICS_PREFIX: Final = "mrtr_cassette"
 _COUNTED_EVENTS: Final = {
     "missed": ("misses", "Requests without a recorded reply", ["reason"]),
     "harmless": (
@@ -57,25 +57,30 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._registry = CollectorRegistry()
-        common: dict[str, Any] = {"namespace": _PREFIX, "registry": self._registry}
-        self._counters: dict[str, Any] = {}
+        common: dict[str, Any] = {
+            "namespace": _METRICS_PREFIX,
+            "registry": self._registry,
+        }
+        self._counters_by_event: dict[str, Any] = {}
         for event, words in _COUNTED_EVENTS.items():
-            self._counters[event] = Counter(*words, **common)
+            self._counters_by_event[event] = Counter(*words, **common)
 
         for reason in Reason:
-            self._counters["missed"].labels(reason.value)
+            self._counters_by_event["missed"].labels(reason.value)
 
-        self._plays = Counter(
+        self._plays_counter = Counter(
             "plays", "Requests that got a recorded reply", ["method", "name"], **common
         )
-        self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
-        self._failed = Gauge(
+        self._exchanges_counter = Counter(
+            "exchanges", "Exchanges that were recorded", **common
+        )
+        self._failed_gauge = Gauge(
             "recording_failed", "1 if a recording is incomplete", **common
         )
         self._in_flight = Gauge(
             "requests_in_flight", "Requests whose response is incomplete", **common
         )
-        self._duration = Histogram(
+        self._duration_histogram = Histogram(
             "request_duration_seconds",
             "Time from a request to the end of its response",
             ["method"],
@@ -83,14 +88,16 @@ class Metrics:
             **common,
         )
 
-        self._received = Counter(
+        self._received_bytes_counter = Counter(
             "received_bytes", "Bytes of requests' bodies", **common
         )
-        self._sent = Counter("sent_bytes", "Bytes of responses' bodies", **common)
+        self._sent_bytes_counter = Counter(
+            "sent_bytes", "Bytes of responses' bodies", **common
+        )
 
-    def event(self, event: dict[str, Any]) -> None:
+    def count_event(self, event: dict[str, Any]) -> None:
         """Count what has happened."""
-        counter = self._counters.get(event["event"])
+        counter = self._counters_by_event.get(event["event"])
         if counter is not None:
             labels = [event[label] for label in ("reason", "via") if label in event]
             if labels:
@@ -98,29 +105,31 @@ class Metrics:
 
             counter.inc()
         elif event["event"] == "failed":
-            self._failed.set(1)
+            self._failed_gauge.set(1)
         elif event["event"] == "played":
             method = method_of(event["method"])
             # Names of tools and prompts are few; addresses and ids may be many, or secret.
             name = event["name"] if method.named_by == "name" else ""
-            self._plays.labels(method.name, name).inc()
+            self._plays_counter.labels(method.name, name).inc()
 
         # Of all events, those of a recorded response have its status.
         if "status" in event:
-            self._exchanges.inc()
+            self._exchanges_counter.inc()
 
-    def counted(self, handler: HttpHandler) -> HttpHandler:
+    def counted_handler(self, handler: HttpHandler) -> HttpHandler:
         """Return a handler that does the same, and whose requests are counted."""
 
         async def handle(request: Request, client: HttpDownstream) -> None:
             """Handle a request, and count its bytes and the time that it takes."""
-            self._received.inc(len(request.body))
-            duration = self._duration.labels(method_of(read_call(request).method).name)
+            self._received_bytes_counter.inc(len(request.body))
+            duration = self._duration_histogram.labels(
+                method_of(read_call(request).method).name
+            )
             with self._in_flight.track_inprogress(), duration.time():
                 try:
                     await handler(request, client)
                 finally:
-                    self._sent.inc(client.sent)
+                    self._sent_bytes_counter.inc(client.sent)
 
         return handle
 
@@ -158,7 +167,7 @@ class Site(Protocol):
 SITES: Final = "/.mrtr/plays"
 """The path under which the sites of runs are that share a server."""
 
-_TARGET = re.compile(
+_SITE_TARGET = re.compile(
     r"(?P<document>/\.well-known/[\w.-]+)?"
     + re.escape(SITES)
     + r"/(?P<name>[0-9a-f]+)(?P<rest>/.*)?",
@@ -175,9 +184,9 @@ class SharedSite:
 
     def __init__(self, server_url: str, name: str) -> None:
         """Take the URL of the server, without a path, and the name of the site."""
-        self._url = f"{server_url}{SITES}/{name}"
-        self._handler: HttpHandler | None = None
-        self._requests: set[asyncio.Task[Any]] = set()
+        self._site_url = f"{server_url}{SITES}/{name}"
+        self._served_handler: HttpHandler | None = None
+        self._request_tasks: set[asyncio.Task[Any]] = set()
         """Requests under way."""
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
@@ -187,7 +196,7 @@ class SharedSite:
     @contextmanager
     def opened(self) -> Iterator[str]:
         """Give the URL of the path."""
-        yield self._url
+        yield self._site_url
 
     @asynccontextmanager
     async def serving(
@@ -196,12 +205,12 @@ class SharedSite:
         announcer: Announcer,  # noqa: ARG002
     ) -> AsyncIterator[None]:
         """Serve clients until the block ends; requests under way are cancelled then."""
-        self._handler = handler
+        self._served_handler = handler
         try:
             yield
         finally:
-            self._handler = None
-            requests = tuple(self._requests)
+            self._served_handler = None
+            requests = tuple(self._request_tasks)
             for request in requests:
                 request.cancel()
 
@@ -209,18 +218,18 @@ class SharedSite:
 
     async def handle(self, request: Request, client: HttpDownstream) -> bool:
         """Answer one request; return whether the site is served."""
-        if self._handler is None:
+        if self._served_handler is None:
             return False
 
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("unreachable because a coroutine runs in a task")
 
-        self._requests.add(task)
+        self._request_tasks.add(task)
         try:
-            await self._handler(request, client)
+            await self._served_handler(request, client)
         finally:
-            self._requests.discard(task)
+            self._request_tasks.discard(task)
 
         return True
 
@@ -230,7 +239,7 @@ def site_named_in(request: Request) -> tuple[str, Request] | None:
 
     The site itself, without a path of its own, is none of its paths.
     """
-    match = _TARGET.fullmatch(request.target)
+    match = _SITE_TARGET.fullmatch(request.target)
     if match is None:
         return None
 
@@ -252,7 +261,7 @@ class OwnPort:
         Raises:
             UsageError: what serves metrics is not installed.
         """
-        self._options = options
+        self._listening_options = options
         self._drain_s = drain_s
         self._listener: Listener | None = None
         self._metrics: Metrics | None = None
@@ -270,12 +279,12 @@ class OwnPort:
         """Return the listeners of events, the metrics among them."""
         if self._metrics is None:
             return heard_by(on_event)
-        return heard_by(self._metrics.event, on_event)
+        return heard_by(self._metrics.count_event, on_event)
 
     @contextmanager
     def opened(self) -> Iterator[str]:
         """Listen on the port."""
-        with listening(self._options) as self._listener:
+        with listening(self._listening_options) as self._listener:
             yield self._listener.url("")
 
     @asynccontextmanager
@@ -287,7 +296,7 @@ class OwnPort:
         if listener is None:
             raise AssertionError("unreachable because it is opened first")
 
-        options = self._options
+        options = self._listening_options
         metrics = self._metrics
         log = announcer.log
         if metrics is None or options.admin_port is None:
@@ -296,12 +305,15 @@ class OwnPort:
 
             return
 
-        counted = metrics.counted(handler)
+        counted = metrics.counted_handler(handler)
         served = serving(counted, listener, options, log, drain_s=self._drain_s)
         # The admin port has the clients' host and names.
         admin_options = replace(options, port=options.admin_port)
         with listening(admin_options) as bound:
-            async with serving(self._handle, bound, admin_options, log), served:
+            async with (
+                serving(self._answer_admin_request, bound, admin_options, log),
+                served,
+            ):
                 url = bound.url("")
                 announcer.say(
                     lambda: ({"event": "admin", "url": url}, f"admin port on {url}")
@@ -313,7 +325,9 @@ class OwnPort:
                     # What comes until the clients' port is closed is the drain.
                     self._is_ready = False
 
-    async def _handle(self, request: Request, downstream: Downstream) -> None:
+    async def _answer_admin_request(
+        self, request: Request, downstream: Downstream
+    ) -> None:
         """Answer a request to the admin port: `/livez`, `/readyz` or `/metrics`."""
         path = request.target.partition("?")[0]
         headers = TEXT_HEADERS

@@ -22,22 +22,26 @@ from mrtr_cassette.core.cassette.transports import (
     recorded_path,
     started_here,
 )
-from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings, shown_by
-from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
+from mrtr_cassette.core.secrets.credentials import (
+    AddSettings,
+    UserSettings,
+    text_redactor,
+)
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
 from mrtr_cassette.options import UpstreamOptions
 from mrtr_cassette.shell.files.disk import monotonic, reason_of
 from mrtr_cassette.shell.http.client import (
-    connecting,
-    credentials,
+    connected_client,
     shown_url,
     tls_context,
     upstream_url,
+    url_credentials,
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream
 from mrtr_cassette.shell.pipes.commands import given_to, shown_command, words_shown
-from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded
+from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded_process_group
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
 if TYPE_CHECKING:
@@ -102,10 +106,10 @@ def _target_at(
     command: Sequence[str] | None,
 ) -> Target:
     """Return the target at a URL; with a `command` it was started here, and has no proxy."""
-    url = upstream_url(upstream, shown_by(rules))
+    url = upstream_url(upstream, text_redactor(rules))
     tls = tls_context(url, options.ca_path, verifies=not options.insecure)
     path = url.raw_path_qs
-    name = shown_by(rules)(shown_url(url))
+    name = text_redactor(rules)(shown_url(url))
     if command is None:
         proxy = forward_proxy(url)
         recorded_as = name
@@ -120,14 +124,14 @@ def _target_at(
 
     given = known._replace(
         environment=environment,
-        headers=(*credentials(url), *options.added_headers),
+        headers=(*url_credentials(url), *options.added_headers),
         query=tuple(url.query.items()),
         target=path,
     )
 
     def connected(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
         add_settings(given)
-        return connecting(url.origin(), tls, proxy)
+        return connected_client(url.origin(), tls, proxy)
 
     return Target(
         name=name,
@@ -143,7 +147,7 @@ def _target_at(
 
 
 @asynccontextmanager
-async def reaching(
+async def reached_upstream(
     upstream: str | Sequence[str],
     options: UpstreamOptions,
     rules: RedactionRules,
@@ -168,7 +172,7 @@ async def reaching(
         return
 
     if not isinstance(upstream, str):
-        upstream = options.filled(upstream)
+        upstream = options.filled_command(upstream)
 
     if isinstance(upstream, str) or is_on_pipes(upstream):
         if options.upstream_path is not None:
@@ -207,7 +211,7 @@ NOTHING_THERE = (404, 405)
 PORT = "{port}"
 """Stands for the port in a command."""
 
-_HOST = "localhost"
+_LOCAL_HOST = "localhost"
 _POLL_S = 0.02
 """Seconds between two checks of something that gives no notice."""
 
@@ -223,15 +227,15 @@ class RunningCommand:
     """A server that a command started."""
 
     url: str
-    _file: IO[bytes]
+    _output_file: IO[bytes]
     _without_secrets: Callable[[str], str]
 
     @property
     def output(self) -> str:
         """The last of its output so far."""
-        size = self._file.seek(0, os.SEEK_END)
-        self._file.seek(max(0, size - _SHOWN_OUTPUT))
-        printed = self._file.read().decode(errors="replace").rstrip()
+        size = self._output_file.seek(0, os.SEEK_END)
+        self._output_file.seek(max(0, size - _SHOWN_OUTPUT))
+        printed = self._output_file.read().decode(errors="replace").rstrip()
         text = self._without_secrets(printed)
         # The command printed for a terminal, and our report shows it as text.
         shown = printable_lines("\n".join(text.expandtabs().splitlines()))
@@ -252,12 +256,13 @@ async def running_command(
         UpstreamError: it can't be run, ends, or does not listen; its output is in the text.
     """
     if not any(PORT in part for part in command):
+        without_shapes = text_redactor(BUILT_IN_RULES)(" ".join(command))
         raise UsageError(
-            f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
+            f"the upstream command {without_shapes!r} has no {PORT}",
             hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
         )
 
-    without_secrets = shown_by(BUILT_IN, given_to(command))
+    without_secrets = text_redactor(BUILT_IN_RULES, given_to(command))
     shown = words_shown(command)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -277,10 +282,10 @@ async def running_command(
             raise UpstreamError(text) from None
 
         running = RunningCommand(
-            f"http://{_HOST}:{port}{path}", output, without_secrets
+            f"http://{_LOCAL_HOST}:{port}{path}", output, without_secrets
         )
         try:
-            with guarded(process.pid):
+            with guarded_process_group(process.pid):
                 problem = await _why_not_listening(process, port, start_s)
                 if problem is not None:
                     text = f"the upstream command {shown!r} {problem}; it printed:"
@@ -298,7 +303,7 @@ async def _why_not_listening(
     deadline = monotonic() + seconds
     while True:
         try:
-            socket.create_connection((_HOST, port), timeout=_POLL_S * 50).close()
+            socket.create_connection((_LOCAL_HOST, port), timeout=_POLL_S * 50).close()
         except OSError:
             if process.poll() is not None:
                 return (

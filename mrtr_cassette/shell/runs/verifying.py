@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
 from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.cassette.transports import (
     is_over_old_transport,
@@ -19,32 +19,32 @@ from mrtr_cassette.core.cassette.transports import (
     over_lines,
     over_pipes,
 )
-from mrtr_cassette.core.compare.conversations import held_to
+from mrtr_cassette.core.compare.conversations import comparison_with_run
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
-    Learned,
+    LearnedPlace,
     call_name,
     ignored_in,
-    learned,
+    learned_places,
     varying_in,
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import (
-    Planned,
+    PlannedInteraction,
     check_patterns,
-    planned,
     planned_by_run,
+    planned_interactions,
 )
 from mrtr_cassette.core.drive.updating import (
     Choose,
     Proposal,
-    accepted,
-    accepting,
-    proposals,
+    proposals_for_cassette,
+    turn_accepter,
+    updated_cassette_file,
 )
 from mrtr_cassette.core.drive.verification import (
     Accepts,
-    Repeated,
+    RepeatedInteraction,
     VerifiedInteraction,
     Verifier,
 )
@@ -54,7 +54,7 @@ from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.report.comparison import Verification, held_text
 from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.redact import keyed_hash
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.secrets.values import Values, values_of
 from mrtr_cassette.errors import (
     BodyTooLargeError,
@@ -67,7 +67,7 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
     load_if_readable,
-    publish,
+    publish_cassette,
     read_file,
 )
 from mrtr_cassette.shell.files.disk import reason_of, write_whole
@@ -80,7 +80,7 @@ from mrtr_cassette.shell.runs.upstreams import (
     Target,
     is_on_pipes,
     nothing_at,
-    reaching,
+    reached_upstream,
 )
 
 
@@ -120,10 +120,10 @@ async def verify_cassette(
         UpstreamError: the command can't be run, or does not listen.
     """
     cassette = load(read_file(path), str(path))
-    return await _verify(with_examples(cassette), upstream, options)
+    return await _verify_cassette(with_examples(cassette), upstream, options)
 
 
-async def _verify(
+async def _verify_cassette(
     cassette: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
@@ -131,34 +131,38 @@ async def _verify(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found = Found(rules_of(options))
-    recorded = rejoined(as_sent(cassette, upstream))
-    shown = ""
+    found_so_far = Found(rules_of(options))
+    recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
+    shown_server = ""
     for plan in plans_of(cassette, recorded, upstream, options):
         part = part_of(recorded, plan)
-        reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
+        reached = live_run(
+            cassette, part, upstream, options, found_so_far, accepts=accepts
+        )
         async with reached as run:
-            shown = run.shown
-            found.verified += await run.repeat_all(plan)
-            run.check_path(found.verified)
+            shown_server = run.shown
+            found_so_far.verified += await run.repeat_all(plan)
+            run.check_path(found_so_far.verified)
 
     if options.learn is not None:
-        _keep_learned(Path(options.learn), found.places)
+        _keep_learned(Path(options.learn), found_so_far.places)
 
-    verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
+    verified = tuple(
+        sorted(found_so_far.verified, key=lambda interaction: interaction.number)
+    )
     proposed: Sequence[Proposal] = ()
-    redaction = cassette.redaction or BUILT_IN
+    redaction = cassette.redaction or BUILT_IN_RULES
     # What came over another transport, or for examples of texts, can't be in the cassette.
     if _takes_changes(cassette, upstream) and not redaction.shared:
-        proposed = proposals(cassette, verified)
+        proposed = proposals_for_cassette(cassette, verified)
 
     return Verification(
         cassette.path,
-        shown,
+        shown_server,
         verified,
         frozenset(options.fail_on),
-        tuple(found.places),
-        untried=tuple(found.untried),
+        tuple(found_so_far.places),
+        untried=tuple(found_so_far.untried),
         proposed=tuple(proposed),
     )
 
@@ -177,7 +181,7 @@ def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
 def _has_session(cassette: Cassette) -> bool:
     """Tell whether any request in a cassette was sent in a session."""
     for interaction in cassette.interactions:
-        if any(session_of(exchange.request) for exchange in interaction.own):
+        if any(session_of(exchange.request) for exchange in interaction.own_exchanges):
             return True
 
     return False
@@ -197,13 +201,13 @@ def plans_of(
     sent: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
-) -> list[list[Planned]]:
+) -> list[list[PlannedInteraction]]:
     """Return what is repeated of a cassette as it is sent, apart for each server to start."""
     takes_lines = is_over_old_transport(cassette) or is_on_pipes(upstream)
     firsts = [interaction.exchanges[0].request for interaction in sent.interactions]
     # A server on pipes takes requests of HTTP, too.
     is_piped = takes_lines and any(first.is_line for first in firsts)
-    plan = planned(sent, tuple(options.only), is_on_pipes=is_piped)
+    plan = planned_interactions(sent, tuple(options.only), is_on_pipes=is_piped)
     if sent.command is None or isinstance(upstream, str):
         return [plan]
 
@@ -222,8 +226,8 @@ async def live_run(
     consented: Collection[str] = (),
 ) -> AsyncIterator[LiveRun]:
     """Reach the live server, to repeat a part of a cassette, until the block ends."""
-    redaction = cassette.redaction or BUILT_IN
-    reached = reaching(upstream, options, redaction, cassette)
+    redaction = cassette.redaction or BUILT_IN_RULES
+    reached = reached_upstream(upstream, options, redaction, cassette)
     async with reached as target, AsyncExitStack() as stack:
         verifier = Verifier(
             part,
@@ -233,7 +237,7 @@ async def live_run(
             allows_destructive=options.allow_destructive,
             largest_body=options.max_body,
             accepts=accepts,
-            values=_values(cassette, options),
+            values=_values_for_terms(cassette, options),
         )
 
         verifier.add_settings(UserSettings(secrets=options.secrets))
@@ -245,13 +249,13 @@ async def live_run(
         yield LiveRun(verifier, server, options, stack, found, target)
 
 
-def part_of(cassette: Cassette, plan: Sequence[Planned]) -> Cassette:
+def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
     """Return a cassette with the interactions of a plan alone."""
     interactions = dict.fromkeys([call.interaction for call in plan])
     return replace(cassette, interactions=tuple(interactions))
 
 
-def _values(cassette: Cassette, options: VerifyOptions) -> Values:
+def _values_for_terms(cassette: Cassette, options: VerifyOptions) -> Values:
     """Return the values that a cassette knows; others may know the rest."""
     given = {}
     for name, text in options.texts.items():
@@ -272,7 +276,7 @@ def _over_lines(target: Target) -> Target:
     return replace(target, connecting=connecting, is_on_pipes=True)
 
 
-def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
+def _keep_learned(path: Path, places: Sequence[tuple[str, LearnedPlace]]) -> None:
     """Add what was learned to the file."""
     by_call: dict[str, list[str]] = {}
     for call, place in places:
@@ -302,7 +306,7 @@ class Found:
     """The places that don't count, with those that were learned."""
 
     verified: list[VerifiedInteraction] = field(default_factory=list)
-    places: list[tuple[str, Learned]] = field(default_factory=list)
+    places: list[tuple[str, LearnedPlace]] = field(default_factory=list)
     """What was learned, with the call's name."""
 
     untried: dict[str, None] = field(default_factory=dict)
@@ -327,7 +331,7 @@ class LiveRun:
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
 
-    listening: list[Repeated] = field(default_factory=list, init=False)
+    listening: list[RepeatedInteraction] = field(default_factory=list, init=False)
 
     @property
     def shown(self) -> str:
@@ -347,8 +351,8 @@ class LiveRun:
             if interaction.verdict != "not-reached":
                 return
 
-            if interaction.findings.pairs:
-                response = interaction.findings.pairs[-1].live.response
+            if interaction.findings.response_pairs:
+                response = interaction.findings.response_pairs[-1].live.response
                 if response is not None:
                     statuses.add(response.status)
 
@@ -358,19 +362,19 @@ class LiveRun:
             status = min(statuses)
             raise nothing_at(target.path, self.shown, status, is_started=is_started)
 
-    async def server(self, call: Planned) -> LiveServer:
+    async def server(self, call: PlannedInteraction) -> LiveServer:
         """Return the server of a call's session; over pipes it is started for the first one."""
         key = self._key_of(call)
         if key not in self.servers:
-            self.servers[key] = await self._connected()
+            self.servers[key] = await self._connect_to_server()
 
         return self.servers[key]
 
-    def _key_of(self, call: Planned) -> str:
+    def _key_of(self, call: PlannedInteraction) -> str:
         """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
         return call.session if self.target.is_on_pipes else ""
 
-    async def _connected(self) -> LiveServer:
+    async def _connect_to_server(self) -> LiveServer:
         """Connect to the live server until the run ends."""
         target = self.target
         connected = target.connecting(self.verifier.add_settings)
@@ -386,17 +390,19 @@ class LiveRun:
 
         return server
 
-    async def leave(self, call: Planned) -> None:
+    async def close_server_of(self, call: PlannedInteraction) -> None:
         """Close the server of a call's session, so that the next call gets another one."""
         server = self.servers.pop(self._key_of(call), None)
         if server is not None:
             await server.close()
 
-    async def repeat_all(self, plan: Sequence[Planned]) -> list[VerifiedInteraction]:
+    async def repeat_all(
+        self, plan: Sequence[PlannedInteraction]
+    ) -> list[VerifiedInteraction]:
         """Repeat the conversations of the run, and return what came of those that are compared."""
         verified = []
         for call in plan:
-            interaction = await self.repeat(call)
+            interaction = await self.repeat_call(call)
             if interaction is not None:
                 verified.append(interaction)
 
@@ -404,22 +410,24 @@ class LiveRun:
             await server.close()
 
         for repeated in self.listening:
-            verified.append(self.verifier.ended(repeated))
+            verified.append(self.verifier.end_interaction(repeated))
 
         return [found for found in verified if not found.planned.is_brought]
 
-    async def repeat(self, call: Planned) -> VerifiedInteraction | None:
+    async def repeat_call(self, call: PlannedInteraction) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
             server = await self.server(call)
-            if not await server.asked(partial(self.verifier.awaits, call)):
-                self.verifier.give_up(call)
+            if not await server.has_asked_all_due(
+                partial(self.verifier.awaits_question, call)
+            ):
+                self.verifier.give_up_waiting(call)
 
             tools = self.verifier.tools_for(call)
             if tools is not None:
                 await server.follow(tools)
 
-            repeated = self.verifier.begin(call)
+            repeated = self.verifier.begin_interaction(call)
             if isinstance(repeated, VerifiedInteraction):
                 return repeated
 
@@ -429,8 +437,8 @@ class LiveRun:
                 return None
 
             await server.follow(repeated.conversation)
-            await server.asked(partial(self.verifier.awaits_more, call))
-            verified = self.verifier.ended(repeated)
+            await server.has_asked_all_due(partial(self.verifier.awaits_more, call))
+            verified = self.verifier.end_interaction(repeated)
             if call.is_brought or verified.verdict in ("skipped", "not-reached"):
                 return verified
 
@@ -438,7 +446,7 @@ class LiveRun:
         except MuteServerError:
             raise
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
-            return self.verifier.failed(call, str(error))
+            return self.verifier.failed_interaction(call, str(error))
 
     async def _look_closer(
         self, server: LiveServer, first: VerifiedInteraction
@@ -451,44 +459,49 @@ class LiveRun:
 
         again: VerifiedInteraction | None = None
         if self.verifier.only_reads(first.planned):
-            repeated = self.verifier.begin(first.planned)
-            if isinstance(repeated, Repeated) and first.findings.pairs:
+            repeated = self.verifier.begin_interaction(first.planned)
+            if (
+                isinstance(repeated, RepeatedInteraction)
+                and first.findings.response_pairs
+            ):
                 await server.follow(repeated.conversation)
-                again = repeated.verified()
+                again = repeated.verified_interaction()
         elif learns and first.planned.call.method == CALL_TOOL:
             self.found.untried[call_name(first.planned.call)] = None
 
-        places = learned(first, again, ignored_in(self.found.rules, first.planned.call))
+        places = learned_places(
+            first, again, ignored_in(self.found.rules, first.planned.call)
+        )
         if learns:
-            return self._learned(first, places)
+            return self._leave_out_learned(first, places)
 
         is_written = self.verifier.is_written(first.planned)
         varying = varying_in(first, places, is_written=is_written)
         return replace(first, varying=varying)
 
-    def _learned(
-        self, first: VerifiedInteraction, places: Sequence[Learned]
+    def _leave_out_learned(
+        self, first: VerifiedInteraction, places: Sequence[LearnedPlace]
     ) -> VerifiedInteraction:
         """Leave out from now on what has been learned."""
-        name = call_name(first.planned.call)
+        name_of_call = call_name(first.planned.call)
         pointers = []
-        refused = None
+        refusal_reason = None
         for place in places:
-            if (name, place) not in self.found.places:
-                self.found.places.append((name, place))
+            if (name_of_call, place) not in self.found.places:
+                self.found.places.append((name_of_call, place))
 
             if place.reason is None:
                 pointers.append(place.pointer)
             elif place.is_unstable:
-                refused = refused or place.reason
+                refusal_reason = refusal_reason or place.reason
 
         if pointers:
-            self.found.rules.append(IgnoredPlaces(name, tuple(pointers)))
+            self.found.rules.append(IgnoredPlaces(name_of_call, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
 
-        if refused:
-            return replace(first, verdict="unstable", reason=refused)
+        if refusal_reason:
+            return replace(first, verdict="unstable", reason=refusal_reason)
 
         return first
 
@@ -518,7 +531,9 @@ def differences_of(
 
     made = replace(repeated, path="this run")
     rules = rules_of(options)
-    comparison = held_to(recorded, made, partial(ignored_in, rules), is_part=is_part)
+    comparison = comparison_with_run(
+        recorded, made, partial(ignored_in, rules), is_part=is_part
+    )
     not_due = _numbers_without_request(recorded) if is_open else set()
     verdicts = set()
     for compared in comparison.interactions:
@@ -580,8 +595,8 @@ async def update_cassette(
     if not _takes_changes(cassette, upstream):
         raise _other_transport(path, upstream)
 
-    accepts = accepting(cassette, choose)
-    verification = await _verify(cassette, upstream, options, accepts)
+    accepts = turn_accepter(cassette, choose)
+    verification = await _verify_cassette(cassette, upstream, options, accepts)
     proposed = verification.proposed
     chosen: tuple[Proposal, ...] = ()
     if proposed:
@@ -593,10 +608,12 @@ async def update_cassette(
                 path, "it was changed meanwhile", hint="verify it once more"
             )
 
-        publish(path, [accepted(data, cassette, chosen)], replace=True)
+        publish_cassette(
+            path, [updated_cassette_file(data, cassette, chosen)], replace=True
+        )
 
     left = tuple(proposal for proposal in proposed if proposal not in chosen)
-    refused = {proposal.number for proposal in left if proposal.counting}
+    refused = {proposal.number for proposal in left if proposal.counting_changes}
     taken = frozenset(proposal.number for proposal in chosen)
     verification = replace(verification, accepted=taken - refused)
     written = path if chosen else None

@@ -26,7 +26,7 @@ from mrtr_cassette.options import (
     options_of,
 )
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.files.stores import location, path_of
+from mrtr_cassette.shell.files.stores import location_of, path_of
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 
@@ -70,13 +70,13 @@ class MrtrCassette:
     ) -> None:
         """Show a session whose cassette will be at `path`, if it is at another place so far."""
         self._session = session
-        self._path = path
-        self._answers = answers
+        self._cassette_path = path
+        self._default_answers = answers
         self.live: ProbedServer | None = None
         """The server of a test's cassette; None outside of tests."""
         self.was_probed = False
         """A live server was probed with it."""
-        self._unused: set[str] = set()
+        self._unused_answer_names: set[str] = set()
         self._unused_of_all: set[str] | None = None
         self.is_recording = session.is_recording
         self.mode: Mode = mode or ("once" if self.is_recording else "none")
@@ -104,7 +104,7 @@ class MrtrCassette:
     @property
     def path(self) -> Path:
         """The cassette's file; what is recorded is written when the block, test or run ends."""
-        return self._path or path_of(location(self.place))
+        return self._cassette_path or path_of(location_of(self.place))
 
     @property
     def place(self) -> str:
@@ -180,7 +180,7 @@ class MrtrCassette:
     @property
     def unused_answers(self) -> list[str]:
         """The names of answers that nothing asked for: of a call, or of the marker in all calls."""
-        return sorted(self._unused | (self._unused_of_all or set()))
+        return sorted(self._unused_answer_names | (self._unused_of_all or set()))
 
     @property
     def unused_options(self) -> Sequence[tuple[str, str]] | None:
@@ -213,10 +213,10 @@ class MrtrCassette:
 
         if answers is not None:
             result = answered_call(upstream, name, arguments, method, answers)
-            self._unused.update(result.unused)
+            self._unused_answer_names.update(result.unused)
             return result
 
-        result = answered_call(upstream, name, arguments, method, self._answers)
+        result = answered_call(upstream, name, arguments, method, self._default_answers)
         if self._unused_of_all is None:
             self._unused_of_all = set(result.unused)
         else:

@@ -8,7 +8,7 @@ import pytest
 from goldens import DATA, read_case
 from messages import compact
 
-from mrtr_cassette.core.answers.forms import dialogue
+from mrtr_cassette.core.answers.forms import dialogue_with_person
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
 OPEN = "(not over)"
@@ -16,7 +16,7 @@ OPEN = "(not over)"
 
 def transcript(request: InputRequest, *typed: str | None) -> tuple[list[str], Any]:
     """Return what is shown with what is typed in it, and the answer or `OPEN`."""
-    steps = dialogue("plan", request)
+    steps = dialogue_with_person("plan", request)
     shown = []
     left = [*typed]
     reply: str | None = None

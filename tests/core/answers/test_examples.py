@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.answers.forms import Asked, Unanswered
-from mrtr_cassette.core.answers.fulfilment import AnswerSources, fulfilment
+from mrtr_cassette.core.answers.fulfilment import AnswerSources, answer_from_sources
 from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError, problem_lines
@@ -71,7 +71,7 @@ def answered(
         asked = Asked("tools/call", "deploy", {}, turn, requests, first)
         first += len(requests)
         try:
-            next(fulfilment(asked, sources))
+            next(answer_from_sources(asked, sources))
         except StopIteration as end:
             if isinstance(end.value, Unanswered):
                 return end.value

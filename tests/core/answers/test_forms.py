@@ -9,11 +9,11 @@ import pytest
 from mrtr_cassette.core.answers.forms import (
     problem_of,
     problem_of_value,
-    sampled,
+    sampling_answer,
     titled_choices,
     value_of_text,
 )
-from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
+from mrtr_cassette.core.protocol.dialect import InputRequest, ask_in_result
 from mrtr_cassette.core.wire.jsonbytes import parse
 
 FORM = InputRequest(
@@ -35,7 +35,7 @@ SAMPLING = InputRequest("sampling", "")
 def bare(kind: str, **more: Any) -> InputRequest:
     """Return a request in the array dialect."""
     item = {"id": "x", "kind": kind, **more}
-    ask = recognise({"inputRequests": [item], "requestState": "s"})
+    ask = ask_in_result({"inputRequests": [item], "requestState": "s"})
     assert ask is not None
 
     return ask.input_requests["x"]
@@ -67,7 +67,7 @@ def bare(kind: str, **more: Any) -> InputRequest:
         ),
         (ROOTS, {"roots": [{"uri": "file:///a"}]}, None),
         (ROOTS, {}, "has no `roots`"),
-        (SAMPLING, sampled("Fine"), None),
+        (SAMPLING, sampling_answer("Fine"), None),
         (SAMPLING, {"role": "assistant", "content": {}}, "has no `model`"),
         (bare("number"), {"value": "5"}, "is a text, and not a number"),
         (bare("boolean"), {"value": 1}, "is a whole number, and not true or false"),

@@ -14,8 +14,8 @@ from mrtr_cassette.core.answers.fulfilment import (
     Fulfilment,
     Rounds,
     Unanswered,
+    answer_from_sources,
     fault_of,
-    fulfilment,
 )
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
@@ -27,10 +27,10 @@ from mrtr_cassette.core.drive.conversation import LiveAsk, PushedAsk
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     InputRequest,
-    recognise,
+    ask_in_result,
     write_answers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.protocol.jsonrpc import message_in
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import parse
 
@@ -84,7 +84,7 @@ def fulfilled(
     sources = AnswerSources(
         GivenAnswers(read_pairs(given, "answer")), file(**tree), person
     )
-    return ended(fulfilment(asked(requests), sources), *replies)
+    return ended(answer_from_sources(asked(requests), sources), *replies)
 
 
 def reply(answers: Any) -> bytes:
@@ -238,7 +238,7 @@ def test_what_is_optional_is_left_out() -> None:
         {"id": "b", "kind": "string", "required": False},
     ]
 
-    ask = recognise({"inputRequests": items, "requestState": "s"})
+    ask = ask_in_result({"inputRequests": items, "requestState": "s"})
 
     assert ask is not None
 
@@ -270,8 +270,8 @@ def test_answer_by_field_answers_one_question(
     """A later question with that field is open, unless its key is named or a rule is given."""
     answers = GivenAnswers(read_pairs(["ok=yes", *given], "answer"))
     sources = AnswerSources(answers, file(rule=rules))
-    _, first = ended(fulfilment(asked({keys[0]: FORM}, 1), sources))
-    _, later = ended(fulfilment(asked({keys[1]: FORM}, 2), sources))
+    _, first = ended(answer_from_sources(asked({keys[0]: FORM}, 1), sources))
+    _, later = ended(answer_from_sources(asked({keys[1]: FORM}, 2), sources))
 
     assert first == {keys[0]: (YES, "call")}
 
@@ -351,7 +351,7 @@ def ask(value: Any, turn: int = 1, state: str | None = None) -> LiveAsk:
 
 def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
     """Return a pushed request."""
-    pushed = classify(compact(message(method, {"message": "Sure?"}, id="p")))
+    pushed = message_in(compact(message(method, {"message": "Sure?"}, id="p")))
     assert pushed is not None
     return PushedAsk(turn, exchange(CALL, b""), key="roots-1", message=pushed)
 

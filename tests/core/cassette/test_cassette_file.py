@@ -37,7 +37,7 @@ from pushing import SCRIPTS, branched, made_up
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.model import SCHEMA_ID, schema
+from mrtr_cassette.core.cassette.model import SCHEMA_ID, cassette_schema
 from mrtr_cassette.core.cassette.recorded import (
     RecordedBy,
     RecordedExchange,
@@ -131,7 +131,7 @@ def test_recorders_and_their_exchanges_come_back() -> None:
 
     assert again.recorders == (RecorderFacts("A", 7), RecorderFacts("B", 9, 1))
     assert [
-        interaction.own[0].recorded_by for interaction in again.interactions
+        interaction.own_exchanges[0].recorded_by for interaction in again.interactions
     ] == owners
 
 
@@ -231,7 +231,7 @@ def test_file_is_indented_and_has_one_exchange_a_line() -> None:
 
 def test_file_is_valid_by_the_published_schema() -> None:
     """The schema accepts what is written, refuses what isn't, and speaks of no code's models."""
-    published = json.loads(schema())
+    published = json.loads(cassette_schema())
     jsonschema.Draft202012Validator.check_schema(published)
     validator = jsonschema.Draft202012Validator(published)
 
@@ -278,7 +278,7 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
         changed = edited(lambda tree: change(tree["recording"]["exchanges"]), data)
         found = []
         for interaction in load(changed, "f").interactions:
-            for exchange in interaction.own:
+            for exchange in interaction.own_exchanges:
                 found.append((exchange.number, exchange.ended_ms))
 
         return found

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.cassette.client_config import unwrapped, wrapped
+from mrtr_cassette.core.cassette.client_config import unwrapped_config, wrapped_config
 from mrtr_cassette.errors import CassetteError
 
 RECORD = ("/bin/mrtr-cassette", "record", "--stdio", "--output", "/c.json")
@@ -41,10 +41,10 @@ def test_wrapping_and_unwrapping_gives_back_every_byte(
     server: str, ours: Sequence[str]
 ) -> None:
     """Comments, last commas, a byte order mark, variables and odd spaces are all still there."""
-    changed = wrapped(WITH_COMMENTS, "f", server, ours)
+    changed = wrapped_config(WITH_COMMENTS, "f", server, ours)
 
     assert changed != WITH_COMMENTS
-    assert unwrapped(changed, "f", server) == WITH_COMMENTS
+    assert unwrapped_config(changed, "f", server) == WITH_COMMENTS
 
 
 an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -73,13 +73,13 @@ def test_any_server_comes_back(
     config = {"other": 1, key: {name: entry, f"{name}2": {"command": "x"}}}
     data = dumps(config, indent=indent).encode()
 
-    changed = wrapped(data, "f", name, REPLAY)
+    changed = wrapped_config(data, "f", name, REPLAY)
 
     assert json.loads(changed)[key][name] == {
         "command": REPLAY[0],
         "args": [*REPLAY[1:], "--", command, *(args or [])],
     }
-    assert unwrapped(changed, "f", name) == data
+    assert unwrapped_config(changed, "f", name) == data
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_any_server_comes_back(
         (WITH_COMMENTS, "remote", "the server 'remote' has no `command`"),
         (WITH_COMMENTS, "odd", "`args` of the server 'odd' is not a list"),
         (
-            wrapped(WITH_COMMENTS, "f", "weather", REPLAY),
+            wrapped_config(WITH_COMMENTS, "f", "weather", REPLAY),
             "weather",
             "is wrapped already",
         ),
@@ -101,7 +101,7 @@ def test_any_server_comes_back(
 def test_what_cannot_be_wrapped_is_named(data: bytes, server: str, reason: str) -> None:
     """A file or a server that can't be wrapped is an error that says why."""
     with pytest.raises(CassetteError) as caught:
-        wrapped(data, "f", server, RECORD)
+        wrapped_config(data, "f", server, RECORD)
 
     assert reason in str(caught.value)
 
@@ -121,4 +121,4 @@ def test_what_is_not_wrapped_is_not_unwrapped(server: dict[str, object]) -> None
     data = json.dumps({"mcpServers": {"a": server}}).encode()
 
     with pytest.raises(CassetteError, match="'a' is not wrapped"):
-        unwrapped(data, "f", "a")
+        unwrapped_config(data, "f", "a")

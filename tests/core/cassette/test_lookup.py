@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.lookup import (
     lookup_key,
 )
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, TOKEN_PATH, classify
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, TOKEN_PATH, message_in
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.pointers import pointer_path
@@ -105,7 +105,7 @@ SPELLED = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"a",
 )
 def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
     """Where the key stands for something else too, a glance is not enough."""
-    message = classify(body)
+    message = message_in(body)
 
     assert message is not None
     assert digest_of(message) is None
@@ -138,7 +138,7 @@ def test_token_is_an_effective_string_or_number(
     params: bytes, token: bytes | None
 ) -> None:
     """A token of another type, or one that a duplicate key overrules, is nobody's to echo."""
-    message = classify(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % params)
+    message = message_in(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % params)
 
     assert caller_values(message) == CallerValues(b"1", token)
 
@@ -164,7 +164,7 @@ def test_bodies_with_the_same_rest_are_the_same_call(
 
     tree = {"jsonrpc": "2.0", "id": identity, "method": "tools/call", "params": params}
     body = json.dumps(tree).encode()
-    message = classify(body)
+    message = message_in(body)
 
     assert message is not None
 

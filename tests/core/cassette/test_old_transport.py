@@ -20,7 +20,7 @@ from messages import text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_over_old_transport, over_lines
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.wire.http import End
 
 ENDPOINT = b"event: endpoint\ndata: /messages?session_id=0123456789abcdef01\n\n"
@@ -81,7 +81,8 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
     }
 
     skipped = [
-        planned_call.skipped for planned_call in planned(cassette, is_on_pipes=True)
+        planned_call.skipped
+        for planned_call in planned_interactions(cassette, is_on_pipes=True)
     ]
 
     assert [reason for reason in skipped if reason] == [

@@ -21,9 +21,10 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     """A turn's number counts the asks before it, however they were made."""
     _, first, branch = branched().interactions
 
-    assert (first.shared, branch.shared) == (0, 1)
+    assert (first.shared_count, branch.shared_count) == (0, 1)
     assert [
-        (exchange.number, place.turn, place.answer) for exchange, place in first.placed
+        (exchange.number, place.turn, place.answer)
+        for exchange, place in first.placed_exchanges
     ] == [
         (2, 0, None),
         (5, 3, None),
@@ -32,7 +33,8 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     ]
 
     assert [
-        (exchange.number, place.turn, place.answer) for exchange, place in branch.placed
+        (exchange.number, place.turn, place.answer)
+        for exchange, place in branch.placed_exchanges
     ] == [
         (6, 3, None),
         (7, 4, 0),

@@ -27,8 +27,8 @@ from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import (
     CassetteComparison,
     Stage,
-    compared,
-    held_to,
+    cassette_comparison,
+    comparison_with_run,
 )
 from mrtr_cassette.core.wire.http import End, channel_request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
@@ -38,7 +38,7 @@ STATE = "a-recorded-state-0123456789abcdef"
 
 def comparison(old: Any, new: Any, *ignored: str) -> CassetteComparison:
     """Compare the cassettes of two scripts."""
-    return compared(
+    return cassette_comparison(
         loaded(cassette_of(*old), "a"),
         loaded(cassette_of(*new), "b"),
         lambda _: ignored,
@@ -123,7 +123,7 @@ def test_placeholders_in_arguments_are_the_same_call() -> None:
     old = loaded(cassette_of(with_secret, redacts=True))
     new = loaded(cassette_of(another, with_secret, redacts=True))
 
-    assert outline(compared(old, new)) == ["+ . 1", "= 1 2"]
+    assert outline(cassette_comparison(old, new)) == ["+ . 1", "= 1 2"]
 
 
 def asked(answer: Any, words: str) -> Any:
@@ -158,7 +158,7 @@ def test_branches_are_aligned_by_their_answers() -> None:
         ("text-changed", "/inputResponses/a/action"),
         ("shape-changed", "/inputResponses/a/content"),
     ]
-    assert found.counts == {"~": 1}
+    assert found.count_by_mark == {"~": 1}
 
 
 @given(st.text("abcd", max_size=8), st.text("abcd", max_size=8))
@@ -256,7 +256,7 @@ def stages_of(
     empty = loaded(cassette_of())
     before = replace(empty, interactions=() if old is None else (old,))
     after = replace(empty, interactions=() if new is None else (new,))
-    (found,) = compared(before, after, lambda _: ignored).interactions
+    (found,) = cassette_comparison(before, after, lambda _: ignored).interactions
 
     return found.stages
 
@@ -350,7 +350,7 @@ def test_calls_that_were_made_again_are_held_to_the_recorded_ones(
     """A read after other writes differs; one more of the same doesn't; a part lacks nothing."""
     recorded = loaded(cassette_of(*HISTORY), "a")
     received = loaded(cassette_of(*made), "b")
-    comparison = held_to(recorded, received, lambda _: (), is_part=is_part)
+    comparison = comparison_with_run(recorded, received, lambda _: (), is_part=is_part)
 
     assert sorted(outline(comparison)) == sorted(found)
 
@@ -417,7 +417,7 @@ def test_logs_of_start_up_over_a_pipe_belong_to_no_call(
     old: Cassette, new: Cassette
 ) -> None:
     """Before which response they come, and whether before any, is chance."""
-    found = compared(old, new)
+    found = cassette_comparison(old, new)
 
     assert [line for line in outline(found) if not line.startswith("=")] == []
-    assert held_to(old, new, lambda _: (), is_part=False).is_same
+    assert comparison_with_run(old, new, lambda _: (), is_part=False).is_same

@@ -30,7 +30,7 @@ from messages import YES, Json, asks, compact, form, message, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import response_changes
-from mrtr_cassette.core.compare.values import Change, heaviest, without_ignored
+from mrtr_cassette.core.compare.values import Change, heaviest_verdict, without_ignored
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import (
@@ -393,7 +393,7 @@ def test_another_question_is_found(live: Json, pointer: str) -> None:
     changes = response_changes(seen(question()), seen(live))
 
     assert pointer in [change.pointer[: len(pointer)] for change in changes]
-    assert heaviest(changes) == "question-changed"
+    assert heaviest_verdict(changes) == "question-changed"
 
 
 def keyed(*keys: str, in_array: bool) -> Json:
@@ -457,8 +457,8 @@ def test_a_state_that_is_new_is_no_other_question() -> None:
     with_state = seen(asks("a", state=STATE))
     without = seen(asks("a"))
 
-    assert heaviest(response_changes(without, with_state)) == "shape-changed"
-    assert heaviest(response_changes(with_state, without)) == "question-changed"
+    assert heaviest_verdict(response_changes(without, with_state)) == "shape-changed"
+    assert heaviest_verdict(response_changes(with_state, without)) == "question-changed"
 
     changes = without_ignored(response_changes(with_state, without), ["/requestState"])
 
@@ -537,8 +537,8 @@ def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
     word = seen(linked("word"))
     name = seen(linked("name"))
 
-    assert heaviest(response_changes(old, elsewhere)) == "question-changed"
-    assert heaviest(response_changes(word, name)) == "question-changed"
+    assert heaviest_verdict(response_changes(old, elsewhere)) == "question-changed"
+    assert heaviest_verdict(response_changes(word, name)) == "question-changed"
 
 
 def test_an_error_that_asks_for_urls_has_other_ids_each_time() -> None:
@@ -635,7 +635,7 @@ def test_a_second_tool_under_a_recorded_name_is_a_difference() -> None:
 
     changes = surface_changes(TOOLS, edited(TOOLS, "tools", adding(twin)))
 
-    assert heaviest(changes) == "surface-changed"
+    assert heaviest_verdict(changes) == "surface-changed"
     assert ("/tools/0/description", '"Book a seat"', '"Books any seat"') in [
         change[1:4] for change in changes
     ]
@@ -695,7 +695,9 @@ def test_one_change_of_the_surface_is_found(
     assert change.pointer == "/" + "/".join(steps) + below
     assert change.is_information is is_information
     assert change.verdict == "surface-changed"
-    assert heaviest([change]) == ("same" if is_information else "surface-changed")
+    assert heaviest_verdict([change]) == (
+        "same" if is_information else "surface-changed"
+    )
 
 
 def test_the_order_of_a_list_means_nothing() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.compare.values import (
     Change,
-    heaviest,
+    heaviest_verdict,
     is_below,
     masks_as_places,
-    paired,
+    paired_indices,
     unused_masks,
     value_changes,
     without_ignored,
@@ -118,10 +118,10 @@ def test_the_heaviest_change_decides() -> None:
     shape = Change("shape-changed", "/a", "1", "2")
     added = Change("surface-changed", "/tools/1", None, "{}", is_information=True)
 
-    assert heaviest([]) == heaviest([added]) == "same"
-    assert heaviest([shape, text, added]) == "shape-changed"
+    assert heaviest_verdict([]) == heaviest_verdict([added]) == "same"
+    assert heaviest_verdict([shape, text, added]) == "shape-changed"
     assert (
-        heaviest([text, Change("question-changed", "", "1", "2"), shape])
+        heaviest_verdict([text, Change("question-changed", "", "1", "2"), shape])
         == "question-changed"
     )
 
@@ -165,7 +165,7 @@ def test_long_sequences_with_something_new_after_each_item_are_paired_at_once() 
     for item in old:
         new += [item, "new"]
 
-    assert paired(old, new)[2:5] == [(1, 2), (None, 3), (2, 4)]
+    assert paired_indices(old, new)[2:5] == [(1, 2), (None, 3), (2, 4)]
 
 
 PIECES = st.lists(

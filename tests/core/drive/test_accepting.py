@@ -25,16 +25,16 @@ from verifying import verifier_for
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.compare.values import Change
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.updating import (
-    ACCEPTABLE,
+    ACCEPTABLE_VERDICTS,
     Proposal,
-    accepted,
     accepted_by_verdict,
-    proposals,
+    proposals_for_cassette,
+    updated_cassette_file,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -74,17 +74,17 @@ def proposed(cassette: Cassette, number: int, *responses: Json) -> list[Proposal
         token_of=lambda _, secret: sha256_of(secret)[:24],
     )
 
-    running = verifier.begin(planned(cassette)[number - 1])
+    running = verifier.begin_interaction(planned_interactions(cassette)[number - 1])
     follow(running.conversation, *responses)
 
-    return proposals(cassette, [verifier.ended(running)])
+    return proposals_for_cassette(cassette, [verifier.end_interaction(running)])
 
 
 def with_live(file: tuple[bytes, Cassette], number: int, *responses: Json) -> bytes:
     """Return a file with what a live server responds in it, which nothing speaks against."""
     found = proposed(file[1], number, *responses)
     assert [proposal.problem for proposal in found] == [None]
-    return accepted(*file, found)
+    return updated_cassette_file(*file, found)
 
 
 def lines_changed(old: bytes, new: bytes) -> list[str]:
@@ -115,7 +115,7 @@ def test_a_result_takes_the_place_of_the_recorded_one() -> None:
 
     assert differing == [set(), set(), {"sha256"}, set()]
 
-    (change,) = compared(cassette, load(new, "f")).changes
+    (change,) = cassette_comparison(cassette, load(new, "f")).changes
 
     assert change[:2] == ("text-changed", "/content/0/text")
 
@@ -294,16 +294,22 @@ def test_each_response_that_differs_is_proposed() -> None:
     _, cassette = file_of(*ASKED)
     (ask,) = proposed(cassette, 2, question("Now?", LIVE))
 
-    assert (ask.number, ask.turn, ask.problem, ask.course) == (2, 1, None, None)
+    assert (ask.number, ask.first_turn, ask.problem, ask.course) == (2, 1, None, None)
 
     (final,) = proposed(cassette, 2, AGAIN, text("b"))
 
-    assert (final.turn, final.changes, final.course) == (0, final.counting, None)
+    assert (final.first_turn, final.changes, final.course) == (
+        0,
+        final.counting_changes,
+        None,
+    )
 
     cassette = branched()
-    plan = next(plan for plan in planned(cassette) if plan.interaction.pushed_turns)
+    plan = next(
+        plan for plan in planned_interactions(cassette) if plan.interaction.pushed_turns
+    )
     verified = VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))
-    (pushed,) = proposals(cassette, [verified])
+    (pushed,) = proposals_for_cassette(cassette, [verified])
 
     assert pushed.problem == "the server asks it on another stream: record it again"
 
@@ -313,10 +319,10 @@ def test_what_was_not_compared_proposes_nothing() -> None:
     _, cassette = file_of(*ASKED)
     for verdict in ("skipped", "not-reached", "unstable"):
         verified: Any = VerifiedInteraction(
-            planned(cassette)[1], verdict, (TurnChange(0, TEXT),)
+            planned_interactions(cassette)[1], verdict, (TurnChange(0, TEXT),)
         )
 
-        assert proposals(cassette, [verified]) == []
+        assert proposals_for_cassette(cassette, [verified]) == []
 
 
 def test_verdicts_accept_what_has_no_others() -> None:
@@ -333,4 +339,4 @@ def test_verdicts_accept_what_has_no_others() -> None:
 
     assert accepted_by_verdict(every, ["text-changed"]) == [both]
     assert accepted_by_verdict(every, ["surface-changed"]) == [alone]
-    assert accepted_by_verdict(every, ACCEPTABLE) == [both, alone, mixed]
+    assert accepted_by_verdict(every, ACCEPTABLE_VERDICTS) == [both, alone, mixed]

@@ -48,14 +48,14 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     ToolList,
     has_error,
-    outcome,
+    response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import (
     OwnClient,
     ServerSession,
-    declaring,
     is_modern,
     request_beside,
+    with_declared_kinds,
 )
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.pushes import OpenPush
@@ -135,14 +135,14 @@ def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
 def finish(conversation: Conversation, observation: Observation) -> None:
     """Have the server give its result."""
     show(observation, lambda body: stream(answer(body, text("done"))))
-    conversation.responded(observation)
+    conversation.response_received(observation)
 
 
 def test_refused_push_cancels_its_call() -> None:
     """The next request says that nobody waits; what comes after it changes nothing."""
     conversation, observation, push = pushing(refusing)
 
-    assert conversation.session.pushed(push) is None
+    assert conversation.session.route_push(push) is None
     assert conversation.is_over
 
     cancelled = conversation.next()
@@ -163,7 +163,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
     conversation, observation, push = pushing(NeedsAnswers)
 
-    assert conversation.session.pushed(push) is None
+    assert conversation.session.route_push(push) is None
     assert conversation.answer(Answered(b"{}")) is not None
     assert conversation.answer(Answered(b"{}")) is None
 
@@ -172,7 +172,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     assert isinstance(conversation.standing, Finished)
 
     conversation, observation, push = pushing(NeedsAnswers)
-    conversation.session.pushed(push)
+    conversation.session.route_push(push)
     finish(conversation, observation)
 
     assert isinstance(conversation.standing, Finished)
@@ -200,10 +200,10 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
     """Everything else of a request stays; notifications and bodies that are no messages too."""
     live = session()
     whose, _ = owner()
-    first = live.request(post(rpc("initialize")), whose)
+    first = live.request_in_session(post(rpc("initialize")), whose)
     first.response_started(200, (SESSION,))
-    live.responded(first)
-    second = live.request(post(tool("a"), ("Accept-Encoding", "br")), whose)
+    live.response_received(first)
+    second = live.request_in_session(post(tool("a"), ("Accept-Encoding", "br")), whose)
 
     assert body_of(first.call.request)["id"] == 2042100001
     assert body_of(second.call.request)["id"] == 2042100002
@@ -211,7 +211,7 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
     assert second.call.request.header("accept-encoding") == "identity"
 
     for request in (get("/mcp"), post(b"no JSON"), post(notification("a"))):
-        assert live.request(request, whose).call.request.body == request.body
+        assert live.request_in_session(request, whose).call.request.body == request.body
 
 
 def test_ids_are_integers_unless_the_server_wants_texts() -> None:
@@ -252,9 +252,9 @@ def test_session_is_the_one_that_initialize_opened() -> None:
         ("tools/list", 200, ""),
         ("initialize", 200, SESSION[1]),
     ):
-        observation = live.request(post(rpc(method)), owner()[0])
+        observation = live.request_in_session(post(rpc(method)), owner()[0])
         observation.response_started(status, (SESSION,))
-        live.responded(observation)
+        live.response_received(observation)
 
         assert live.id == opened
 
@@ -284,7 +284,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
 
-    assert [tools.hints(name) for name in "abcd"] == [
+    assert [tools.hints_of_tool(name) for name in "abcd"] == [
         {"destructiveHint": True},
         both,
         {},
@@ -306,7 +306,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         ]
 
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
-        assert listed(page)[0].hints("a") == {}
+        assert listed(page)[0].hints_of_tool("a") == {}
 
 
 REFUSED = "error -32602: invalid state"
@@ -330,7 +330,10 @@ def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
     for request, response, words in rows:
         recorded = exchange(request, response)
 
-        assert (outcome(recorded), has_error(recorded)) == (words, "error" in words)
+        assert (response_in_words(recorded), has_error(recorded)) == (
+            words,
+            "error" in words,
+        )
 
 
 # The built-in client
@@ -341,7 +344,9 @@ MODERN = {"supportedVersions": ["2026-07-28"]}
 def client(*kinds: str, discovered: Any = MODERN) -> OwnClient:
     """Return a client that knows its server."""
     own_client = OwnClient("/mcp", kinds, "1.2.3", ())
-    own_client.discovered(responded(own_client.discover(), discovered))
+    own_client.take_discover_response(
+        responded(own_client.discover_request(), discovered)
+    )
     return own_client
 
 
@@ -361,7 +366,7 @@ def test_modern_server_is_called_at_once() -> None:
 
     assert own_client.era == "modern"
 
-    request = own_client.call(
+    request = own_client.call_request(
         "tools/call", {"name": "deploy", "arguments": {"env": "prod"}}
     )
 
@@ -405,7 +410,7 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
 
     assert own_client.era == "legacy"
 
-    opening = own_client.initialize()
+    opening = own_client.initialize_request()
 
     assert body_of(opening)["params"] == {
         "protocolVersion": "2025-11-25",
@@ -413,7 +418,7 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "clientInfo": {"name": "mrtr-cassette", "version": "1.2.3"},
     }
 
-    initialized = own_client.initialized(
+    initialized = own_client.take_initialize_response(
         responded(opening, {"protocolVersion": "2025-06-18"})
     )
 
@@ -423,12 +428,12 @@ def test_earlier_server_is_opened(discovered: Any) -> None:
         "method": "notifications/initialized",
     }
 
-    listening = own_client.listening()
-    leaving = own_client.leaving()
+    listening = own_client.listening_request()
+    leaving = own_client.session_end_request()
 
     assert (listening.method, leaving.method) == ("GET", "DELETE")
 
-    call = own_client.call("tools/call", {"name": "add"})
+    call = own_client.call_request("tools/call", {"name": "add"})
 
     assert "_meta" not in body_of(call)["params"]
     assert call.header("mcp-method") == ""
@@ -444,7 +449,12 @@ def test_refused_session_is_no_session() -> None:
         {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "no"}}
     )
 
-    assert own_client.initialized(exchange(own_client.initialize(), refusal)) is None
+    assert (
+        own_client.take_initialize_response(
+            exchange(own_client.initialize_request(), refusal)
+        )
+        is None
+    )
 
 
 def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
@@ -460,7 +470,7 @@ def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
 
     arguments = {"region": "eu", "count": 5, "city": "Zürich", "plain": "a"}
     params = {"name": "=?x", "arguments": arguments}
-    request = client().call("tools/call", params, {"properties": fields})
+    request = client().call_request("tools/call", params, {"properties": fields})
 
     assert request.header("mcp-param-region") == "eu"
     assert request.header("mcp-param-count") == "5"
@@ -490,7 +500,9 @@ def test_another_client_is_spoken_for() -> None:
     assert is_modern(call)
     assert not is_modern(read_call(post(tool("a"))))
 
-    declared = body_of(declaring(theirs, {"form", "roots"}))["params"]["_meta"]
+    declared = body_of(with_declared_kinds(theirs, {"form", "roots"}))["params"][
+        "_meta"
+    ]
 
     assert declared["io.modelcontextprotocol/clientCapabilities"] == {
         "elicitation": {"url": {}, "form": {}},

@@ -12,7 +12,10 @@ from pushing import branched
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared, ignores_nothing
+from mrtr_cassette.core.compare.conversations import (
+    cassette_comparison,
+    ignores_nothing,
+)
 from mrtr_cassette.core.drive.cut import cut_out, last_call
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Player
@@ -30,7 +33,7 @@ def digests_of(cassette: Cassette) -> list[str]:
     """Return the digests of all exchanges, in the order of the file."""
     digests = []
     for interaction in cassette.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             digests.append(exchange_sha256(exchange.request, exchange.response))
 
     return digests
@@ -48,10 +51,10 @@ def check_by_itself(part: Cassette, whole: Cassette) -> None:
     assert dump(again) == file
     left = iter(digests_of(whole))
     assert all(digest in left for digest in digests_of(again))
-    assert compared(again, part, ignores_nothing).is_same
+    assert cassette_comparison(again, part, ignores_nothing).is_same
     player = Player(again)
     for interaction in again.interactions:
-        for exchange in interaction.exchanges[interaction.shared :]:
+        for exchange in interaction.exchanges[interaction.shared_count :]:
             # A client sends secrets and answers, and not their placeholders and hashes.
             body = exchange.request.body
             if not has_secrets(body) and not has_kind(body, ANSWER):
@@ -74,7 +77,7 @@ def test_branch_and_pushed_questions_keep_what_asks_them() -> None:
         part = cut_out(whole, [interaction.number])
         again = load(dump(part), "part.json")
 
-        assert compared(again, part, ignores_nothing).is_same
+        assert cassette_comparison(again, part, ignores_nothing).is_same
 
         turns = [len(found.pushed_turns) for found in whole.interactions]
         kept = [len(found.pushed_turns) for found in again.interactions]

@@ -15,7 +15,7 @@ from tasking import created, get, state, task_steps, update
 from verifying import verifier_for
 
 from mrtr_cassette.core.drive.conversation import Conversation
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.probing import (
     ACCEPTED,
     PROBES,
@@ -31,10 +31,10 @@ from mrtr_cassette.core.drive.verdicts import (
     Baseline,
     Probed,
     Reaction,
-    judged,
-    probed,
+    probe_outcome,
     reaction_of,
     varying_places,
+    verdict_and_reason,
 )
 from mrtr_cassette.core.drive.verification import Verifier
 from mrtr_cassette.core.report.ci import probing_annotations, probing_junit
@@ -74,7 +74,7 @@ def form_of(schema: Json = SCHEMA) -> Json:
 def probing_of(*script: Any) -> tuple[Verifier, list[ProbedAsk]]:
     """Return what a cassette's questions are probed with, and these."""
     cassette = loaded(cassette_of(*script), "c.json")
-    return verifier_for(cassette, "/live"), probed_asks(planned(cassette))
+    return verifier_for(cassette, "/live"), probed_asks(planned_interactions(cassette))
 
 
 def apart(
@@ -87,7 +87,7 @@ def apart(
         scripts.append(ProbingScript(recorded, ask, probe))
         return scripts[0]
 
-    return verifier.apart(ask.planned, script_of), scripts[0]
+    return verifier.conversation_apart(ask.planned, script_of), scripts[0]
 
 
 SCRIPT = (
@@ -136,7 +136,7 @@ def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
     accept = {"action": "accept", "content": {"kind": "small", "size": 3}}
     answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
     _, (ask,) = probing_of((CALL, form_of(schema)), answer)
-    sent = {probe.name: probe.sent for probe in probes_of(ask, is_slow=False)}
+    sent = {probe.name: probe.sent_in_words for probe in probes_of(ask, is_slow=False)}
     content = json.loads(sent["answer-wrong-type"])["content"]
 
     assert content == {"kind": "small", "size": "3"}
@@ -171,8 +171,8 @@ def test_a_probe_is_the_recorded_retry_with_another_answer(
     params = json.loads(sent.body)["params"]
 
     assert (params["inputResponses"], params["requestState"]) == (answers, LIVE)
-    assert script.after is not None
-    assert reaction_of(conversation, script.after).ask is script.after
+    assert script.ask_after is not None
+    assert reaction_of(conversation, script.ask_after).ask is script.ask_after
 
 
 def test_another_question_is_not_probed() -> None:
@@ -188,7 +188,7 @@ def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
     """It has no state, and its keys are ours."""
     pushed = elicit(7)
     cassette = asked_once(pushed, YES, CALL, text("done"))
-    (ask,) = probed_asks(planned(cassette))
+    (ask,) = probed_asks(planned_interactions(cassette))
     names = {probe.name for probe in probes_of(ask, is_slow=True)}
 
     assert {"declined", "cancelled"} <= names
@@ -205,7 +205,7 @@ def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
         if probe.is_of_state:
             of_states.append(probe.name)
         else:
-            questions.add(probed(ask, probe, "refused", None).question)
+            questions.add(probe_outcome(ask, probe, "refused", None).question)
 
     assert questions == {"task:1", "mrtr-cassette-probe"}
     assert of_states == ["answers-unasked"]
@@ -319,7 +319,10 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     follow(conversation, form_of() | {"requestState": LIVE}, response)
 
     assert (
-        judged(probe, baseline, reaction_of(conversation, script.after))[0] == verdict
+        verdict_and_reason(
+            probe, baseline, reaction_of(conversation, script.ask_after)
+        )[0]
+        == verdict
     )
 
 
@@ -331,7 +334,7 @@ def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
     baseline = Baseline(ask, shown, script)
     probe = Probe("answer-extra-member", "a", b"{}")
 
-    assert judged(probe, baseline, shown)[0] == "ignored"
+    assert verdict_and_reason(probe, baseline, shown)[0] == "ignored"
 
 
 def test_a_confirmation_is_denied_though_no_field_is_required() -> None:
@@ -363,7 +366,7 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
 
         probe = Probe("declined", "a", b"{}")
 
-        assert judged(probe, baseline, ended(DONE))[0] == verdict
+        assert verdict_and_reason(probe, baseline, ended(DONE))[0] == verdict
 
 
 @pytest.mark.parametrize(
@@ -386,7 +389,7 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
     baseline.declining["declined", "a"] = ended(text(declined))
     probe = Probe("url-accepted-at-once", "a", b"{}")
 
-    assert judged(probe, baseline, accepted)[0] == verdict
+    assert verdict_and_reason(probe, baseline, accepted)[0] == verdict
 
 
 def test_words_in_which_two_accepts_differ_do_not_count() -> None:
@@ -460,7 +463,7 @@ def test_a_finding_is_told_once_with_all_its_calls() -> None:
 def test_an_expected_change_is_told_once() -> None:
     """It is neither a finding any more, nor one of the changes that only inform."""
     _, (ask,) = probing_of(*SCRIPT)
-    made = probed(ask, Probe("retry-repeated"), "changed", None)
+    made = probe_outcome(ask, Probe("retry-repeated"), "changed", None)
     (expected,) = read_expected(
         "[[expect]]\nprobe='retry-repeated'\ntool='deploy'\nreason='it counts'"
     )

@@ -102,7 +102,7 @@ def test_conversation_is_repeated_up_to_the_ask() -> None:
     assert first.header("content-length") == ""
     assert first.header("accept-encoding") == "identity"
 
-    retried = replay.retry()
+    retried = replay.retry_with_live_state()
 
     assert retried.body == mine.replace(STATE_TOO.encode(), LIVE_TOO.encode())
     assert retried.header("content-length") == ""
@@ -226,7 +226,9 @@ def test_live_state_is_in_the_retry_whatever_is_added(shape: str) -> None:
     replay = replay_for(body)
     respond(replay, asks("a", state=LIVE_TOO))
 
-    assert replay.retry().body == body.replace(STATE.encode(), LIVE_TOO.encode())
+    assert replay.retry_with_live_state().body == body.replace(
+        STATE.encode(), LIVE_TOO.encode()
+    )
 
 
 def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
@@ -234,7 +236,7 @@ def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
     replay = replay_for(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
     respond(replay, asks("a", state=LIVE))
 
-    assert params(replay.retry())["requestState"] == LIVE
+    assert params(replay.retry_with_live_state())["requestState"] == LIVE
 
     script = ((CALL, asks("a", state="1")),)
 
@@ -285,8 +287,10 @@ def opened_sessions() -> Sessions:
     response = Response(
         200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE
     )
-    sessions.played(post(INITIALIZE), "initialize", response)
-    sessions.played(in_session(INITIALIZED).request, "notifications/initialized", None)
+    sessions.note_play(post(INITIALIZE), "initialize", response)
+    sessions.note_play(
+        in_session(INITIALIZED).request, "notifications/initialized", None
+    )
 
     return sessions
 
@@ -307,7 +311,7 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
     assert opening.failure is None
     assert (second.body, second.header("mcp-session-id")) == (INITIALIZED, live)
 
-    sessions.opened(opening)
+    sessions.note_opened_session(opening)
 
     assert sessions.in_live(call.request).header("mcp-session-id") == live
     assert sessions.opening_for(call) is None

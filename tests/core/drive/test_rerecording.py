@@ -38,8 +38,8 @@ from tasking import created, get, state, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Player
@@ -115,7 +115,7 @@ def test_changed_interaction_repeats_what_was_kept() -> None:
 
     requests = []
     for interaction in whole.interactions:
-        requests += [exchange.request for exchange in interaction.own]
+        requests += [exchange.request for exchange in interaction.own_exchanges]
 
     names = [request.header("mcp-session-id") for request in requests]
 
@@ -259,7 +259,7 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
     older = load(dump(replace(whole, interactions=moved)), "f")
 
     assert names_of(older) == "getput"
-    assert [plan.call.name for plan in planned(older)] == ["put", "get"]
+    assert [plan.call.name for plan in planned_interactions(older)] == ["put", "get"]
     assert [interaction.number for interaction in details_of(older).interactions] == [
         2,
         1,
@@ -267,7 +267,7 @@ def test_what_was_called_first_is_first_whatever_the_file_has() -> None:
 
     pairs = [
         (interaction.recorded, interaction.is_moved)
-        for interaction in compared(older, whole).interactions
+        for interaction in cassette_comparison(older, whole).interactions
     ]
 
     assert pairs == [(2, False), (1, False)]

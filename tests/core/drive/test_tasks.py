@@ -25,7 +25,7 @@ from verifying import verifier_for
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     Conversation,
@@ -33,8 +33,11 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
 )
 from mrtr_cassette.core.drive.live_session import ServerSession
-from mrtr_cassette.core.drive.plan import planned
-from mrtr_cassette.core.drive.updating import accepted, proposals
+from mrtr_cassette.core.drive.plan import planned_interactions
+from mrtr_cassette.core.drive.updating import (
+    proposals_for_cassette,
+    updated_cassette_file,
+)
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
@@ -54,12 +57,12 @@ def verified(
 ) -> tuple[VerifiedInteraction, list[Request]]:
     """Repeat a recorded task with a server that gives these responses."""
     cassette = loaded(cassette_of(*steps), "c.json")
-    (plan,) = planned(cassette)
+    (plan,) = planned_interactions(cassette)
     verifier: Any = verifier_for(cassette, "/live")
-    running = verifier.begin(plan)
+    running = verifier.begin_interaction(plan)
     sent = follow(running.conversation, *responses)
 
-    return verifier.ended(running), sent
+    return verifier.end_interaction(running), sent
 
 
 # The conversation
@@ -128,11 +131,11 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
 
     conversation, _ = conversing()
     respond(conversation, created(LIVE))
-    left = conversation.leave()
+    left = conversation.leave_task()
 
     assert left is not None
     assert (left.call.method, left.call.name) == ("tasks/cancel", LIVE)
-    assert (conversation.leave(), conversation.next()) == (None, None)
+    assert (conversation.leave_task(), conversation.next()) == (None, None)
 
 
 # Verifying
@@ -283,11 +286,11 @@ def test_live_ending_and_question_are_taken_into_their_steps() -> None:
     ):
         cassette = load(data, "c.json")
         found, _ = verified(task_steps(TASK), *responses)
-        (proposal,) = proposals(cassette, [found])
+        (proposal,) = proposals_for_cassette(cassette, [found])
 
         assert proposal.problem is None
 
-        new = accepted(data, cassette, [proposal])
+        new = updated_cassette_file(data, cassette, [proposal])
 
         assert said in new.decode()
         assert not any(raw in new.decode() for raw in (LIVE, later, "z1", "live"))
@@ -303,7 +306,7 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     def changes(*steps: Step) -> list[tuple[str, str]]:
         recorded = loaded(cassette_of(*task_steps(TASK)), "c.json")
         live = loaded(cassette_of(*steps), "c.json")
-        (found,) = compared(recorded, live).interactions
+        (found,) = cassette_comparison(recorded, live).interactions
         verdicts = []
         for stage in found.stages:
             verdicts += [(stage.kind, change.verdict) for change in stage.changes]
@@ -317,7 +320,7 @@ def test_diff_has_the_questions_and_the_ending_of_a_task() -> None:
     recorded = asking(TASK, f"{TASK}:a1", f"{TASK}:b2")
     live = asking(LIVE, f"{LIVE}:c2", f"{LIVE}:d1")
 
-    assert compared(recorded, live).is_same
+    assert cassette_comparison(recorded, live).is_same
 
     same = task_steps(LIVE)
 

@@ -40,15 +40,15 @@ from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     call_name,
     ignored_in,
-    learned,
+    learned_places,
     read_ignored,
     write_ignored,
 )
-from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.plan import PlannedInteraction, planned_interactions
 from mrtr_cassette.core.drive.script import Findings, LivePair
-from mrtr_cassette.core.drive.updating import proposals
+from mrtr_cassette.core.drive.updating import proposals_for_cassette
 from mrtr_cassette.core.drive.verification import (
-    Repeated,
+    RepeatedInteraction,
     VerifiedInteraction,
     Verifier,
 )
@@ -66,37 +66,41 @@ SCRIPT = (
 
 def plan_of(
     *script: object, only: tuple[str, ...] = (), **options: bool
-) -> list[Planned]:
+) -> list[PlannedInteraction]:
     """Return the plan of a script."""
-    return planned(loaded(cassette_of(*script, **options), "c.json"), only)
+    return planned_interactions(loaded(cassette_of(*script, **options), "c.json"), only)
 
 
-def verifier_of(cassette: Cassette, **options: Any) -> tuple[Verifier, list[Planned]]:
+def verifier_of(
+    cassette: Cassette, **options: Any
+) -> tuple[Verifier, list[PlannedInteraction]]:
     """Return what verifies a cassette, and its plan."""
     is_on_pipes = options.pop("is_on_pipes", False)
-    plan = planned(cassette, options.pop("only", ()), is_on_pipes=is_on_pipes)
+    plan = planned_interactions(
+        cassette, options.pop("only", ()), is_on_pipes=is_on_pipes
+    )
     ignored = options.pop("ignored", ())
 
     return verifier_for(cassette, "/live?x=1", ignored, **options), plan
 
 
-def scripted(*script: Any, **options: Any) -> tuple[Verifier, list[Planned]]:
+def scripted(*script: Any, **options: Any) -> tuple[Verifier, list[PlannedInteraction]]:
     """Do the same for a script."""
     return verifier_of(loaded(cassette_of(*script), "c.json"), **options)
 
 
-def begun(verifier: Verifier, plan: Planned) -> Any:
+def begun(verifier: Verifier, plan: PlannedInteraction) -> Any:
     """Return how an interaction is repeated, or what came of it at once."""
-    return verifier.begin(plan)
+    return verifier.begin_interaction(plan)
 
 
 def repeated(
-    verifier: Verifier, plan: Planned, *responses: Json
+    verifier: Verifier, plan: PlannedInteraction, *responses: Json
 ) -> tuple[VerifiedInteraction, list[Request]]:
     """Repeat an interaction with a server that gives these responses; return what was sent too."""
     running = begun(verifier, plan)
     sent = follow(running.conversation, *responses)
-    return verifier.ended(running), sent
+    return verifier.end_interaction(running), sent
 
 
 @pytest.mark.parametrize(
@@ -246,9 +250,11 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
 
     assert [
         planned_call.skipped
-        for planned_call in planned(over_pipes(cassette), is_on_pipes=True)
+        for planned_call in planned_interactions(over_pipes(cassette), is_on_pipes=True)
     ] == [None]
-    assert "beginning of a pipe" in str(planned(over_pipes(cassette))[0].skipped)
+    assert "beginning of a pipe" in str(
+        planned_interactions(over_pipes(cassette))[0].skipped
+    )
 
 
 # Conversations
@@ -265,7 +271,7 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
     params = json.loads(sent[1].body)["params"]
 
     assert (params["inputResponses"], params["requestState"]) == ({"a": YES}, LIVE)
-    assert len(verified.findings.pairs) == 2
+    assert len(verified.findings.response_pairs) == 2
 
 
 @pytest.mark.parametrize(
@@ -381,7 +387,7 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
     assert "its session was not opened: HTTP 403" in str(begun(verifier, second).reason)
 
     verifier, (first, second) = scripted(*script)
-    verifier.failed(first, "it is away")
+    verifier.failed_interaction(first, "it is away")
 
     assert "it is away" in str(begun(verifier, second).reason)
 
@@ -401,7 +407,9 @@ def test_tool_that_may_destroy_is_not_called(
     )
 
     assert verifier.tools_for(plan) is None
-    assert isinstance(verifier.begin(plan), Repeated) is is_called
+    assert (
+        isinstance(verifier.begin_interaction(plan), RepeatedInteraction) is is_called
+    )
     assert verifier.only_reads(plan) is False
 
 
@@ -465,7 +473,7 @@ def test_what_was_not_selected_is_skipped() -> None:
 
 
 def all_repeated(
-    verifier: Verifier, plan: list[Planned], said: Json
+    verifier: Verifier, plan: list[PlannedInteraction], said: Json
 ) -> dict[int, VerifiedInteraction]:
     """Repeat a plan with a server that gives every call one result; return what came of it."""
     found = {}
@@ -475,9 +483,9 @@ def all_repeated(
             follow(tools, HINTS)
 
         running = begun(verifier, item)
-        if isinstance(running, Repeated):
+        if isinstance(running, RepeatedInteraction):
             follow(running.conversation, said)
-            running = verifier.ended(running)
+            running = verifier.end_interaction(running)
 
         found[item.interaction.number] = running
 
@@ -506,7 +514,7 @@ def test_writes_that_a_selected_call_may_need_are_sent_and_not_compared(
     verifier, plan = scripted(*[(call, text("done")) for call in script], only=(only,))
     found = all_repeated(verifier, plan, text("done"))
 
-    assert [number for number in found if found[number].findings.pairs] == sent
+    assert [number for number in found if found[number].findings.response_pairs] == sent
     assert [number for number in found if found[number].verdict == "skipped"] == skipped
     assert all(found[number].verdict == "same" for number in found.keys() - {*skipped})
 
@@ -523,7 +531,7 @@ def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> N
     assert (found[2].verdict, found[2].after) == ("text-changed", 1)
     assert found[2].reason == "it may depend on #1, which did not end as recorded"
 
-    (proposal,) = proposals(cassette, found.values())
+    (proposal,) = proposals_for_cassette(cassette, found.values())
 
     assert proposal.problem == found[2].reason
 
@@ -550,8 +558,8 @@ def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() ->
         for line in logged("at 11:30", observation.call.request.body):
             observation.response_bytes(line + b"\n", 0.0)
 
-        running.conversation.responded(observation)
-        verdicts.append(verifier.ended(running).verdict)
+        running.conversation.response_received(observation)
+        verdicts.append(verifier.end_interaction(running).verdict)
 
     assert verdicts == ["same", "same", "text-changed"]
 
@@ -565,12 +573,12 @@ def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
     observation.response_started(200, STREAM_HEADERS)
     answers = []
     for question in pushed:
-        sent = running.conversation.session.pushed(push_on(observation, question))
+        sent = running.conversation.session.route_push(push_on(observation, question))
         answers.append(None if sent is None else json.loads(sent.call.request.body))
 
     if not running.conversation.is_over:
         show(observation, lambda body: stream(answer(body, text("done"))))
-        running.conversation.responded(observation)
+        running.conversation.response_received(observation)
 
     return answers
 
@@ -601,7 +609,7 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one(
 
     assert results == answered
     assert ids == ["x"] * sum(result is not None for result in answered)
-    assert running.verified().verdict == verdict
+    assert running.verified_interaction().verdict == verdict
 
 
 def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
@@ -635,7 +643,7 @@ def test_listening_stream_is_compared_by_its_beginning() -> None:
         observation.response_started(status, recorded.headers)
         running.stream = observation
 
-        assert verifier.ended(running).verdict == verdict
+        assert verifier.end_interaction(running).verdict == verdict
 
 
 def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -> None:
@@ -676,7 +684,9 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         (sent,) = pushed_to(running, elicit("live", words))
 
         assert (sent and sent["result"]) == result
-        assert running.verified().verdict == ("same" if result else "rounds-changed")
+        assert running.verified_interaction().verdict == (
+            "same" if result else "rounds-changed"
+        )
 
 
 def told_roots(*, during_call: bool) -> Cassette:
@@ -709,26 +719,26 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         stream_ = begun(verifier, listening)
         observation = stream_.conversation.next()
 
-        assert verifier.awaits(calling) is not during_call
+        assert verifier.awaits_question(calling) is not during_call
 
         if is_early:
             push = push_on(observation, roots("early"))
 
-            assert stream_.conversation.session.pushed(push) is not None
-            assert not verifier.awaits(calling)
+            assert stream_.conversation.session.route_push(push) is not None
+            assert not verifier.awaits_question(calling)
 
         running = begun(verifier, calling)
         calls = running.conversation.next()
         if not is_early:
             push = push_on(observation, roots("late"))
-            assert stream_.conversation.session.pushed(push) is not None
+            assert stream_.conversation.session.route_push(push) is not None
 
         show(calls, lambda body: stream(answer(body, text("done"))))
-        running.conversation.responded(calls)
+        running.conversation.response_received(calls)
 
         assert not verifier.awaits_more(calling)
-        assert verifier.ended(running).verdict == "same"
-        assert verifier.ended(stream_).verdict == "skipped"
+        assert verifier.end_interaction(running).verdict == "same"
+        assert verifier.end_interaction(stream_).verdict == "skipped"
 
 
 def test_what_a_server_does_not_ask_any_more_is_told() -> None:
@@ -736,19 +746,19 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     verifier, (listening, calling) = verifier_of(told_roots(during_call=False))
     stream_ = begun(verifier, listening)
     stream_.conversation.next()
-    verifier.give_up(calling)
+    verifier.give_up_waiting(calling)
 
-    assert not verifier.awaits(calling)
-    assert verifier.ended(stream_).verdict == "rounds-changed"
+    assert not verifier.awaits_question(calling)
+    assert verifier.end_interaction(stream_).verdict == "rounds-changed"
 
     verifier, (_, calling) = verifier_of(told_roots(during_call=True))
     running = begun(verifier, calling)
     calls = running.conversation.next()
     show(calls, lambda body: stream(answer(body, text("done"))))
-    running.conversation.responded(calls)
+    running.conversation.response_received(calls)
 
     assert verifier.awaits_more(calling)
-    assert verifier.ended(running).verdict == "rounds-changed"
+    assert verifier.end_interaction(running).verdict == "rounds-changed"
     assert not verifier.awaits_more(calling)
 
 
@@ -819,7 +829,7 @@ def run(*results: Json) -> VerifiedInteraction:
 
     pairs = [LivePair(exchange, exchange) for exchange in exchanges]
     return VerifiedInteraction(
-        planned(cassette)[0], "same", findings=Findings(complete=pairs)
+        planned_interactions(cassette)[0], "same", findings=Findings(complete=pairs)
     )
 
 
@@ -843,13 +853,13 @@ def test_exact_places_are_learned_and_what_would_hide_more_is_refused(
     first: Json, second: Json, pointer: str, reason: str | None
 ) -> None:
     """A refusal says what leaving the place out would also hide."""
-    place = learned(run(first), run(second))[0]
+    place = learned_places(run(first), run(second))[0]
 
     assert place.pointer == pointer
     assert place.reason is None if reason is None else reason in str(place.reason)
-    assert learned(run(first), run(first)) == []
+    assert learned_places(run(first), run(first)) == []
 
-    (place,) = learned(run(first, second), run(first))
+    (place,) = learned_places(run(first, second), run(first))
 
     assert "more questions" in str(place.reason)
 
@@ -859,15 +869,15 @@ def test_other_words_of_a_tool_that_was_called_once_are_no_proof() -> None:
     recorded = run({"a": "All is well"})
     today = run({"a": "All is lost"})
     changes = response_changes(
-        recorded.findings.pairs[0].live, today.findings.pairs[0].live
+        recorded.findings.response_pairs[0].live, today.findings.response_pairs[0].live
     )
     changed = replace(today, changes=tuple((1, change) for change in changes))
-    (once,) = learned(changed, None)
+    (once,) = learned_places(changed, None)
 
     assert str(once.reason).startswith("it was called once, as it may change something")
     assert str(once.reason).endswith("else write this place into the file")
 
-    (twice,) = learned(changed, today)
+    (twice,) = learned_places(changed, today)
 
     assert str(twice.reason).startswith("both calls of today say the same")
 
@@ -877,10 +887,10 @@ def test_what_is_left_out_already_is_not_learned() -> None:
     first = run({"a": {"b": "1 of x"}, "c": [1, 2]})
     second = run({"a": {"b": "2 of x"}, "c": [2, 1]})
 
-    assert [place.pointer for place in learned(first, second)] == [
+    assert [place.pointer for place in learned_places(first, second)] == [
         "/a/b#word/0",
         "/c#order",
     ]
 
     for known in (["/a", "/c"], ["/a/b", "/c#order"], ["/a/b#word/0", "/*#order"]):
-        assert learned(first, second, known) == []
+        assert learned_places(first, second, known) == []

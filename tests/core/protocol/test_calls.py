@@ -360,7 +360,7 @@ def test_header_that_contradicts_the_body_makes_another_key(
     """A server refuses such a request, so it is not the same call."""
     call = read_call(post(DEPLOY, *headers))
 
-    assert call.contradiction == contradiction
+    assert call.contradicting_header == contradiction
     assert (call.key() == key(DEPLOY)) is (not contradiction)
 
 

@@ -12,7 +12,7 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
     answers_in,
     answers_text,
-    recognise,
+    ask_in_result,
     spelled_requests,
     with_answer_keys,
     write_answers,
@@ -51,7 +51,7 @@ ITEMS = [
 )
 def test_ask_is_recognised_in_each_dialect(result: Any, ask: InputRequired) -> None:
     """The release has requests, a state or both; the drafts say `incomplete`; arrays need a state."""
-    assert recognise(result) == ask
+    assert ask_in_result(result) == ask
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,9 @@ def test_kind_and_message_are_what_a_person_would_read(
     request_: dict[str, Any], kind: str, message: str
 ) -> None:
     """What is asked is named by its kind, and its message is shown."""
-    ask = recognise({"resultType": "input_required", "inputRequests": {"k": request_}})
+    ask = ask_in_result(
+        {"resultType": "input_required", "inputRequests": {"k": request_}}
+    )
 
     assert ask is not None
     assert (ask.input_requests["k"].kind, ask.input_requests["k"].message) == (
@@ -130,7 +132,7 @@ def test_kind_and_message_are_what_a_person_would_read(
 )
 def test_half_shaped_result_is_final(result: Any) -> None:
     """A result that no dialect has in whole asks for nothing."""
-    assert recognise(result) is None
+    assert ask_in_result(result) is None
 
 
 @pytest.mark.parametrize(
@@ -300,13 +302,13 @@ def test_requests_for_input_are_spelled_as_they_came() -> None:
         "c": {"method": "tasks/ask", "params": {}},
     }
 
-    ask = recognise({"resultType": "input_required", "inputRequests": asked})
+    ask = ask_in_result({"resultType": "input_required", "inputRequests": asked})
 
     assert ask is not None
     assert spelled_requests(ask.input_requests) == asked
 
     items = [{"id": "a", "kind": "string", "required": False}]
-    ask = recognise({"inputRequests": items, "requestState": "s"})
+    ask = ask_in_result({"inputRequests": items, "requestState": "s"})
 
     assert ask is not None
     assert spelled_requests(ask.input_requests) == items

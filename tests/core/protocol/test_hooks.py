@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import YES
 
-from mrtr_cassette.core.protocol.hooks import ClientRequest, MatchHook, RecordHook, seen
+from mrtr_cassette.core.protocol.hooks import (
+    ClientRequest,
+    MatchHook,
+    RecordHook,
+    request_for_hooks,
+)
 from mrtr_cassette.core.wire.http import Request, line_request
 from mrtr_cassette.errors import HookError
 
@@ -26,26 +31,28 @@ VALUES = st.recursive(
 
 def kept(function: Any, request: Request) -> Request:
     """Return what a cassette has of a request."""
-    changed = RecordHook(function).kept(request)
+    changed = RecordHook(function).kept_request(request)
     assert changed is not None
     return changed
 
 
 def test_a_function_sees_a_call_and_not_its_transport() -> None:
     """Arguments and answers are plain values, of whatever method; answers to pushes are not seen."""
-    answered = seen(post(retry(CALL, {"k": YES}, state="s")))
+    answered = request_for_hooks(post(retry(CALL, {"k": YES}, state="s")))
     expected = ClientRequest("tools/call", "create", {"id": "a", "at": 1}, {"k": YES})
 
     assert answered == expected
-    assert replace(expected, answers=None) == seen(line_request(CALL + b"\n"))
+    assert replace(expected, answers=None) == request_for_hooks(
+        line_request(CALL + b"\n")
+    )
 
     params = {"uri": "file:///a", "_meta": {"progressToken": 1}, "n": 1.5}
-    listed = seen(post(rpc("resources/read", params)))
+    listed = request_for_hooks(post(rpc("resources/read", params)))
 
     assert listed == ClientRequest("resources/read", "file:///a", {"n": 1.5})
     assert listed.body == rpc("resources/read", params)
-    assert seen(post(b'{"jsonrpc":"2.0","id":1,"result":{}}')) is None
-    assert seen(post(b"[%b]" % CALL)) is None
+    assert request_for_hooks(post(b'{"jsonrpc":"2.0","id":1,"result":{}}')) is None
+    assert request_for_hooks(post(b"[%b]" % CALL)) is None
 
 
 @given(VALUES, VALUES, st.sampled_from(["arguments", "inputResponses"]))
@@ -108,12 +115,12 @@ def test_what_goes_wrong_has_the_name_of_the_function(
 ) -> None:
     """The error says which function it was, and where it raised."""
     with pytest.raises(HookError, match=f"before_record: .*{problem}"):
-        RecordHook(function).kept(post(CALL))
+        RecordHook(function).kept_request(post(CALL))
 
 
 def call_of(method: str, **params: Any) -> ClientRequest:
     """Return a request as a function sees it."""
-    request = seen(post(rpc(method, params)))
+    request = request_for_hooks(post(rpc(method, params)))
     assert request is not None
     return request
 
@@ -122,10 +129,10 @@ def test_members_that_are_not_there_can_not_be_changed() -> None:
     """What would need another spelling of the params is refused with its place."""
     hook = RecordHook(lambda call: replace(call, arguments={"cursor": "c"}))
     with pytest.raises(HookError, match="changed /params, whose members stay"):
-        hook.kept(post(rpc("tools/list", {})))
+        hook.kept_request(post(rpc("tools/list", {})))
 
     with pytest.raises(HookError, match="changed /params/arguments, whose members"):
-        hook.kept(post(rpc("tools/call", {"name": "t"})))
+        hook.kept_request(post(rpc("tools/call", {"name": "t"})))
 
 
 def test_a_match_is_true_or_false() -> None:

@@ -26,8 +26,8 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
     ask_in,
-    classify,
-    echoes,
+    echoes_of_request,
+    message_in,
     messages_in,
     response_to,
     same_name,
@@ -39,7 +39,7 @@ from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans, parse
 
 def message(raw: bytes) -> Message:
     """Return a message that must be one."""
-    found = classify(raw)
+    found = message_in(raw)
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_message_is_of_one_kind(
 )
 def test_anything_else_is_opaque(raw: bytes) -> None:
     """A batch, other JSON, and what can't be read or compared is no message."""
-    assert classify(raw) is None
+    assert message_in(raw) is None
 
 
 def test_parts_are_as_they_were_spelled() -> None:
@@ -152,7 +152,9 @@ def test_server_may_make_texts_of_numbers_and_numbers_of_texts(
         (result(repeated), of_id),
         (progress(repeated), of_token),
     ):
-        assert [echo.value for echo in echoes(message(raw), request)] == found
+        assert [
+            echo.value for echo in echoes_of_request(message(raw), request)
+        ] == found
 
 
 IN_SCHEMA = {
@@ -189,10 +191,10 @@ def test_only_a_listening_stream_is_cancelled_by_its_server(
     listen = message(rpc(method, {}, 7))
     call = message(rpc("tools/call", {}, 7))
 
-    (found,) = echoes(cancelled, listen)
+    (found,) = echoes_of_request(cancelled, listen)
 
     assert cancelled.raw[found.span.start : found.span.end] == compact(spelled)
-    assert echoes(cancelled, call) == []
+    assert echoes_of_request(cancelled, call) == []
 
 
 SUBSCRIBED = SUBSCRIPTION_KEY.encode()
@@ -255,10 +257,10 @@ def test_echoes_are_those_that_stand_at_their_paths(
 ) -> None:
     """Whatever keys come twice or in another spelling, an echo is what stands at its path."""
     asking = b'{"jsonrpc":"2.0","id":%b,"method":"m","params":{"_meta":{"progressToken":%b}}}'
-    asked = classify(asking % (identity, token))
+    asked = message_in(asking % (identity, token))
     assume(asked is not None)
     sent = spelled_object([(b"jsonrpc", b'"2.0"'), *head, *members])
-    answer = classify(sent)
+    answer = message_in(sent)
     assume(answer is not None)
 
     is_response = answer.kind is Kind.RESPONSE
@@ -276,7 +278,7 @@ def test_echoes_are_those_that_stand_at_their_paths(
             if same_name(found) == same_name(wanted[path]):
                 expected.add(span)
 
-    assert {echo.span for echo in echoes(answer, asked)} == expected
+    assert {echo.span for echo in echoes_of_request(answer, asked)} == expected
 
 
 # The messages of a response

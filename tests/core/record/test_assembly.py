@@ -394,9 +394,9 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
     assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
     assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
     assert asked.pushed_turns[1].given == {"roots-1": {"roots": []}}
-    assert [exchange.number for exchange in asked.own] == [3, 4, 5]
-    assert [exchange.ended_after for exchange in asked.own] == [5, 4, 5]
-    assert [exchange.number for exchange in alone.own] == [6]
+    assert [exchange.number for exchange in asked.own_exchanges] == [3, 4, 5]
+    assert [exchange.ended_after for exchange in asked.own_exchanges] == [5, 4, 5]
+    assert [exchange.number for exchange in alone.own_exchanges] == [6]
 
 
 def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
@@ -415,7 +415,9 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
 
     whole = loaded(later.talk.cassette(earlier=earlier)).interactions
 
-    placed = [(exchange.number, place.turn) for exchange, place in whole[0].placed]
+    placed = [
+        (exchange.number, place.turn) for exchange, place in whole[0].placed_exchanges
+    ]
 
     assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
     assert [turn.given for turn in whole[0].pushed_turns] == [
@@ -441,7 +443,7 @@ def test_branch_shares_pushed_turns() -> None:
 
     assert branch.branch == Branch(of=1, turn=2)
     assert branch.pushed_turns == first.pushed_turns
-    assert [place.turn for _, place in branch.placed] == [2]
+    assert [place.turn for _, place in branch.placed_exchanges] == [2]
 
     added = conversation((tool("other"), text("x"))).cassette(
         earlier=session.talk.cassette()

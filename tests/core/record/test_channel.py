@@ -150,14 +150,17 @@ def test_end_leaves_what_is_pending() -> None:
     pipe.client_line(with_id(ADD, 2))
     pipe.server_line(answer(ADD, {}))
 
-    assert pipe.ended(by_server=False) == [(LISTENING, None), (2, End.OPEN)]
-    assert pipe.ended(by_server=True) == [(LISTENING, End.COMPLETE), (2, End.BROKEN)]
+    assert pipe.ended_exchanges(by_server=False) == [(LISTENING, None), (2, End.OPEN)]
+    assert pipe.ended_exchanges(by_server=True) == [
+        (LISTENING, End.COMPLETE),
+        (2, End.BROKEN),
+    ]
 
     pipe.server_line(progress("nobody's"))
     pipe.client_line(with_id(ADD, 3))
     pipe.server_line(b"noise")
 
-    assert pipe.ended(by_server=False)[0] == (LISTENING, End.OPEN)
+    assert pipe.ended_exchanges(by_server=False)[0] == (LISTENING, End.OPEN)
 
 
 def test_further_start_of_a_server_names_its_session() -> None:

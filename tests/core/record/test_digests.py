@@ -16,7 +16,7 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import merged, sources_of
+from mrtr_cassette.core.record.merge import merged_cassette, sources_of
 
 TEXTS = st.sampled_from(
     ["plain", f"key: {GITHUB}", "password: hunter22 é", "x <password:7>", ""]
@@ -86,7 +86,7 @@ def test_each_announced_digest_is_that_of_the_text(
         return assembled(recorded(texts, order))
 
     cassette = record(texts)
-    again, _ = merged([*sources_of(cassette)], "test")
+    again, _ = merged_cassette([*sources_of(cassette)], "test")
     over, _ = recorded_over(cassette, record([*texts[:2], *more]))
 
     assert_agree(cassette)

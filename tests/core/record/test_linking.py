@@ -4,7 +4,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, link
+from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, linked_interactions
 
 
 class Step(TypedDict, total=False):
@@ -120,7 +120,7 @@ def test_retry_joins_the_ask_that_it_answers(
     steps: list[Step], linked: list[list[int]]
 ) -> None:
     """Each row says why; only a retry that answers no recorded ask is an orphan."""
-    interactions = link(facts_of(*steps))
+    interactions = linked_interactions(facts_of(*steps))
 
     assert [interaction.numbers for interaction in interactions] == linked
 
@@ -142,8 +142,10 @@ def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
     ask_of_b: Any = {"asks": "k", "caller": "b", **issues}
     retry_of_b: Any = {"answers": "k", "caller": "b", **echoes}
     retry_of_c: Any = {"answers": "k", "caller": "c", **echoes}
-    with_its_own = link(facts_of(ask_of_a, ask_of_b, retry_of_b, retry_of_c))
-    without = link(facts_of(ask_of_a, ask_of_b, retry_of_c))
+    with_its_own = linked_interactions(
+        facts_of(ask_of_a, ask_of_b, retry_of_b, retry_of_c)
+    )
+    without = linked_interactions(facts_of(ask_of_a, ask_of_b, retry_of_c))
 
     assert [interaction.numbers for interaction in with_its_own] == [[1, 4], [2, 3]]
     assert [interaction.numbers for interaction in without] == [[1, 3], [2]]

@@ -40,14 +40,14 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import renumbered, with_texts
-from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.cassette.texts import renumbered_exchange, with_texts
+from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import Source, merged, sources_of
+from mrtr_cassette.core.record.merge import Source, merged_cassette, sources_of
 from mrtr_cassette.core.secrets.names import (
     is_journal_token,
-    renumber,
+    renumber_secrets,
     secrets_in,
     sha256_of,
 )
@@ -96,7 +96,7 @@ def share(
 def _counted(
     exchange: RecordedExchange, number: int, numbers: Sequence[int], key: str
 ) -> RecordedExchange:
-    exchange = renumbered(
+    exchange = renumbered_exchange(
         exchange,
         exchange.recorded_by,
         number,
@@ -105,18 +105,20 @@ def _counted(
     # Each recorder has a key of its own.
     return with_texts(
         exchange,
-        lambda raw, _: renumber(raw, lambda _, token: sha256_of(f"{key} {token}")[:24]),
+        lambda raw, _: renumber_secrets(
+            raw, lambda _, token: sha256_of(f"{key} {token}")[:24]
+        ),
     )
 
 
 def published(sources: Sequence[Source]) -> bytes:
     """Return the cassette of a merge."""
-    return dump(merged(sources, "test")[0])
+    return dump(merged_cassette(sources, "test")[0])
 
 
 def notes_of(sources: Sequence[Source]) -> tuple[str, ...]:
     """Return what to know of a merge."""
-    return merged(sources, "test")[1]
+    return merged_cassette(sources, "test")[1]
 
 
 def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
@@ -153,7 +155,7 @@ def test_task_is_polled_through_another_recorder() -> None:
 
 def is_same(cassette: bytes, expected: bytes) -> bool:
     """Tell whether two cassettes have the same interactions, in whatever order."""
-    return compared(load(cassette, "one"), load(expected, "other")).is_same
+    return cassette_comparison(load(cassette, "one"), load(expected, "other")).is_same
 
 
 def source_of(cassette: bytes, name: str = "c.json") -> list[Source]:
@@ -496,7 +498,7 @@ def test_other_names_are_those_of_this_file() -> None:
     cassette = loaded(talk.cassette())
     recorded = b""
     for interaction in cassette.interactions:
-        recorded += b"".join(map(all_text, interaction.own))
+        recorded += b"".join(map(all_text, interaction.own_exchanges))
 
     assert b"mrtr-session:1" in recorded
     assert b":1>" in recorded

@@ -12,7 +12,7 @@ from messages import input_required
 
 from mrtr_cassette.core.protocol import jsonrpc
 from mrtr_cassette.core.record.assembly import assemble
-from mrtr_cassette.core.record.merge import merged, sources_of
+from mrtr_cassette.core.record.merge import merged_cassette, sources_of
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.jsonbytes import to_json
@@ -54,7 +54,7 @@ def test_each_message_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = {exchange.number or 0: exchange for exchange in conversation.exchanges}
     assemble(header, exchanges, "test")
     cassette = loaded(conversation.cassette())
-    merged([*sources_of(cassette)], "test")
+    merged_cassette([*sources_of(cassette)], "test")
     details_of(cassette)
 
     messages = 4 * CALLS

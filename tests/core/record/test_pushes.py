@@ -29,7 +29,7 @@ OTHER = with_id(tool("other"), 2)
 
 def answered(session: PushingSession, number: int) -> OpenPush | None:
     """Return what a request answers."""
-    return session.talk.observation(number).answered
+    return session.talk.observation(number).answered_push
 
 
 @pytest.mark.parametrize(

@@ -407,7 +407,7 @@ def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
     token = "Zx81-qwertzuiop-4711"
     recorder.add_settings(UserSettings(headers=(("Authorization", f"Bearer {token}"),)))
 
-    shown = recorder.shown(f"{STATE} {token} \x1b[2J")
+    shown = recorder.loggable_text(f"{STATE} {token} \x1b[2J")
 
     assert STATE not in shown
     assert (token in shown) is not redacts
@@ -421,7 +421,9 @@ def test_session_that_the_url_of_a_stream_names_is_a_credential() -> None:
         stream_ = talk.stream(get("/sse"))
         talk.observation(stream_).response_bytes(ENDPOINT, 1.0)
 
-        assert (SESSION in talk.recorder.shown(f"session {SESSION}")) is not redacts
+        assert (
+            SESSION in talk.recorder.loggable_text(f"session {SESSION}")
+        ) is not redacts
 
 
 @pytest.mark.parametrize(
@@ -443,7 +445,7 @@ def test_response_to_what_wants_none_acknowledges(
     acknowledges: bool,  # noqa: FBT001
 ) -> None:
     """Clients leave such a response without reading it; a result is none, nor is a stream."""
-    assert observing(request_, headers, status).acknowledges is acknowledges
+    assert observing(request_, headers, status).is_acknowledgement is acknowledges
 
 
 JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'

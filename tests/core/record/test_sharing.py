@@ -19,7 +19,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.record.publish_check import exposed_secrets
-from mrtr_cassette.core.record.sharing import shared
+from mrtr_cassette.core.record.sharing import shareable_cassette
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.redactions import redactions_of
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
@@ -60,10 +60,10 @@ def responding(
 
 def file_of(cassette: Cassette, **options: bool) -> str:
     """Return the file of a cassette for strangers, which loads and has no secret."""
-    raw = dump(shared(cassette, **options).cassette)
+    raw = dump(shareable_cassette(cassette, **options).cassette)
     again = load(raw, "bug.json")
     assert list(exposed_secrets(again)) == []
-    assert dump(shared(again, **options).cassette) == raw
+    assert dump(shareable_cassette(again, **options).cassette) == raw
 
     return raw.decode()
 
@@ -122,7 +122,7 @@ def script() -> Cassette:
     whole = loaded(cassette_of(*SCRIPT), "c.json")
     moved = {}
     for interaction in whole.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             request = replace(exchange.request, target=HERE)
             moved[exchange] = replace(exchange, request=request)
 
@@ -136,7 +136,7 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
     for private in PRIVATE:
         assert private not in told.replace('"json', "").replace("object", ""), private
 
-    sharing = shared(whole)
+    sharing = shareable_cassette(whole)
 
     assert sharing.clients == 1
 
@@ -161,7 +161,7 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
 
 def test_same_client_still_plays_and_another_user_too() -> None:
     """A text matches another of its kind, which is told; one of no such kind doesn't."""
-    part = load(dump(shared(script()).cassette), "bug.json")
+    part = load(dump(shareable_cassette(script()).cassette), "bug.json")
     player = Player(part)
     asked = play(player, DEPLOY)
 
@@ -202,7 +202,7 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
     metadata = responding(json.dumps({"resource": UPSTREAM}).encode())
     whole = of_exchanges((calling, refused), (looking, metadata))
 
-    part = shared(whole).cassette
+    part = shareable_cassette(whole).cassette
     known = origin_of(part)
     first, second = [found.exchanges[0] for found in part.interactions]
 
@@ -229,14 +229,14 @@ def test_server_on_pipes_has_no_folder() -> None:
         interactions=(),
     )
 
-    assert shared(whole).cassette.upstream == "python server.py --port 1"
+    assert shareable_cassette(whole).cassette.upstream == "python server.py --port 1"
 
 
 def test_raw_states_are_not_shared() -> None:
     """A cassette with raw tokens is refused, with the way out."""
     whole = replace(script(), request_state="verbatim")
     with pytest.raises(CassetteError, match="record it again with sealed ones"):
-        shared(whole)
+        shareable_cassette(whole)
 
 
 def test_page_of_an_error_is_a_text_too() -> None:

@@ -34,7 +34,7 @@ from tasking import cancel, created, get, request_of, state, update
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import InteractionModel
-from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
 
@@ -227,7 +227,7 @@ def test_polls_may_have_any_type_of_result(kind: str | None) -> None:
     sold_out = {**done, "result": text("none left")}
     ended_otherwise = cassette_of(BEGUN, *polls, (get(TASK), sold_out))
 
-    assert not compared(loaded(both), loaded(ended_otherwise)).is_same
+    assert not cassette_comparison(loaded(both), loaded(ended_otherwise)).is_same
 
 
 def request_error(request: bytes) -> Answer:

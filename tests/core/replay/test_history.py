@@ -286,7 +286,7 @@ def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
     ends = [sum(map(len, scripts[: at + 1])) for at in range(len(scripts))]
     changed = {}
     for interaction in cassette.interactions:
-        for exchange in interaction.own:
+        for exchange in interaction.own_exchanges:
             number = exchange.number or 0
             run = sum(number > end for end in ends)
             changed[exchange] = replace(

@@ -20,7 +20,7 @@ from builders import (
 from messages import SUBSCRIPTION_KEY, text
 
 from mrtr_cassette.core.cassette.lookup import caller_values
-from mrtr_cassette.core.protocol.jsonrpc import Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import Message, message_in
 from mrtr_cassette.core.replay.reply import Part, build_reply
 from mrtr_cassette.core.wire.http import End
 
@@ -30,7 +30,7 @@ DONE = answer(CALL, text("done"))
 
 def message(raw: bytes) -> Message:
     """Return a message that must be one."""
-    found = classify(raw)
+    found = message_in(raw)
     assert found is not None
     return found
 
@@ -63,7 +63,7 @@ def filled(part: Part, caller: bytes | None = None) -> bytes:
         if isinstance(segment, bytes):
             filled += segment
         else:
-            filled += values.spelled(segment.value) or segment.recorded
+            filled += values.spelled_value(segment.value) or segment.recorded
 
     return filled
 

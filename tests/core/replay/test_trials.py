@@ -151,7 +151,11 @@ def diverged(player: Player) -> list[tuple[int, int, bool]]:
     found = []
     for divergence in player.divergences.found:
         found.append(
-            (divergence.recording, divergence.after, divergence.miss is not None)
+            (
+                divergence.recording,
+                divergence.after,
+                divergence.explained_miss is not None,
+            )
         )
 
     return found
@@ -167,19 +171,19 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
     )
 
     template = Player(cassette, history=History.STRICT)
-    player = template.anew()
+    player = template.fresh_player()
 
     assert told(player, GET, GET, SET) == ["0", "0", "set"]
     assert diverged(player) == [(2, 0, False), (1, 2, False)]
-    assert player.divergences.nearest is None
+    assert player.divergences.longest_followed is None
 
-    player = template.anew()
+    player = template.fresh_player()
 
     assert told(player, GET, look, SET) == ["0", "a", "set"]
     assert diverged(player) == [(2, 0, False), (0, 1, False), (1, 2, False)]
-    assert player.divergences.nearest is player.divergences.found[-1]
+    assert player.divergences.longest_followed is player.divergences.found[-1]
 
-    player = template.anew()
+    player = template.fresh_player()
 
     assert told(player, SET, GET, look) == ["set", "1", "other-history"]
     assert diverged(player) == [(1, 0, False), (0, 1, False), (2, 2, True)]
@@ -188,12 +192,12 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
 def test_players_of_one_loaded_recording_know_nothing_of_each_other() -> None:
     """Each begins as the first one did, whatever another has played."""
     template = strict(*STORE, (GET, text("1")))
-    first = template.anew()
-    second = template.anew()
+    first = template.fresh_player()
+    second = template.fresh_player()
 
     assert told(first, GET, SET, GET) == ["0", "set", "1"]
     assert told(second, GET, tool("look"), GET) == ["0", "unknown-name", "0"]
-    assert told(template.anew(), SET, GET) == ["set", "1"]
+    assert told(template.fresh_player(), SET, GET) == ["set", "1"]
     assert (first.plays, len(first.misses), len(first.unplayed)) == (3, 0, 1)
     assert isinstance(second.misses[0], Miss)
     assert not template.plays

@@ -230,7 +230,7 @@ def test_notification_that_is_passed_over_is_waited_for_by_nobody() -> None:
     stream = delivery_of(player, LISTEN)
 
     assert told(stream) == []
-    assert stream.skippable is not None
+    assert stream.skippable_request is not None
 
     call = delivery_of(player, within(CALL))
 
@@ -256,14 +256,14 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
 
     assert calling.next() is None
 
-    missing = calling.skippable
+    missing = calling.skippable_request
 
     assert missing is not None
     assert missing.kind is Kind.NOTIFICATION
 
-    calling.session.waive(missing)
+    calling.session.waive_request(missing)
 
-    assert calling.skippable is None
+    assert calling.skippable_request is None
 
     last = calling.next()
 
@@ -301,10 +301,10 @@ def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> Non
 def test_what_was_not_recorded_comes_first_on_a_listening_stream() -> None:
     """It waits for nothing, and the stream stays open for more of it."""
     _, stream = asked_on("all")
-    stream.session.unrecorded = deque([b"data: {}\n\n"])
+    stream.session.unrecorded_events = deque([b"data: {}\n\n"])
 
     assert told(stream) == [b"data: {}\n\n"]
-    assert stream.skippable is None
+    assert stream.skippable_request is None
 
 
 # What was said before a response, on another stream

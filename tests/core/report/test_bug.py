@@ -9,7 +9,7 @@ from dataclasses import replace
 from builders import cassette_of, loaded, retry, rpc, tool
 from messages import asks, text
 
-from mrtr_cassette.core.record.sharing import shared
+from mrtr_cassette.core.record.sharing import shareable_cassette
 from mrtr_cassette.core.report.bug import bug_report
 
 NO = {"action": "decline"}
@@ -30,7 +30,7 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
     """Blocks are fenced by more ticks than anything in them; texts that were taken out stay out."""
     whole = loaded(cassette_of(*SCRIPT), "/home/jo/c.json")
     whole = replace(whole, upstream="http://10.1.2.3:8123/acme/mcp")
-    body = bug_report(shared(whole).cassette, 2, "c.json", 7)
+    body = bug_report(shareable_cassette(whole).cassette, 2, "c.json", 7)
     for private in ("jo@", "/home/jo", "10.1.2.3", "8123", "acme"):
         assert private not in body
 

@@ -13,10 +13,13 @@ from harmless import assert_harmless
 from messages import Json, form, text
 from verifying import verifier_for
 
-from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.conversations import (
+    CassetteComparison,
+    cassette_comparison,
+)
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.ignored import Learned
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.drive.ignored import LearnedPlace
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
@@ -35,7 +38,7 @@ from mrtr_cassette.core.report.comparison import (
 
 def comparison(old: Any, new: Any) -> CassetteComparison:
     """Compare the cassettes of two scripts."""
-    return compared(
+    return cassette_comparison(
         loaded(cassette_of(*old), "a.json"), loaded(cassette_of(*new), "b.json")
     )
 
@@ -96,7 +99,7 @@ ROWS = [
     for row in range(3)
 ]
 GO = form("Go?")
-PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
+PLAN = planned_interactions(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
 
@@ -150,8 +153,8 @@ def test_run_is_good_only_if_something_was_compared_and_nothing_fails(
 def texts() -> dict[str, str]:
     """Return what differs in every form, by name."""
     places = (
-        ("tools/call a", Learned("/at")),
-        ("tools/call a", Learned("", "it hides all")),
+        ("tools/call a", LearnedPlace("/at")),
+        ("tools/call a", LearnedPlace("", "it hides all")),
     )
 
     all_ = Verification(
@@ -197,11 +200,11 @@ def verified(script: Any, *responses: Any) -> list[VerifiedInteraction]:
     cassette = loaded(cassette_of(*script), "c.json")
     verifier = verifier_for(cassette)
     found = []
-    for plan, response in zip(planned(cassette), responses, strict=True):
-        repeated = verifier.begin(plan)
+    for plan, response in zip(planned_interactions(cassette), responses, strict=True):
+        repeated = verifier.begin_interaction(plan)
         assert not isinstance(repeated, VerifiedInteraction)
         follow(repeated.conversation, response)
-        found.append(verifier.ended(repeated))
+        found.append(verifier.end_interaction(repeated))
 
     return found
 
@@ -280,7 +283,9 @@ def test_a_new_version_of_the_server_is_one_line() -> None:
 
 def test_what_a_server_says_steers_nothing() -> None:
     """Neither a terminal, a runner, XML nor Markdown."""
-    plan = planned(loaded(cassette_of((tool(STRANGE), text("x"))), "c.json"))
+    plan = planned_interactions(
+        loaded(cassette_of((tool(STRANGE), text("x"))), "c.json")
+    )
     change = TurnChange(
         0, Change("text-changed", f"/{STRANGE}", *[json.dumps(STRANGE)] * 2)
     )

@@ -45,10 +45,10 @@ from tasking import task_steps
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import (
-    diagram,
     inspection_data,
     inspection_text,
     json_text,
+    mermaid_diagram,
     review_text,
 )
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
@@ -148,7 +148,7 @@ FORMS: dict[str, Callable[[CassetteDetails], str]] = {
     "inspect": inspection_text,
     "inspect --full": review_text,
     "inspect --json": data_text,
-    "inspect --markdown": diagram,
+    "inspect --markdown": mermaid_diagram,
 }
 
 
@@ -214,7 +214,7 @@ def test_texts_are_no_part_of_the_diagram() -> None:
     ask = asks("a")
     ask["inputRequests"] = {"a": form(words)}
     answered = retry(tool(words), {"a": {"action": words}})
-    shown = diagram(details((tool(words), ask), (answered, text("x"))))
+    shown = mermaid_diagram(details((tool(words), ask), (answered, text("x"))))
 
     assert_harmless(shown)
     for line in shown.splitlines()[4:-1]:

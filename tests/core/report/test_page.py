@@ -38,7 +38,7 @@ from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import ignores_nothing
-from mrtr_cassette.core.report.page import START, Assets, form_fields, page
+from mrtr_cassette.core.report.page import START, Assets, cassette_page, form_fields
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay
 from mrtr_cassette.shell.files.reports import page_assets
 
@@ -75,7 +75,7 @@ def page_of(
     first: Cassette | None = None,
 ) -> Node:
     """Return the page of a cassette, which is as every page must be."""
-    html = "".join(page(cassette, ASSETS, replay, first, ignores_nothing))
+    html = "".join(cassette_page(cassette, ASSETS, replay, first, ignores_nothing))
     assert html.startswith(START)
     made = parsed(html.removeprefix("<!doctype html>\n"))
     assert_safe(made)

@@ -48,7 +48,7 @@ from verifying import reported_miss
 
 from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.drive.appending import unrecorded
+from mrtr_cassette.core.drive.appending import unrecorded_miss
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -56,7 +56,7 @@ from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.ci import annotation, junit
+from mrtr_cassette.core.report.ci import junit, miss_annotation
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
     call_ended_event,
@@ -702,7 +702,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
     for report in reports:
         assert_harmless(report.text)
 
-        assert annotation(report).isprintable()
+        assert miss_annotation(report).isprintable()
 
         for shown in (
             report.request,
@@ -721,7 +721,7 @@ def test_annotation_is_one_line_that_names_the_file() -> None:
     miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
     report = replace(reported_miss(miss, Cassette("a,b:c%.json")), text="50%\r\n::x")
 
-    assert annotation(report) == (
+    assert miss_annotation(report) == (
         "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
     )
 
@@ -763,7 +763,7 @@ def not_recorded() -> Miss:
         Difference("/requestState", '"…"', None),
     )
 
-    return unrecorded(
+    return unrecorded_miss(
         call, "the live server asks something else in turn 1", asking, differences
     )
 
@@ -785,7 +785,7 @@ MISSES: dict[str, Miss] = {
     "a value that is absent": miss_of(ONE, tool("deploy", x=1)),
     "a long value": miss_of(ONE, tool("deploy", env="v" * 300)),
     "not recorded": not_recorded(),
-    "not recorded, without an ask": unrecorded(
+    "not recorded, without an ask": unrecorded_miss(
         read_call(post(CALL)), "the live server opened no session: HTTP 500"
     ),
 }

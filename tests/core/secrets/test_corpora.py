@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 
 TESTS = Path(__file__).parents[2]
 PATHS = sysconfig.get_paths()
@@ -25,7 +25,7 @@ CORPORA = {
         (".js", ".ts", ".mjs", ".cjs", ".json", ".md", ".html"),
     ),
 }
-REDACTOR = Redactor(BUILT_IN, lambda _rule, _secret: "T")
+REDACTOR = Redactor(BUILT_IN_RULES, lambda _rule, _secret: "T")
 SAMPLED = 400
 """Files of a corpus that are looked at."""
 

@@ -21,7 +21,7 @@ def credentials(
     """Return what knows the credentials in these headers."""
     rules = RedactionRules(disabled=(disabled,) if disabled else ())
     made = Credentials(Redactor(rules, lambda _rule, _secret: "1"))
-    made.seen(headers, ours=ours)
+    made.add_headers(headers, ours=ours)
 
     return made
 
@@ -127,7 +127,7 @@ def test_session_ids_of_a_replay_stay() -> None:
     known = Credentials(
         Redactor(RedactionRules(), lambda *_: "1"), seals_sessions=False
     )
-    known.seen((("Mcp-Session-Id", "mrtr-session:1"),))
+    known.add_headers((("Mcp-Session-Id", "mrtr-session:1"),))
 
     assert known.known.seal_text("mrtr-session:1") == "mrtr-session:1"
 
@@ -150,7 +150,7 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
     )
 
     for number in range(1000):
-        known.seen((("Set-Cookie", f"sid=cookie-{number:04}"),))
+        known.add_headers((("Set-Cookie", f"sid=cookie-{number:04}"),))
 
     words = f"kq7x-tenant kq7x-query {config} kq7x-inner kq7x-variable kq7x-argument kq7x-url"
     sealed = known.known.seal_text(f"{words} postgres")

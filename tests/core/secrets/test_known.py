@@ -140,7 +140,7 @@ def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     """Replace states that are known."""
     texts = RepeatedSecrets(most)
     for state in states:
-        texts.remember(state)
+        texts.remember_state(state)
 
     return texts.seal(raw)
 
@@ -179,7 +179,7 @@ def test_known_state_is_found_in_every_layer(
 def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
     """A state that a live server issued again gets the sealed hash of the recorded one."""
     texts = RepeatedSecrets()
-    texts.remember("issued-by-the-live-server-x7y", "recorded-before")
+    texts.remember_state("issued-by-the-live-server-x7y", "recorded-before")
 
     assert texts.seal(b"is issued-by-the-live-server-x7y") == (
         b"is " + sealed_hash("recorded-before").encode()

@@ -28,13 +28,13 @@ from core.secrets.planted import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.secrets.names import renumber, without_numbers
+from mrtr_cassette.core.secrets.names import renumber_secrets, without_numbers
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import (
-    AMBIGUOUS,
+    AMBIGUOUS_NAMES,
     CUSTOM_KEY,
-    ENDINGS,
-    NAMES,
+    NAME_ENDINGS,
+    RULE_BY_NAME,
     RULE_NAMES,
     RULES,
     ActiveRules,
@@ -201,15 +201,15 @@ def test_every_shape_is_planted(rule: Any) -> None:
     found = [text for text in texts if list(rule.spans(text))]
 
     assert found
-    assert all(rule in ACTIVE.likely(text) for text in found)
+    assert all(rule in ACTIVE.likely_rules(text) for text in found)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RULE_BY_NAME)
 def test_every_name_is_looked_for(name: str) -> None:
     """Each name makes its value a secret, however it is spelled; endings do in longer names."""
-    rule = NAMES[name]
+    rule = RULE_BY_NAME[name]
 
-    longer = [f"main_{name}"] if name in ENDINGS else []
+    longer = [f"main_{name}"] if name in NAME_ENDINGS else []
     for spelled in (name, name.upper(), f"-{name[:3]}_{name[3:]}", *longer):
         assert body({spelled: "made up"}) == {spelled: placeholder(rule, "made up")}
 
@@ -421,7 +421,7 @@ def test_any_value_counts_where_the_place_proves_a_secret(
     value: str, proof: str
 ) -> None:
     """Beside what only an exchange of OAuth has, a value counts under every ambiguous name."""
-    for name, known in AMBIGUOUS.items():
+    for name, known in AMBIGUOUS_NAMES.items():
         members = {name: value, proof: ""}
         form = urlencode({name: value, proof: ""})
         found = [
@@ -459,7 +459,7 @@ def test_a_code_beside_a_state_is_a_secret(code: str) -> None:
 def test_templates_are_no_secrets(value: str) -> None:
     """What stands for a value that is put in later is no secret under an ambiguous name."""
     text = json.dumps(
-        {**dict.fromkeys(AMBIGUOUS, value), "user": "u", "grant_type": "code"}
+        {**dict.fromkeys(AMBIGUOUS_NAMES, value), "user": "u", "grant_type": "code"}
     )
 
     assert secrets_of(text) == []
@@ -592,7 +592,9 @@ def test_replay_finds_what_was_recorded() -> None:
     raw = json.dumps(
         {"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}
     ).encode()
-    recorded = renumber(REDACTOR.body(raw, JSON), lambda _rule, _token: 3).decode()
+    recorded = renumber_secrets(
+        REDACTOR.body(raw, JSON), lambda _rule, _token: 3
+    ).decode()
     received = (
         Redactor(RedactionRules(), lambda _rule, _secret: "0").body(raw, JSON).decode()
     )
@@ -891,8 +893,12 @@ def test_rules_that_cannot_be_meant_are_refused(
 
 def test_a_name_is_ambiguous_or_not() -> None:
     """No name is both, and each ending is a name."""
-    assert not [name for name in AMBIGUOUS if name in NAMES or name.endswith(ENDINGS)]
-    assert set(ENDINGS) <= set(NAMES)
+    assert not [
+        name
+        for name in AMBIGUOUS_NAMES
+        if name in RULE_BY_NAME or name.endswith(NAME_ENDINGS)
+    ]
+    assert set(NAME_ENDINGS) <= set(RULE_BY_NAME)
 
 
 # Shapes

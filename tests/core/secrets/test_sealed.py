@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mrtr_cassette.core.secrets.names import (
     compared_sha256,
     occurrence_in,
-    renumber,
-    reveal,
+    renumber_secrets,
+    reveal_states,
     sealed_hash,
     session_surrogate,
     sha256_of,
@@ -35,7 +35,7 @@ def test_tokens_become_numbers() -> None:
 
     raw = b"\xff<password:ab-1> %3Cjwt:x%3E %3cjwt%3Ax%3e <custom-12:z> <custom-key:k> <div:1> <password:> <password>"
 
-    assert renumber(raw, number) == (
+    assert renumber_secrets(raw, number) == (
         b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
     )
     assert (
@@ -62,7 +62,7 @@ def test_placeholder_without_a_number_keeps_its_token() -> None:
     raw = "<jwt:a> é <jwt:b>"
 
     assert (
-        renumber(raw, lambda _rule, token: 1 if token == "b" else None)
+        renumber_secrets(raw, lambda _rule, token: 1 if token == "b" else None)
         == "<jwt:a> é <jwt:1>"
     )
 
@@ -74,7 +74,9 @@ def test_placeholder_is_found_in_each_spelling(opening: str, closing: str) -> No
     text = f"a{opening}jwt:5{closing}b{opening}div:5{closing}"
 
     assert without_numbers(text) == f"a<jwt>b{opening}div:5{closing}"
-    assert renumber(text, lambda _rule, _token: 7) == text.replace("jwt:5", "jwt:7")
+    assert renumber_secrets(text, lambda _rule, _token: 7) == text.replace(
+        "jwt:5", "jwt:7"
+    )
 
 
 def test_numbers_can_be_left_out_of_bytes() -> None:
@@ -112,12 +114,12 @@ def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
     sealed = f"<{known}|{unknown}>"
     revealed = f"<S1|{unknown}>"
 
-    assert reveal(sealed.encode(), surrogates.get) == revealed.encode()
-    assert reveal(sealed, surrogates.get) == revealed
+    assert reveal_states(sealed.encode(), surrogates.get) == revealed.encode()
+    assert reveal_states(sealed, surrogates.get) == revealed
 
     in_url = known.replace(":", "%3A")
 
-    assert reveal(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
+    assert reveal_states(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
 
 
 def test_surrogate_tells_call_occurrence_and_turn() -> None:
@@ -143,7 +145,7 @@ def test_recorded_states_stand_in_json_as_json() -> None:
     """A state may be any text, such as JSON with quotes."""
     raw = b'{"state":"sha256:%b","url":"?s=sha256:%b"}' % (b"a" * 64, b"b" * 64)
 
-    assert reveal(raw, {"a" * 64: '{"n":1}'}.get) == (
+    assert reveal_states(raw, {"a" * 64: '{"n":1}'}.get) == (
         b'{"state":"{\\"n\\":1}","url":"?s=sha256:%b"}' % (b"b" * 64)
     )
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.secrets.rules import (
-    AMBIGUOUS,
-    ENDINGS,
-    NAMES,
+    AMBIGUOUS_NAMES,
+    NAME_ENDINGS,
+    RULE_BY_NAME,
     RULES,
     ActiveRules,
     RedactionRules,
@@ -49,7 +49,9 @@ SPELLED = [
     "\\u043aлюч",
 ]
 TEXTS = st.lists(
-    st.sampled_from([*SECRETS, *SECRETS, *SIGNS, *SIGNS, *SPELLED, *NAMES, *AMBIGUOUS])
+    st.sampled_from(
+        [*SECRETS, *SECRETS, *SIGNS, *SIGNS, *SPELLED, *RULE_BY_NAME, *AMBIGUOUS_NAMES]
+    )
     | st.text(max_size=3),
     max_size=8,
 ).map(lambda parts: "".join(parts).encode("utf-8", "surrogatepass").decode("latin-1"))
@@ -61,7 +63,9 @@ def test_filters_let_through_whatever_matches(text: str) -> None:
     long_text = text + " " * (1 << 16)
     matched = [rule for rule in RULES if any(rule.spans(text))]
 
-    assert set(matched) <= set(ACTIVE.likely(text)) & set(ACTIVE.likely(long_text))
+    assert set(matched) <= set(ACTIVE.likely_rules(text)) & set(
+        ACTIVE.likely_rules(long_text)
+    )
     assert not matched or ACTIVE.may_find(text)
 
 
@@ -79,8 +83,10 @@ def spelled(name: str) -> str:
 
 def plain_search(keys: Sequence[str]) -> re.Pattern[str]:
     """Return the one pattern that says which names are looked for, however slow it is."""
-    ends = "|".join(map(spelled, [*ENDINGS, *keys]))
-    whole = "|".join(map(spelled, {*NAMES, *AMBIGUOUS, "pw"}.difference(ENDINGS)))
+    ends = "|".join(map(spelled, [*NAME_ENDINGS, *keys]))
+    whole = "|".join(
+        map(spelled, {*RULE_BY_NAME, *AMBIGUOUS_NAMES, "pw"}.difference(NAME_ENDINGS))
+    )
     names = rf"(?:{ends})|(?:\b|[_-]|\\[nrt])(?:{whole})"
 
     return re.compile(rf"(?ai)(?:{names})()(\\{{0,15}}[\"'])?\s{{0,64}}(?:=>|[:=])")
@@ -99,7 +105,7 @@ def test_names_before_signs_are_found_as_by_one_plain_pattern(
         quote_end = max(match.end(2), match.end(1))
         expected.append((match.start(), match.end(1), quote_end, match.end()))
 
-    assert list(rules.named_in(text)) == expected
+    assert list(rules.names_before_signs(text)) == expected
     assert not expected or (rules.may_name(text) and rules.may_find(text))
 
 

@@ -162,12 +162,12 @@ def test_headers_and_targets_have_references_too() -> None:
         b"",
     )
 
-    sealed = values.sealed(request)
+    sealed = values.sealed_request(request)
 
     assert sealed.headers[1][1] == "{root}"
     assert sealed.target == "/files?path={root:component}"
     assert ROOT not in str(sealed)
-    assert values.revealed(sealed) == request
+    assert values.revealed_request(sealed) == request
 
 
 def test_a_cassette_without_values_is_no_business_of_theirs() -> None:

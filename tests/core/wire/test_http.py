@@ -11,7 +11,11 @@ from builders import JSON_HEADERS, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.wire.codings import ContentDecoder, readable, why_unread
+from mrtr_cassette.core.wire.codings import (
+    ContentDecoder,
+    why_unread,
+    with_decoded_body,
+)
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     SESSION_HEADER,
@@ -247,7 +251,7 @@ def test_what_cannot_be_undone_stays(coding: str, body: bytes) -> None:
     """A body in another coding, or one that is damaged, stays as it came, and so do its headers."""
     request = coded(body, coding)
 
-    assert readable(request) is request
+    assert with_decoded_body(request) is request
     assert bool(why_unread(request)) is (bool(body) and coding != "identity")
 
 
@@ -255,10 +259,10 @@ def test_content_coding_of_a_request_is_undone() -> None:
     """Its headers name none any more; what becomes larger than the limit stays as it came."""
     request = coded(packed(b"x" * 1000), "gzip")
 
-    assert readable(request, 999) is request
+    assert with_decoded_body(request, 999) is request
     assert why_unread(request) == "its gzip is damaged, cut short or too large"
 
-    fits = readable(request, 1000)
+    fits = with_decoded_body(request, 1000)
 
     assert fits.body == b"x" * 1000
     assert [name for name, _ in fits.headers] == ["Content-Type", "Accept"]
@@ -302,7 +306,7 @@ def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
     joined: list[Line] = []
     for read in [*map(framer.feed, chunks), framer.finish()]:
         for line in read.lines:
-            passed += line.new
+            passed += line.new_bytes
             before = joined[-1] if joined else Line(b"", is_whole=True)
             if before.is_whole or before.raw.endswith(b"\n"):
                 joined.append(line._replace(passed=0))

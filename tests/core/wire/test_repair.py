@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     parse_tolerantly,
 )
-from mrtr_cassette.core.wire.repair import DEEPEST, repaired
+from mrtr_cassette.core.wire.repair import DEEPEST, repaired_json
 from mrtr_cassette.errors import NotJsonError
 
 
@@ -121,7 +121,7 @@ def test_valid_json_is_as_it_was(value: Any, chance: Random) -> None:
     except NotJsonError:
         return
 
-    assert repaired(raw) == raw
+    assert repaired_json(raw) == raw
 
 
 @given(objects, seeds)
@@ -157,7 +157,7 @@ def test_any_bytes_are_taken(raw: bytes, chosen: list[int]) -> None:
     ):
         server_messages(tried)
         with suppress(NotJsonError):
-            assert len(repaired(tried)) == len(tried)
+            assert len(repaired_json(tried)) == len(tried)
 
 
 MANY = 300_000
@@ -188,7 +188,7 @@ def test_hostile_text_takes_no_longer_than_its_length(raw: bytes) -> None:
 
     for tried in (raw, with_key):
         with suppress(NotJsonError):
-            assert len(repaired(tried)) == len(tried)
+            assert len(repaired_json(tried)) == len(tried)
 
         assert len(server_messages(tried)) <= 1
 
@@ -203,7 +203,7 @@ def test_too_deep_a_value_becomes_a_text() -> None:
         + b"}"
     )
 
-    valid = repaired(deep)
+    valid = repaired_json(deep)
 
     assert valid.count(b"[") == DEEPEST - 1
     assert b"\"'a'n',{'id':2}\"" in valid
