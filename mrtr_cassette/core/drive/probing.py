@@ -514,8 +514,8 @@ class ProbingScript:
 
     Attributes:
         reply: the recorded answers to the ask; None until it is reached.
-        seen: what was asked so far and has an answer, the probed ask included.
-        after: what is asked next after it.
+        ask_after: what is asked next after it.
+        seen_asks: what was asked so far and has an answer, the probed ask included.
     """
 
     recorded: RecordedScript

@@ -276,7 +276,8 @@ class Findings:
         pushes: the requests that the live server pushed.
         is_rerouted: the live server asks more or fewer turns, or in another order.
         complete: the responses that have come.
-        pending: what has come of the response that is pending, if something was pushed meanwhile.
+        pending_pair: what has come of the response that is pending, if something was pushed
+            meanwhile.
     """
 
     changes: list[TurnChange] = field(default_factory=list)

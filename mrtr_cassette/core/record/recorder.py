@@ -348,6 +348,7 @@ class Recorder:
             issued_sha256=_hash_of_state(named.issued),
             echoed_sha256=_hash_of_state(named.echoed),
             ended_after=seen.ended_after,
+            recorded_by=seen.recorded_by,
             follows=seen.follows,
             digests=digests,
         )

@@ -33,8 +33,8 @@ class RecordingIndex:
     """Finds the recordings with the key of a request, and which of them its headers are like.
 
     Attributes:
-        by_lookup: those that are found by each key, as they arrived.
-        exact: the same with all that headers say.
+        entries_by_lookup: those that are found by each key, as they arrived.
+        entries_by_lookup_and_traits: the same with all that headers say.
         stand_ins: the equal exchanges that are played in the place of others.
     """
 
@@ -391,14 +391,13 @@ class StatelessGroups:
 
     def _unite_two_names(self, name: str | None, equal: str | None) -> None:
         """Let one name stand for an equal one, if there are both."""
-        if (
-            name
-            and equal
-            and self.first_equal_name(name) != self.first_equal_name(equal)
-        ):
-            self._first_equal_names[self.first_equal_name(equal)] = (
-                self.first_equal_name(name)
-            )
+        if not name or not equal:
+            return
+
+        first = self.first_equal_name(name)
+        other_first = self.first_equal_name(equal)
+        if first != other_first:
+            self._first_equal_names[other_first] = first
 
     def _answer_digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         """Yield the digests of the answers to equal requests."""

@@ -134,7 +134,7 @@ class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's.
 
     Attributes:
-        unseen: the ignored members that no request has had so far.
+        unseen_members: the ignored members that no request has had so far.
     """
 
     def __init__(

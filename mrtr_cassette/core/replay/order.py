@@ -97,15 +97,16 @@ class LiveSession:
     Attributes:
         recorded: id of the recorded session that is played in it; empty for clients without one.
         sent: how many parts of each listening stream its client has had.
-        refused: for each call, the wrong answer to what the server asked meanwhile.
-        unrecorded: events for its client that were not recorded, of a session whose responses all
-            come on one stream; None for any other session.
+        misses_of_refused_calls: for each call, the wrong answer to what the server asked meanwhile.
+        unrecorded_events: events for its client that were not recorded, of a session whose
+            responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
         known_tasks: the ids by which its client knows recorded tasks, where these are others.
-        used: how many calls at the beginning of each line were played or are over.
-        arrived: how many requests like recorded ones have come, by lookup number.
+        used_by_line: how many calls at the beginning of each line were played or are over.
+        arrival_counts: how many requests like recorded ones have come, by lookup number.
         cancelled: the ids, as canonical texts, of the requests that it has cancelled.
-        reached: number of the latest recorded request that has come, but notifications and answers.
+        latest_arrived_number: that of the latest recorded request that has come, but notifications
+            and answers.
     """
 
     recorded: str = NO_SESSION

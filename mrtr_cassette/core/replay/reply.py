@@ -354,7 +354,7 @@ class Delivery:
     Attributes:
         values: the caller's values.
         texts: returns the texts of values, as far as they are known by now; None without values.
-        listening: the listening streams of its session, whose clients get there first what came
+        listening_streams: those of its session, whose clients get there first what came
             before the response to the request.
         sent: parts that its client has had.
         is_left: whether its client has left, or reads no more.

@@ -201,7 +201,7 @@ def word_table(chars: str) -> bytes:
 
 
 def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]:
-    """Return where long words begin and end; `words` is a table from `words_of`."""
+    """Return where long words begin and end; `words` is a table from `word_table`."""
     found = []
     mapped = raw.translate(words)
     # A search for a literal is the fastest one.

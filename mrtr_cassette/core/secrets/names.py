@@ -147,7 +147,7 @@ def joined_bytes(text: Iterable[bytes | Ref]) -> bytes:
 
 
 def as_bytes(text: AnyStr) -> bytes:
-    """Return a text as bytes, which `cut` takes."""
+    """Return a text as bytes, which `split_at_refs` takes."""
     if isinstance(text, bytes):
         return text
     return text.encode("utf-8", "surrogatepass")

@@ -226,11 +226,11 @@ def test_poll_interval_is_told_where_one_was_recorded() -> None:
     """The interval that clients are told may be another one; all other bytes are as recorded."""
     bare = state(TASK, "completed")
     del bare["pollIntervalMs"]
-    working = state(TASK, "working", pollIntervalMs=5)
+    working = state(TASK, "working", pollIntervalMs=7)
     player = player_of(WORKING, (POLL, bare))
-    player.poll_interval = 5
+    player.tell_poll_interval(7)
 
-    assert result_of(play(player, CALL)) == created(TASK) | {"pollIntervalMs": 5}
+    assert result_of(play(player, CALL)) == created(TASK) | {"pollIntervalMs": 7}
     assert result_of(play(player, POLL)) == working
     assert result_of(play(player, POLL)) == bare
 
