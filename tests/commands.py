@@ -35,6 +35,11 @@ def repeated(option: str, values: Iterable[object]) -> list[str]:
     return words
 
 
+def words_to_record(path: Path, upstream: str) -> tuple[object, ...]:
+    """Return the arguments that record a server to a cassette, at a free port."""
+    return "record", "--port", 0, "--output", path, "--upstream", upstream
+
+
 async def conversation(url: str) -> list[JsonObject]:
     """Call a tool that asks, and decline, then accept; return the results."""
     asked = (await post(url, tool_call("deploy", id=1))).json

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders import without_digests
-from commands import SUBCOMMANDS, UPSTREAM, pinged, recorded
+from commands import SUBCOMMANDS, UPSTREAM, pinged, recorded, words_to_record
 from harness import Outcome, command, looped, playing, post, read, run, run_here
 from messages import JsonObject, compact, result, tool_call
 from processes import PROGRAM
@@ -475,7 +475,7 @@ async def test_twenty_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
     asked = compact(tool_call("x", arguments={"a": "@"})).replace(b"@", text)
     answered = compact(result({"a": "@"})).replace(b"@", text)
     async with upstream(answering(response(answered, JSON))) as server:
-        words = ("record", "--port", 0, "--output", path, "--upstream", server.url)
+        words = words_to_record(path, server.url)
         measured = [sys.executable, "-c", MEASURED, *PROGRAM]
         async with command(*words, program=measured) as process:
             answer = await post(await process.listening(), asked)

@@ -11,7 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from commands import STATE, UPSTREAM, asking, caller, conversation, pinged
+from commands import (
+    STATE,
+    UPSTREAM,
+    asking,
+    caller,
+    conversation,
+    pinged,
+    words_to_record,
+)
 from harness import Outcome, command, http, looped, post, read, run, run_here, taping
 from messages import message, result, tool_call
 from standin import Visit, answering, json_response, response, upstream
@@ -26,16 +34,7 @@ def recording(
 ) -> Outcome:
     """Record a client of a server with these replies, in this process."""
     with in_thread(upstream(answering(*replies))) as server:
-        words = (
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            *options,
-            "--upstream",
-            server.url,
-        )
+        words = (*words_to_record(path, server.url), *options)
         return run_here(*words, "--", *client)
 
 
@@ -210,17 +209,7 @@ async def test_a_signal_ends_the_command_and_the_recording(
     )
     async with (
         upstream(answering(PONG)) as server,
-        command(
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            "--upstream",
-            server.url,
-            "--",
-            *waits,
-        ) as process,
+        command(*words_to_record(path, server.url), "--", *waits) as process,
     ):
         await process.listening()
 
@@ -273,14 +262,7 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
     async with upstream(asking) as server:
         for _ in range(2):
             async with command(
-                "record",
-                "--port",
-                0,
-                "--output",
-                path,
-                "--upstream",
-                server.url,
-                "--append",
+                *words_to_record(path, server.url), "--append"
             ) as process:
                 url = await process.listening()
 
@@ -318,16 +300,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
 
     async with (
         upstream(script) as server,
-        command(
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            "--upstream",
-            server.url,
-            "--append",
-        ) as process,
+        command(*words_to_record(path, server.url), "--append") as process,
     ):
         await conversation(await process.listening())
         ended = await process.stopped()
@@ -360,9 +333,7 @@ async def killed(path: Path, *options: object) -> None:
 
     async with (
         upstream(script) as server,
-        command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, *options
-        ) as process,
+        command(*words_to_record(path, server.url), *options) as process,
     ):
         url = await process.listening()
         await conversation(url)

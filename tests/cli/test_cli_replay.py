@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 from builders import without_digests
-from commands import STATE, asking, caller, conversation, pinged, recorded, repeated
+from commands import (
+    STATE,
+    asking,
+    caller,
+    conversation,
+    pinged,
+    recorded,
+    repeated,
+    words_to_record,
+)
 from harmless import HOSTILE, assert_harmless
 from harness import (
     Outcome,
@@ -321,16 +330,7 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
     ):
         async with (
             upstream(answering(response(b"x")), tls=context) as server,
-            command(
-                "record",
-                "--port",
-                0,
-                "--output",
-                tmp_path / name,
-                "--upstream",
-                server.url,
-                *options,
-            ) as process,
+            command(*words_to_record(tmp_path / name, server.url), *options) as process,
         ):
             answer = await http("GET", await process.listening())
             ended = await process.stopped()

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from commands import caller, pinged
+from commands import caller, pinged, words_to_record
 from harness import Outcome, command, looped, post, read, run
 from messages import message, result
 from processes import PROGRAM
@@ -38,16 +38,7 @@ async def test_stderr_that_takes_nothing_changes_nothing(
     path = tmp_path / "c.json"
     program = shell(f'exec "$@" {closed}')
     async with upstream(pong) as server:
-        recording = (
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            "--upstream",
-            server.url,
-            "--",
-        )
+        recording = (*words_to_record(path, server.url), "--")
 
         assert (await run(*recording, *caller("ping"), program=program)).code == 0
         assert len(read(path)["interactions"]) == 1
@@ -111,16 +102,7 @@ async def test_run_that_is_to_survive_its_terminal_does(tmp_path: Path) -> None:
     program = shell("""trap '' HUP; exec "$@\"""")
     async with (
         upstream(pong) as server,
-        command(
-            "record",
-            "--port",
-            0,
-            "--output",
-            path,
-            "--upstream",
-            server.url,
-            program=program,
-        ) as process,
+        command(*words_to_record(path, server.url), program=program) as process,
     ):
         url = await process.listening()
         process.kill(signal.SIGHUP)
