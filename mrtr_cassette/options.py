@@ -115,11 +115,8 @@ def flag_of(name: str, option: Option) -> str:
     if option.flag:
         return option.flag
 
-    is_repeated = option.kind in ("list", "headers", "values") and name not in (
-        "ignore",
-        "redact",
-        "reads",
-    )
+    is_list = option.kind in ("list", "headers", "values")
+    is_repeated = is_list and name not in ("ignore", "redact", "reads")
     return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
 
 

@@ -212,9 +212,9 @@ class Uses:
         if is_of_test and settings.name is None:
             return None
 
-        self._tests_by_cassette = self._tests_by_cassette or cassettes_of(
-            request.session.items
-        )
+        if not self._tests_by_cassette:
+            self._tests_by_cassette = cassettes_of(request.session.items)
+
         sharers = list(self._tests_by_cassette.get(path, []))
         if is_of_test:
             sharers.append(request.node.nodeid)
@@ -235,9 +235,9 @@ class Uses:
         if not report.failed:
             self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
 
-        is_skipped = call.excinfo is not None and call.excinfo.errisinstance(
-            pytest.skip.Exception
-        )
+        raised = call.excinfo
+        skip = pytest.skip.Exception
+        is_skipped = raised is not None and raised.errisinstance(skip)
         for use in self._used_by(item):
             use.failed = use.failed or report.failed
             if not is_skipped:

@@ -262,10 +262,8 @@ class ReplayEntry:
 
     def has_issued_state(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
-        return self.is_ask and sha256 in (
-            self.issued_sha256,
-            self.exchange.issued_sha256,
-        )
+        issued = (self.issued_sha256, self.exchange.issued_sha256)
+        return self.is_ask and sha256 in issued
 
 
 def _arrival_of(

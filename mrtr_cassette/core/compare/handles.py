@@ -268,9 +268,9 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
 
 def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
     """Return the value of a header with other handles, if it repeats what the body has."""
-    if not name.lower().startswith(_HEADER_PREFIXES) or value.startswith(
-        _ENCODED_PREFIX
-    ):
+    if not name.lower().startswith(_HEADER_PREFIXES):
+        return value
+    if value.startswith(_ENCODED_PREFIX):
         return value
 
     replaced = _TOKEN_PATTERN.sub(lambda match: new.get(match[0], match[0]), value)

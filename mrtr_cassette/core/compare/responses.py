@@ -173,9 +173,8 @@ def response_changes(
     new_response = live.response
     if old_response is None or new_response is None:
         return _missing_response(old_response, new_response)
-    if recorded.request.body == live.request.body and _is_same_response(
-        old_response, new_response
-    ):
+    is_same_request = recorded.request.body == live.request.body
+    if is_same_request and _is_same_response(old_response, new_response):
         return []
     if (recorded.ask is None) != (live.ask is None):
         return [_ask_change(recorded, live)]

@@ -770,9 +770,8 @@ class AnsweredPoll(Conversation):
             key: key for key in asked_requests if key not in self._answered_by_key
         }
         # Answers may not have taken effect so far.
-        is_answered = bool(asked_requests) and all(
-            self._answered_by_key.get(key) for key in asked_requests
-        )
+        answered = [self._answered_by_key.get(key) for key in asked_requests]
+        is_answered = bool(answered) and all(answered)
         self.task = state if is_answered else None
         if state is not None and new_keys:
             self._ask_count += 1

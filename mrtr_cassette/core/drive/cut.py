@@ -134,9 +134,9 @@ class _Needs:
                 continue
 
             key = _opening_key(opening, wanted_lists)
-            if key is not None and (
-                place < selected_place or key not in openings_by_key
-            ):
+            if key is None:
+                continue
+            if place < selected_place or key not in openings_by_key:
                 openings_by_key[key] = opening.number
 
         yield from openings_by_key.values()

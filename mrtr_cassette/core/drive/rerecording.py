@@ -338,9 +338,8 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
     for source in sorted(exchanges, key=number_of):
         exchange = exchanges[source]
         partner = source if source in pairs.kept else pairs.changed[source]
-        if partner is not None and _arrival_counts(partner) == _arrival_counts(
-            exchange
-        ):
+        arrivals = _arrival_counts(exchange)
+        if partner is not None and _arrival_counts(partner) == arrivals:
             offset_ms = partner.ended_ms - exchange.ended_ms
             timed_exchanges[source] = _with_times_of(partner, source, exchange)
         elif exchange.number is None:

@@ -406,6 +406,10 @@ class _OpenQuestions:
         """Tell whether the recorded answer fits a question with these changes."""
         return all(change.verdict not in self._refused_verdicts for change in changes)
 
+    def answers_match(self, match: _QuestionMatch) -> bool:
+        """Tell whether there is a matching question, and its recorded answer fits."""
+        return match.question is not None and self.has_fitting_answer(match.changes)
+
     def nearest_matches(
         self, asked: object, key: str, position: int
     ) -> list[_QuestionMatch]:
@@ -716,11 +720,7 @@ class RecordedScript:
         turn = self._interaction.asking_turn(self._position_now)
         asked = self._pushed_value(ask)
         match = self._matching_question(asked, turn)
-        is_answered = (
-            match.question is not None
-            and self._open_questions.has_fitting_answer(match.changes)
-        )
-        if not is_answered:
+        if not self._open_questions.answers_match(match):
             aside = self._take_aside_question(asked)
             if aside is not None:
                 return aside.answer or NeedsAnswers(ask)
@@ -749,11 +749,10 @@ class RecordedScript:
         """Take the question that the server asks of its own accord now, if it is one."""
         for _, turn in self._asides.unasked_turns():
             match = self._open_questions.nearest_match(turn, asked)
-            if match.question is not None and self._open_questions.has_fitting_answer(
-                match.changes
-            ):
-                turn.questions.remove(match.question)
-                return match.question
+            question = match.question
+            if question is not None and self._open_questions.answers_match(match):
+                turn.questions.remove(question)
+                return question
 
         return None
 
@@ -956,9 +955,9 @@ def _has_all_answers(
 
 def _has_fields_of(recorded: Question | None, asked: Any) -> bool:
     """Tell whether two questions are forms with the same fields, so that one answer fits both."""
-    return recorded is not None and _method_and_fields(
-        recorded.asked
-    ) == _method_and_fields(asked)
+    if recorded is None:
+        return False
+    return _method_and_fields(recorded.asked) == _method_and_fields(asked)
 
 
 def _method_and_fields(question: Any) -> tuple[Any, list[str]]:

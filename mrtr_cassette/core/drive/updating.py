@@ -607,10 +607,9 @@ class _WholeProposal:
     @property
     def _has_other_streams(self) -> bool:
         """Whether the server pushes or pushed something on another stream than the call's."""
-        planned = self._repetition.verified.planned
-        return planned.part == "listening" or bool(
-            self._interaction.asking_interactions
-        )
+        if self._repetition.verified.planned.part == "listening":
+            return True
+        return bool(self._interaction.asking_interactions)
 
     def _pushed_turns_at(
         self, position: int, pushed: Iterable[_PushedInResponse]

@@ -151,12 +151,12 @@ def _is_swap(change: Change, sent: Any, accepted: Any) -> bool:
 
     recorded_text = change.recorded.strip('"')
     for sent_spelling in _spellings_in_json(sent):
+        if not sent_spelling:
+            continue
+
         for accepted_spelling in _spellings_in_json(accepted):
-            if (
-                sent_spelling
-                and change.received.replace(sent_spelling, accepted_spelling).strip('"')
-                == recorded_text
-            ):
+            swapped = change.received.replace(sent_spelling, accepted_spelling)
+            if swapped.strip('"') == recorded_text:
                 return True
 
     return False
@@ -230,11 +230,10 @@ class Baseline:
         """Tell whether the server asks something again, at once or in the end."""
         earlier_asks = self.script.seen_asks
         until_answer = earlier_asks[: self.ask.index]
-        if reaction.after is not None and _has_asked_before(
-            reaction.after, until_answer
-        ):
+        after = reaction.after
+        if after is not None and _has_asked_before(after, until_answer):
             return True
-        if reaction.ask is None or reaction.ask is reaction.after:
+        if reaction.ask is None or reaction.ask is after:
             return False
 
         return _has_asked_before(reaction.ask, earlier_asks)

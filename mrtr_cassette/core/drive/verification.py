@@ -453,15 +453,12 @@ class Verifier:
         self, planned: PlannedInteraction, call: int
     ) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
-        cancelled_conversation = self._conversations_by_number.get(call)
-        if (
-            cancelled_conversation is None
-            or cancelled_conversation.leaving.sent_cancellation is None
-        ):
+        cancelled = self._conversations_by_number.get(call)
+        if cancelled is None or cancelled.leaving.sent_cancellation is None:
             reason = f"it cancels #{call}, which was not sent, or has ended before"
             return VerifiedInteraction(planned, "skipped", reason=reason)
 
-        live = cancelled_conversation.leaving.sent_cancellation.seal(End.COMPLETE, 0.0)
+        live = cancelled.leaving.sent_cancellation.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
 

@@ -165,10 +165,9 @@ class ServerOrigin:
         if request.method != "GET":
             return False
 
-        return (
-            request.target in self._announced_targets
-            or _METADATA_TARGET.search(request.target) is not None
-        )
+        if request.target in self._announced_targets:
+            return True
+        return _METADATA_TARGET.search(request.target) is not None
 
     def in_headers(self, headers: Headers, origin: str) -> Headers:
         """Return headers of a response with the server's origin replaced, but in those of CORS.

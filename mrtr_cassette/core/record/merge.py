@@ -555,9 +555,8 @@ def _exchanges_by_recorder(
             exchange = replace(exchange, digests=digests)
 
         exchanges_put_back[number] = exchange
-        recorder, number_at_recorder = named_exchange.recorded_by or RecordedBy(
-            "", number
-        )
+        recorded_by = named_exchange.recorded_by or RecordedBy("", number)
+        recorder, number_at_recorder = recorded_by
         first_numbers = _ExchangeNumbers(0, 0)
         numbers.setdefault(recorder, [first_numbers]).append(
             _ExchangeNumbers(number, number_at_recorder)

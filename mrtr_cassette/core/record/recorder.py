@@ -1014,11 +1014,10 @@ class Channel(Generic[E]):
 
     def _pending_exchange(self, identity: Any) -> E | None:
         """Return the oldest request with an id, which a server may repeat in another type."""
-        name = (
-            None
-            if identity is None
-            else name_in(self._pending_requests, canonical(identity))
-        )
+        if identity is None:
+            return None
+
+        name = name_in(self._pending_requests, canonical(identity))
         return None if name is None else self._pending_requests[name][0]
 
     def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:

@@ -691,9 +691,9 @@ class WriteHistories:
     @cached_property
     def _is_watching_reads(self) -> bool:
         """Whether reads that the default history lets through are told: there are also writes."""
-        if self._history_mode != "auto" or not any(
-            map(self._is_watched, self._by_arrival)
-        ):
+        if self._history_mode != "auto":
+            return False
+        if not any(map(self._is_watched, self._by_arrival)):
             return False
         return any(map(self._call_effects.is_write, self._by_arrival))
 
@@ -727,13 +727,11 @@ class WriteHistories:
         for line in self.lines_by_caller(entries):
             in_place.update(self.in_place(line, played))
 
-        entries_elsewhere = [
-            entry for entry in entries if entry not in in_place
-        ] or entries
-        unplayed_entries = [
-            entry for entry in entries_elsewhere if not times.get(entry)
-        ] or entries_elsewhere
-        nearest = self._first_ahead(unplayed_entries, self._living_histories(played))
+        elsewhere = [entry for entry in entries if entry not in in_place]
+        candidates = elsewhere or entries
+        unplayed = [entry for entry in candidates if not times.get(entry)]
+        candidates = unplayed or candidates
+        nearest = self._first_ahead(candidates, self._living_histories(played))
 
         return nearest, self._writes_before(self._points_by_entry[nearest])
 

@@ -329,10 +329,11 @@ class MatchedForm:
         ):
             return matched
 
-        repeated_secrets = (
-            self._secrets_sent_before if self._remembers else self._secrets_sent_now
-        )
-        matched = repeated_secrets.sealed_request(matched)
+        sent_secrets = self._secrets_sent_now
+        if self._remembers:
+            sent_secrets = self._secrets_sent_before
+
+        matched = sent_secrets.sealed_request(matched)
         placed = self._placed.secrets_in(matched, remembers=self._remembers)
         secrets_in_places = RepeatedSecrets()
         for secret, text in placed.items():

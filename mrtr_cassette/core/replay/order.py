@@ -768,18 +768,16 @@ class PlayOrder:
     ) -> ChosenRecording | None:
         """Return the first call of a line at its point that was not played."""
         histories = self.histories
+        writes = session.writes
         used = session.used_by_line.get(line, 0)
+        reached_count = histories.count_of_reached_calls(line, writes)
         first: ReplayEntry | None = None
-        for place in range(
-            used, histories.count_of_reached_calls(line, session.writes)
-        ):
+        for place in range(used, reached_count):
             entry = line.entries[place]
             is_played = session.played.get(entry, 0) > 0
-            if is_played or histories.is_over(line, entry, session.writes):
+            if is_played or histories.is_over(line, entry, writes):
                 # It never comes again.
-                is_used = is_played or histories.is_over_for_good(
-                    line, entry, session.writes
-                )
+                is_used = is_played or histories.is_over_for_good(line, entry, writes)
                 if place == used and is_used:
                     used += 1
 

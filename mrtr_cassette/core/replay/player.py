@@ -352,9 +352,10 @@ class Player:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._play_order.session_of(request)
         recorded, failure = self._as_recorded(request, session)
-        reading = self._recorded_requests.recognised(
-            recorded
-        ) or self._matched_form.reading_of_request(recorded)
+        reading = self._recorded_requests.recognised(recorded)
+        if reading is None:
+            reading = self._matched_form.reading_of_request(recorded)
+
         if failure:
             chosen = ChosenRecording(None, failure=failure)
         else:

@@ -592,22 +592,19 @@ class Delivery:
     def _due_part(self) -> Part | None:
         """Return the part that is sent next; what was passed over before it is set aside."""
         for part in self._parts_set_aside:
-            if (
-                self._has_subject_arrived(part.gate)
-                and self._first_missing_cause(part.gate) is None
-            ):
+            gate = part.gate
+            if self._has_subject_arrived(gate) and not self._first_missing_cause(gate):
                 return part
 
         while not self._is_all_sent:
             part = self.reply.parts[self.sent]
-            if self._first_missing_cause(part.gate) is not None or self._is_early(
-                part.gate
-            ):
+            gate = part.gate
+            if self._first_missing_cause(gate) or self._is_early(gate):
                 return None
-            if self._has_subject_arrived(part.gate):
+            if self._has_subject_arrived(gate):
                 return part
 
-            request = part.gate.request
+            request = gate.request
             if request is not None and not self._is_passed_over(request):
                 return None
 
@@ -762,9 +759,8 @@ class Deliveries:
         delivery.sent = piece + 1
         if len(delivery.reply.parts) == delivery.sent:
             # What a call's stream has after that was never seen, unless it has its response.
-            if not entry.is_listening and not _has_whole_response(
-                entry.exchange.response
-            ):
+            is_whole = _has_whole_response(entry.exchange.response)
+            if not entry.is_listening and not is_whole:
                 return None
 
             delivery.reply = delivery.reply._replace(end=End.OPEN)

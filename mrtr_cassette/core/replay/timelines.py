@@ -61,10 +61,9 @@ class Gate(NamedTuple):
 
         number = _number_of(entry)
         for cause in self.causes:
-            changes = cause.kind is not Kind.NOTIFICATION and not is_reading_request(
-                cause
-            )
-            if changes and _number_of(cause) > number:
+            if cause.kind is Kind.NOTIFICATION or is_reading_request(cause):
+                continue
+            if _number_of(cause) > number:
                 return True
 
         return False
@@ -283,9 +282,9 @@ class Timelines:
             subject_request = None
             if message is not None:
                 subject_request = self._request_of(entry.session, message, after)
-                subject_request = subject_request or self._pending_by_question.get(
-                    (entry.exchange, index)
-                )
+                if subject_request is None:
+                    place = (entry.exchange, index)
+                    subject_request = self._pending_by_question.get(place)
 
             reads_before += filter(is_reading_request, gate.causes)
             causes = _possible_causes(gate.causes)

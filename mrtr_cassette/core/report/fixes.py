@@ -232,9 +232,8 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
         values["tool"] = tool
 
     differences = miss.differences
-    if differences and all(
-        _differs_in_every_run(difference, miss) for difference in differences
-    ):
+    varying = [change for change in differences if _differs_in_every_run(change, miss)]
+    if differences and len(varying) == len(differences):
         values["pointers"] = [difference.pointer for difference in differences]
 
     return values

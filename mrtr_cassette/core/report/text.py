@@ -511,9 +511,10 @@ def _arrows_of_call(interaction: Interaction) -> Iterator[str]:
             yield _labelled_arrow("client->>server", answer_words(turn.answered))
 
     if not interaction.turns or interaction.turns[-1].answered is not None:
-        end = final_words(interaction.final) or interaction.ended.removeprefix(
-            "HTTP 200, "
-        )
+        end = final_words(interaction.final)
+        if not end:
+            end = interaction.ended.removeprefix("HTTP 200, ")
+
         yield _labelled_arrow("server-->>client", end)
 
 

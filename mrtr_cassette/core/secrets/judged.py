@@ -597,9 +597,9 @@ class JudgedText:
             self._bare_end = self._end_of_match(_BARE_VALUE, at)
 
         end = self._bare_end
-        if not 0 < end - at <= _LONGEST_VALUE or not _END_OF_BARE_VALUE.match(
-            flat, end
-        ):
+        if not 0 < end - at <= _LONGEST_VALUE:
+            return None
+        if not _END_OF_BARE_VALUE.match(flat, end):
             return None
 
         return self._find_at(at, end)

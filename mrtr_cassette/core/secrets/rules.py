@@ -151,9 +151,9 @@ def _is_long_and_random(value: str) -> bool:
 
 def _may_be_password(value: str) -> bool:
     """Tell whether a value may be a password: it is no path, and no word for a result."""
-    return _is_whole_value(value) and not (
-        _WORD_OF_RESULT.fullmatch(value) or _PATH_BEGINS.match(value)
-    )
+    if _WORD_OF_RESULT.fullmatch(value) or _PATH_BEGINS.match(value):
+        return False
+    return _is_whole_value(value)
 
 
 def is_strong(value: str) -> bool:
@@ -250,9 +250,9 @@ class Name(NamedTuple):
 
     def may_be_secret(self, value: str) -> bool:
         """Tell whether a value is a secret, if the right names stand beside it."""
-        return self.is_secret_beside(value) or (
-            bool(self.proofs) and _is_real_value(value)
-        )
+        if self.is_secret_beside(value):
+            return True
+        return bool(self.proofs) and _is_real_value(value)
 
     @property
     def is_certain(self) -> bool:

@@ -229,9 +229,10 @@ class Values:
             if value is None:
                 return match[0]
 
-            spelling = match["spelling"] or _default_spelling(
-                text, match.start(), place
-            )
+            spelling = match["spelling"]
+            if not spelling:
+                spelling = _default_spelling(text, match.start(), place)
+
             return _SPELLINGS[spelling](value)
 
         return self._ref_pattern.sub(revealed, text).encode("utf-8", "surrogateescape")
@@ -316,9 +317,10 @@ class Values:
 
             pattern.append(re.escape(recorded[end : match.start()]))
             end = match.end()
-            spelling = match["spelling"] or _default_spelling(
-                recorded, match.start(), "body"
-            )
+            spelling = match["spelling"]
+            if not spelling:
+                spelling = _default_spelling(recorded, match.start(), "body")
+
             if spellings.setdefault(name, spelling) != spelling:
                 return None
 
@@ -337,12 +339,9 @@ class Values:
 
         texts = {}
         for name, spelling in spellings.items():
+            text = match_of_received[name]
             is_of_url = spelling in ("url", "strict", "component")
-            texts[name] = (
-                _percent_unquoted(match_of_received[name])
-                if is_of_url
-                else match_of_received[name]
-            )
+            texts[name] = _percent_unquoted(text) if is_of_url else text
 
         return texts
 

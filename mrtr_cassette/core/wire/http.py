@@ -295,9 +295,8 @@ class LineFramer:
         *ended, rest = chunk.split(_LINE_END)
         lines = [self._finished_line(line + _LINE_END) for line in ended]
         self._unfinished_line += rest
-        if self._unfinished_line and (
-            self._is_cut or len(self._unfinished_line) > self._longest_line
-        ):
+        is_too_long = len(self._unfinished_line) > self._longest_line
+        if self._unfinished_line and (self._is_cut or is_too_long):
             self._is_cut = True
             lines.append(
                 Line(

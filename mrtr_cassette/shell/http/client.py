@@ -76,9 +76,11 @@ class HttpResponse:
     @property
     def ends_with_connection(self) -> bool:
         """Whether the close of the connection is its end (RFC 9112, section 6.3)."""
-        return bool(self.status) and not any(
-            name.lower() in _FRAMING_HEADERS for name, _ in self.headers
-        )
+        if not self.status:
+            return False
+
+        names = [name.lower() for name, _ in self.headers]
+        return _FRAMING_HEADERS.isdisjoint(names)
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""

@@ -114,9 +114,9 @@ def _is_in_network(host: str, excluded: str) -> bool:
 
     for name in excluded.split(","):
         with suppress(ValueError):
-            if "/" in name and address in ipaddress.ip_network(
-                name.strip(), strict=False
-            ):
+            if "/" not in name:
+                continue
+            if address in ipaddress.ip_network(name.strip(), strict=False):
                 return True
 
     return False

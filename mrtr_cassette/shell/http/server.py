@@ -128,11 +128,10 @@ class HttpDownstream:
             [] if self.is_started else [self._started_head(len(chunk), is_last=is_last)]
         )
         if chunk and self._has_body:
-            parts_to_write += (
-                [b"%x\r\n" % len(chunk), chunk, b"\r\n"]
-                if self._is_chunked
-                else [chunk]
-            )
+            if self._is_chunked:
+                parts_to_write += [b"%x\r\n" % len(chunk), chunk, b"\r\n"]
+            else:
+                parts_to_write.append(chunk)
 
         if is_last and self._is_chunked:
             parts_to_write.append(_LAST_CHUNK)

@@ -94,9 +94,8 @@ class LineWriter:
             ready = select.poll()
             ready.register(self.target, select.POLLOUT)
             # A pipe that is ready takes so many bytes without waiting.
-            if ready.poll(0) == [(self.target, select.POLLOUT)] and _write_all(
-                self.target, raw
-            ):
+            is_ready = ready.poll(0) == [(self.target, select.POLLOUT)]
+            if is_ready and _write_all(self.target, raw):
                 return
 
         self._waiting_count += len(raw)

@@ -132,9 +132,8 @@ class ServerProcess:
         client_leaving = asyncio.ensure_future(self.client_left.wait())
         try:
             await _first_of(None, exited, ending_request, client_leaving)
-            by_server = said.done() or not (
-                ending_request.done() or client_leaving.done()
-            )
+            by_us = ending_request.done() or client_leaving.done()
+            by_server = said.done() or not by_us
             if not ending_request.done():
                 await _first_of(self._grace_times.closed, exited, ending_request)
 

@@ -96,11 +96,10 @@ class ClientStarts:
         """What all starts came to so far."""
         interactions = 0 if self.base is None else len(self.base.interactions)
         combined = RunOutcome(unplayed=range(1, interactions + 1))
-        starts = (
-            self._latest_outcomes()
-            if self._final_outcomes is None
-            else self._final_outcomes
-        )
+        starts = self._final_outcomes
+        if starts is None:
+            starts = self._latest_outcomes()
+
         for start in starts:
             combined = _combined_outcome(combined, start)
 

@@ -766,12 +766,10 @@ class _Prober:
             for other in others:
                 conversation, script = self._conversation_and_script(other, None)
                 await self._follow_conversation(conversation, script)
-                if (
-                    script.live_ask is not None
-                    and script.live_ask.request_state is not None
-                ):
+                live_ask = script.live_ask
+                if live_ask is not None and live_ask.request_state is not None:
                     is_found = True
-                    yield script.live_ask.request_state
+                    yield live_ask.request_state
                     break
 
         if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
@@ -801,17 +799,15 @@ class _Prober:
         same_round: list[ProbedAsk] = []
         other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
+        wants_same_tool = probe.name == OTHER_ARGUMENTS
         for other_ask in self.asks:
+            planned = other_ask.planned
             is_of_tool = other_ask.tool == ask.tool
-            if other_ask.via != "result" or is_of_tool != (
-                probe.name == OTHER_ARGUMENTS
-            ):
+            if other_ask.via != "result" or is_of_tool != wants_same_tool:
                 continue
-            if is_of_tool and canonical(other_ask.planned.call.arguments) == arguments:
+            if is_of_tool and canonical(planned.call.arguments) == arguments:
                 continue
-            if other_ask.planned.skipped or self.run.verifier.may_destroy(
-                other_ask.planned
-            ):
+            if planned.skipped or self.run.verifier.may_destroy(planned):
                 continue
 
             if other_ask.index == ask.index:
