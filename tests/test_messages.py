@@ -9,9 +9,7 @@ from goldens import DATA
 from test_house import MODULES, docstring_lines, name_of
 
 GOLDEN = DATA / "messages.txt"
-TABLES = {
-    f"core/secrets/{name}.py" for name in ("harmless", "judged", "layouts", "shapes")
-}
+TABLES = {f"core/secrets/{name}.py" for name in ("harmless", "judged", "shapes")}
 """Modules of patterns, which are not messages."""
 
 FEWEST_SPACES = 2

@@ -441,3 +441,24 @@ def refuse_without_scheme(word: str) -> None:
     """
     if lacks_scheme(word):
         raise UsageError(f"{word!r} has no scheme", hint=f"write http://{word}")
+
+
+def ignore_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore`, with this help text."""
+    return click.option(
+        "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
+    )
+
+
+def ignore_from_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore-from`, with this help text."""
+    return click.option(
+        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
+    )
+
+
+def refuse_together(options: Mapping[str, object]) -> None:
+    """Refuse several options that each say what is printed."""
+    given = [option for option, value in options.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} don't go together")

@@ -16,10 +16,12 @@ from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
-    Decorator,
     Log,
+    ignore_from_option,
+    ignore_option,
     json_report,
     read_place,
+    refuse_together,
     tell_of_journal,
     tell_unused,
     value_of,
@@ -93,20 +95,6 @@ _as_json = click.option(
 )
 
 
-def _ignore_option(text: str) -> Decorator:
-    """Return the decorator that gives a command `--ignore`, with this help text."""
-    return click.option(
-        "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
-    )
-
-
-def _ignore_from_option(text: str) -> Decorator:
-    """Return the decorator that gives a command `--ignore-from`, with this help text."""
-    return click.option(
-        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
-    )
-
-
 @click.command()
 @_cassettes_argument
 @_as_json
@@ -156,9 +144,9 @@ def inspect(
     or a glob means all cassettes in it, and what an address (https://...) names is fetched; JSON of
     several cassettes is a list.
     """
-    _refuse_together({"--markdown": markdown, "--git": for_git, "--full": full})
-    _refuse_together({"--markdown": markdown, "--git": for_git, "--json": as_json})
-    _refuse_together({"--coverage": shows_coverage, "--git": for_git, "--full": full})
+    refuse_together({"--markdown": markdown, "--git": for_git, "--full": full})
+    refuse_together({"--markdown": markdown, "--git": for_git, "--json": as_json})
+    refuse_together({"--coverage": shows_coverage, "--git": for_git, "--full": full})
     least = _least_shares(thresholds)
     if least and not shows_coverage:
         raise UsageError("--fail-under needs --coverage")
@@ -235,13 +223,6 @@ def _show_coverage(
         sys.exit(1)
 
 
-def _refuse_together(options: Mapping[str, object]) -> None:
-    """Refuse several options that each say what is printed."""
-    given = [option for option, value in options.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} don't go together")
-
-
 def _show_to_git(words: Sequence[str]) -> None:
     """Show one file of a history, in which cassettes may have been damaged or something else."""
     if len(words) != 1:
@@ -266,11 +247,11 @@ def _show_to_git(words: Sequence[str]) -> None:
 )
 @_as_json
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
-@_ignore_option(
+@ignore_option(
     "Leave a value out of the comparison: a JSON Pointer into params or results, such as "
     "/params/arguments/at or /result/structuredContent/at; may be repeated."
 )
-@_ignore_from_option("Leave out the places that this file names, as `verify` does.")
+@ignore_from_option("Leave out the places that this file names, as `verify` does.")
 @click.option(
     "--mask",
     "masks",
@@ -304,7 +285,7 @@ def diff(
     OLD and NEW are compared call by call and turn by turn; of two folders, cassettes with the same
     name are compared. The exit code is 1 if there are differences that count, else 0.
     """
-    _refuse_together({"--json": as_json, "--markdown": markdown})
+    refuse_together({"--json": as_json, "--markdown": markdown})
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
     if for_git:
         pairs = {words[0]: _given_by_git(words)}
@@ -636,10 +617,10 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
     metavar="OTHER",
     help="Show the differences from this cassette, such as an earlier recording.",
 )
-@_ignore_from_option(
+@ignore_from_option(
     "With --against: leave out the places that this file names, as `verify` does."
 )
-@_ignore_option("With --against: leave a value out of the comparison, as `diff` does.")
+@ignore_option("With --against: leave a value out of the comparison, as `diff` does.")
 def view(
     cassettes: tuple[str, ...],
     output: Path | None,

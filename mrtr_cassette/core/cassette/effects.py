@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.protocol.any_server import Harmless, json_answer
-from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.calls import Call, CallKey, depends_on_writes
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.wire.http import REFUSED
@@ -288,3 +288,8 @@ def _outcome_with_name(entry: ReplayEntry, known: str, name: str) -> bytes | Non
     quoted = json.dumps(name, ensure_ascii=False)[1:-1]
     text = pattern.sub(lambda _: quoted, text)
     return f'"{member}":{text}'.encode("utf-8", "surrogatepass")
+
+
+def reads_what_is_written(entry: ReplayEntry) -> bool:
+    """Tell whether a response depends on what was written before."""
+    return not entry.is_listening and depends_on_writes(entry.kind, entry.key.method)

@@ -21,6 +21,7 @@ from mrtr_cassette.core.cassette.sessions import (
     PingIds,
     Streams,
     endpoint_elsewhere,
+    event_ids,
     issued_session,
     listens,
     opened_session,
@@ -264,6 +265,53 @@ class ReplayEntry:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
         issued = (self.issued_sha256, self.exchange.issued_sha256)
         return self.is_ask and sha256 in issued
+
+
+def entries_leading_elsewhere(
+    entries: Iterable[ReplayEntry], origin: ServerOrigin
+) -> dict[ReplayEntry, str]:
+    """Return the exchanges that send their clients elsewhere than to an origin, and where."""
+    leading = {}
+    for entry in entries:
+        elsewhere = entry.leads_elsewhere(origin)
+        if elsewhere is not None:
+            leading[entry] = elsewhere
+
+    return leading
+
+
+def places_of_events(
+    entries: Iterable[ReplayEntry],
+) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
+    """Return in which response, and which of its pieces, events are, by session and id.
+
+    Without a session an id may be used again, and is left out.
+    """
+    places: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
+    ambiguous_events: set[tuple[str, str]] = set()
+    for entry in entries:
+        for index, identity in event_ids(entry.exchange.response):
+            event = (entry.session, identity)
+            if event in places and not entry.session:
+                ambiguous_events.add(event)
+
+            places[event] = (entry, index)
+
+    for event in ambiguous_events:
+        del places[event]
+
+    return places
+
+
+def learned_origin(
+    entries: Iterable[ReplayEntry], origin: ServerOrigin
+) -> ServerOrigin:
+    """Return the origin of a server, with what its responses tell of it."""
+    for entry in entries:
+        if entry.exchange.response is not None:
+            origin.learn_from_exchange(entry.matched.request, entry.exchange.response)
+
+    return origin
 
 
 def _arrival_of(

@@ -14,7 +14,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from mrtr_cassette.core.cassette.recorded import SCHEMA_ID, VERSION
-from mrtr_cassette.core.secrets.rules import RedactionRules, SharedKind
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.shapes import SharedKind
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.cassette.texts import with_texts
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+)
+from mrtr_cassette.core.cassette.texts import TextChange, with_texts
 from mrtr_cassette.core.compare.responses import question_ids
 from mrtr_cassette.core.drive.live_session import (
     ISSUED_VALUE_PATHS,
@@ -24,8 +28,11 @@ from mrtr_cassette.core.secrets.names import (
     Ref,
     is_cassette_token,
     is_journal_token,
+    occurrence_in,
     refs_in,
+    reveal_states,
     sha256_of,
+    state_surrogate,
     with_refs,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
@@ -215,3 +222,55 @@ def _issued_again(
         span = new_response.in_body(spans[-1])
         if isinstance(value, str) and span is not None:
             yield span, canonical(value).encode()
+
+
+def name_of_new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
+    """Return the name of a request state that a turn of an interaction issues now."""
+    call = interaction.exchanges[0].call
+    digest = sha256_of("\n".join(call.key()))
+    turn = len(interaction.exchanges) + 1
+    highest_occurrence = 0
+    for recorded in cassette.interactions:
+        occurrences = _state_occurrences(recorded)
+        if recorded is interaction and occurrences:
+            return state_surrogate(digest, occurrences[0], turn)
+
+        highest_occurrence = max([highest_occurrence, *occurrences])
+
+    return state_surrogate(digest, highest_occurrence + interaction.number, turn)
+
+
+def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
+    """Return the occurrences that the names of an interaction's request states have."""
+    occurrences = []
+    for exchange in interaction.exchanges:
+        ask = exchange.ask
+        if ask is None or ask.request_state is None:
+            continue
+
+        occurrence = occurrence_in(ask.request_state)
+        if occurrence is not None:
+            occurrences.append(occurrence)
+
+    return occurrences
+
+
+def recorded_names(
+    recorded_keys: Mapping[str, str], recorded_by_hash: Mapping[str, str]
+) -> TextChange:
+    """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
+    spelled_pairs = []
+    for live_key, recorded_key in recorded_keys.items():
+        spelled_live = reveal_states(canonical(live_key), recorded_by_hash.get)
+        spelled_recorded = canonical(recorded_key)
+        spelled_pairs.append((spelled_live.encode(), spelled_recorded.encode()))
+
+    def with_names(raw: bytes, _header: str) -> bytes:
+        """Return a live text with recorded names, and recorded keys of a task's questions."""
+        raw = reveal_states(raw, recorded_by_hash.get)
+        for spelled_live_key, spelled_recorded_key in spelled_pairs:
+            raw = raw.replace(spelled_live_key, spelled_recorded_key)
+
+        return raw
+
+    return with_names

@@ -385,9 +385,8 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
         if message is None:
             continue
 
-        if message.method == CANCELLED:
-            named_id = canonical(message.params.get("requestId"))
-            call = calls.get((session, named_id))
+        if message.cancelled_id is not None:
+            call = calls.get((session, message.cancelled_id))
             if call is not None and _is_pending(call.exchanges[-1], exchange):
                 departures_by_number[call.number] = _departure_by_notice(
                     call, interaction

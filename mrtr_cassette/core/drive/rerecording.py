@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import new_digests, with_digests
 from mrtr_cassette.core.cassette.edited import with_recorded_times
+from mrtr_cassette.core.cassette.entries import entries_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
@@ -32,7 +33,8 @@ from mrtr_cassette.core.compare.conversations import (
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames
 from mrtr_cassette.core.protocol.tasks import created_id
-from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.matching import MatchedForm
+from mrtr_cassette.core.replay.timelines import connected_interactions
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
 _recording_settings: Final = attrgetter(
@@ -175,7 +177,9 @@ def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     """Return for each interaction itself and those without which it can't be kept."""
     connected: dict[int, set[int]] = {}
-    pairs = list(Player(cassette).connected_interactions)
+    form = MatchedForm(cassette, ignored=())
+    entries = entries_of(cassette, form.matched_recorded_request)
+    pairs = list(connected_interactions(entries.by_arrival))
     for interaction in cassette.interactions:
         connected[interaction.number] = {interaction.number}
         if interaction.branch is not None:

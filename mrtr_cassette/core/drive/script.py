@@ -8,14 +8,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
-    PushedRequest,
-    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    RecordedTurn,
     task_turns,
 )
-from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.compare.responses import (
     asked_question,
@@ -23,10 +19,8 @@ from mrtr_cassette.core.compare.responses import (
     comparable_text,
     pushed_value,
     question_changes,
-    question_of,
     response_changes,
     round_change,
-    task_question,
     unasked_change,
 )
 from mrtr_cassette.core.compare.values import Change, Verdict, without_ignored
@@ -41,183 +35,21 @@ from mrtr_cassette.core.drive.conversation import (
     TaskAsk,
 )
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
+from mrtr_cassette.core.drive.open_turns import (
+    Asides,
+    OpenTurn,
+    Question,
+    open_turns,
+    question_alone,
+)
 from mrtr_cassette.core.protocol.dialect import (
-    InputRequest,
     InputRequired,
     answers_text,
     with_answer_keys,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.methods import LIST_ROOTS
 from mrtr_cassette.core.secrets.names import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import to_json
 from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
-
-
-class Question(NamedTuple):
-    """A question as a value of `inputRequests` has it, and its recorded answer, if any.
-
-    Attributes:
-        key: its key in this value.
-        name: its key in the cassette.
-    """
-
-    key: str
-    asked: Any
-    answer: Answered | None
-    name: str
-
-
-@dataclass(slots=True, eq=False)
-class OpenTurn:
-    """A turn whose questions come one by one: those that the live server has not asked so far.
-
-    Attributes:
-        position: the index of the exchange that is pending meanwhile; for a task, after the last.
-        asking: the poll that asks, in a task; None for pushed requests.
-        is_aside: the server asks of its own accord, so which call is pending is chance.
-        answered_at: the number of the exchange that gave the last answer; None if some are open.
-    """
-
-    number: int
-    position: int
-    questions: list[Question]
-    asking: RecordedExchange | None = None
-    is_aside: bool = False
-    answered_at: int | None = None
-
-    @property
-    def is_of_task(self) -> bool:
-        """Whether a state of a task asks it."""
-        return self.asking is not None
-
-    def is_due(self, number: int | None) -> bool:
-        """Tell whether all of it had been answered when the request with a number came."""
-        if not self.questions or self.answered_at is None or number is None:
-            return False
-        return self.answered_at < number
-
-
-class Asides:
-    """The turns of one session that its server asks of its own accord, whatever call is pending."""
-
-    def __init__(self) -> None:
-        self._turns_by_interaction: dict[int, list[OpenTurn]] = {}
-
-    def take_turns(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
-        """Take the turns of an interaction; they replace its earlier ones."""
-        asides = []
-        for turn in turns:
-            if turn.is_aside:
-                asides.append(turn)
-
-        self._turns_by_interaction[interaction] = asides
-
-    def drop_turns(self, interaction: int) -> None:
-        """Stop expecting the turns of an interaction."""
-        self._turns_by_interaction.pop(interaction, None)
-
-    def unasked_turns(self) -> list[tuple[int, OpenTurn]]:
-        """Return the turns that the server has not asked so far, with their interactions."""
-        turns_with_questions = []
-        for interaction, turns in self._turns_by_interaction.items():
-            for turn in turns:
-                if turn.questions:
-                    turns_with_questions.append((interaction, turn))
-
-        return turns_with_questions
-
-
-def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
-    """Return the turns of a recorded conversation that come by pushed requests or by a task."""
-    turns = []
-    for turn in interaction.turns:
-        if turn.pushed is not None:
-            turns.append(_pushed_turn(turn, turn.pushed))
-        elif turn.via == "task":
-            turns.append(_task_turn(turn, interaction))
-
-    return turns
-
-
-def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
-    """Return a pushed turn with all its questions."""
-    questions = []
-    for key, asked in question_of(turn).items():
-        questions.append(Question(key, asked, _posted_answer(pushed, key), key))
-
-    return OpenTurn(
-        turn.number,
-        pushed.position,
-        questions,
-        is_aside=all(_is_aside(request) for request in pushed.asked),
-        answered_at=_answered_at(pushed),
-    )
-
-
-def _answered_at(pushed: PushedTurn) -> int | None:
-    """Return the number of the exchange that gave the last answer; None if one is missing."""
-    numbers = []
-    for answer in pushed.answers:
-        if answer.exchange.number is not None:
-            numbers.append(answer.exchange.number)
-
-    if not numbers or len(numbers) != len(pushed.asked):
-        return None
-
-    return max(numbers)
-
-
-def _is_aside(request: PushedRequest) -> bool:
-    """Tell whether a request is on a listening stream; over pipes, any call may have a line."""
-    exchange = request.exchange
-    response = exchange.response
-    if listens(exchange.call, response):
-        return True
-
-    is_line = response is not None and response.is_lines
-    return is_line and request.message.method == LIST_ROOTS
-
-
-def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
-    """Return a turn that a state of the task asks, with all its questions."""
-    recorded_answers = turn.given or {}
-    questions = []
-    for name, request in turn.requests.items():
-        answer = None
-        if name in recorded_answers:
-            answer = Answered(to_json(recorded_answers[name]).encode())
-
-        key, asked = _question_alone(name, request, interaction.task_id)
-        questions.append(Question(key, asked, answer, name))
-
-    end_position = len(interaction.exchanges)
-    return OpenTurn(turn.number, end_position, questions, turn.asking)
-
-
-def _question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
-    """Return the key and the value of a question as if its task asked nothing else.
-
-    What is asked together in one run may be asked one by one in another.
-    """
-    ((key, asked),) = task_question({name: request}, task_id).items()
-    return key, asked
-
-
-def _posted_answer(turn: PushedTurn, key: str) -> Answered | None:
-    """Return the recorded response to a pushed request as it was spelled."""
-    for answer in turn.answers:
-        message = answer.exchange.call.message
-        if answer.key != key or message is None:
-            continue
-
-        result = message.spelled(("result",))
-        if result is not None:
-            return Answered(result)
-
-        return Answered(message.spelled(("error",)) or b"{}", "error")
-
-    return None
 
 
 class TurnChange(NamedTuple):
@@ -859,7 +691,7 @@ class RecordedScript:
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
 
-        key, asked = _question_alone(name, state.input_requests[name], state.id)
+        key, asked = question_alone(name, state.input_requests[name], state.id)
         count = len(list(self._interaction.turns))
         match = self._matching_question(asked, count + 1, key)
         recorded: RecordedExchange | None = self._interaction.ending_exchange

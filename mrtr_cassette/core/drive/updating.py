@@ -18,11 +18,15 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import TextChange, with_texts
+from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
 from mrtr_cassette.core.compare.responses import changed_keys, comparable_text
 from mrtr_cassette.core.compare.values import Change, Verdict
-from mrtr_cassette.core.drive.kept_names import KeptNames
+from mrtr_cassette.core.drive.kept_names import (
+    KeptNames,
+    name_of_new_state,
+    recorded_names,
+)
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
 from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turns
 from mrtr_cassette.core.drive.verification import (
@@ -40,13 +44,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     splice_pieces,
 )
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING
-from mrtr_cassette.core.secrets.names import (
-    occurrence_in,
-    reveal_states,
-    sha256_of,
-    state_surrogate,
-)
-from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
+from mrtr_cassette.core.wire.jsonbytes import Span, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
 
 ACCEPTABLE_VERDICTS: Final[tuple[Verdict, ...]] = (
@@ -536,7 +534,7 @@ class _WholeProposal:
             return
 
         cassette = self._repetition.cassette
-        name = _name_of_new_state(cassette, self._interaction)
+        name = name_of_new_state(cassette, self._interaction)
         self._recorded_by_hash[last.issued_sha256] = name
         if cassette.request_state == "verbatim":
             self._note_objection(
@@ -677,37 +675,6 @@ def _is_shared(cassette: Cassette, exchange: RecordedExchange) -> bool:
     return owners > 1
 
 
-def _name_of_new_state(cassette: Cassette, interaction: RecordedInteraction) -> str:
-    """Return the name of a request state that a turn of an interaction issues now."""
-    call = interaction.exchanges[0].call
-    digest = sha256_of("\n".join(call.key()))
-    turn = len(interaction.exchanges) + 1
-    highest_occurrence = 0
-    for recorded in cassette.interactions:
-        occurrences = _state_occurrences(recorded)
-        if recorded is interaction and occurrences:
-            return state_surrogate(digest, occurrences[0], turn)
-
-        highest_occurrence = max([highest_occurrence, *occurrences])
-
-    return state_surrogate(digest, highest_occurrence + interaction.number, turn)
-
-
-def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
-    """Return the occurrences that the names of an interaction's request states have."""
-    occurrences = []
-    for exchange in interaction.exchanges:
-        ask = exchange.ask
-        if ask is None or ask.request_state is None:
-            continue
-
-        occurrence = occurrence_in(ask.request_state)
-        if occurrence is not None:
-            occurrences.append(occurrence)
-
-    return occurrences
-
-
 # The new file
 
 _NewExchanges = dict[RecordedExchange, RecordedExchange]
@@ -835,7 +802,7 @@ def _as_recorded(
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""
     recorded_exchange = taken.base
-    with_names = _recorded_names(taken.recorded_keys, recorded_by_hash)
+    with_names = recorded_names(taken.recorded_keys, recorded_by_hash)
     live = with_texts(_with_recorded_push_ids(taken), with_names)
     kept.keep_names(recorded_exchange, live)
     response = kept.with_kept(live, recorded_exchange).response
@@ -850,27 +817,6 @@ def _as_recorded(
 
     response = with_recorded_times(recorded_exchange, response)
     return replace(recorded_exchange, response=response, issued_sha256=issued_sha256)
-
-
-def _recorded_names(
-    recorded_keys: Mapping[str, str], recorded_by_hash: Mapping[str, str]
-) -> TextChange:
-    """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
-    keys = []
-    for live_key, recorded_key in recorded_keys.items():
-        spelled_live = reveal_states(canonical(live_key), recorded_by_hash.get)
-        spelled_recorded = canonical(recorded_key)
-        keys.append((spelled_live.encode(), spelled_recorded.encode()))
-
-    def with_names(raw: bytes, _header: str) -> bytes:
-        """Return a live text with recorded names, and recorded keys of a task's questions."""
-        raw = reveal_states(raw, recorded_by_hash.get)
-        for live_key, recorded_key in keys:
-            raw = raw.replace(live_key, recorded_key)
-
-        return raw
-
-    return with_names
 
 
 def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:

@@ -39,14 +39,12 @@ from mrtr_cassette.core.drive.live_session import (
     with_live_names,
     with_values,
 )
+from mrtr_cassette.core.drive.open_turns import Asides, OpenTurn, open_turns
 from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
-    Asides,
     Findings,
-    OpenTurn,
     RecordedScript,
     TurnChange,
-    open_turns,
     without_turns,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of

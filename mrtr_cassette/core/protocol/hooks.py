@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from traceback import extract_tb
 from typing import Any, Final
 
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import PARAMETER_PREFIX, read_call
 from mrtr_cassette.core.protocol.dialect import (
     ANSWERS_PATH,
     INPUT_RESPONSES,
@@ -16,7 +16,6 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.wire.header_values import PARAMETER_PREFIX
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,

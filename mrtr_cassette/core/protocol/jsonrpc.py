@@ -90,6 +90,14 @@ class Message(NamedTuple):
         """Canonical text of the request's progress token, or None."""
         return id_or_token_text(self.meta.get("progressToken"))
 
+    @property
+    def cancelled_id(self) -> str | None:
+        """Canonical text of the id of the request that it cancels; None if it cancels nothing."""
+        identity = self.params.get("requestId")
+        if self.method != CANCELLED or identity is None:
+            return None
+        return canonical(identity)
+
     def spelled(self, path: MemberPath) -> bytes | None:
         """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
         return spelled_at(self.raw, path)

@@ -106,15 +106,15 @@ def merged_cassette(
     header = next(
         source.header for source in sources if source.recorder == earliest_recorder.id
     )
-    givers = _givers_by_cause(recorders)
-    cassette = assemble(header, _merged_exchanges(recorders, givers), tool)
+    providers = _providers_by_cause(recorders)
+    cassette = assemble(header, _merged_exchanges(recorders, providers), tool)
     facts: list[RecorderFacts] = []
     for recorder in recorders:
         began_ms = recorder.began_ms
         offset_ms = began_ms - earliest_recorder.began_ms
         facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
 
-    notes = tuple(_notes_of(recorders, givers))
+    notes = tuple(_notes_of(recorders, providers))
     return replace(cassette, recorders=tuple(facts)), notes
 
 
@@ -204,10 +204,10 @@ class _Happening(NamedTuple):
     number: int
     """The exchange at its recorder."""
 
-    needs: tuple[_Cause, ...] = ()
+    requires: tuple[_Cause, ...] = ()
     """Causes that have to be there before."""
 
-    gives: tuple[_Cause, ...] = ()
+    provides: tuple[_Cause, ...] = ()
     """Causes that are there from then on."""
 
     @property
@@ -280,18 +280,18 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
-    needs = tuple(_causes_needed_by(exchange, facts, ask))
-    gives: tuple[_Cause, ...] = ()
+    requires = tuple(_causes_needed_by(exchange, facts, ask))
+    provides: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
-        gives = ((_REQUEST_CAUSE, session, facts.request_id),)
+        provides = ((_REQUEST_CAUSE, session, facts.request_id),)
 
-    yield _Happening(number, False, exchange.started_ms, number, needs, gives)
+    yield _Happening(number, False, exchange.started_ms, number, requires, provides)
 
     def came(
-        moment: Moment, *causes: _Cause, needs: tuple[_Cause, ...] = ()
+        moment: Moment, *causes: _Cause, requires: tuple[_Cause, ...] = ()
     ) -> _Happening:
         after = max(number, moment.after)
-        return _Happening(after, True, moment.at_ms, number, needs, causes)
+        return _Happening(after, True, moment.at_ms, number, requires, causes)
 
     moments = _response_moments(exchange, number)
     end_moment = moments[-1]
@@ -309,7 +309,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         yield came(push.moment, (_PUSH_CAUSE, session, push.id))
 
     for identity, moment in facts.responses:
-        yield came(moment, needs=((_REQUEST_CAUSE, session, identity),))
+        yield came(moment, requires=((_REQUEST_CAUSE, session, identity),))
 
 
 def _response_moments(exchange: RecordedExchange, number: int) -> list[Moment]:
@@ -347,38 +347,38 @@ def _causes_needed_by(
 
 # The order of what several recorders saw
 
-_Givers = Mapping[_Cause, Sequence[tuple[int, _SeenExchange]]]
+_Providers = Mapping[_Cause, Sequence[tuple[int, _SeenExchange]]]
 """Who gave each cause: the index of the recorder, and the exchange."""
 
 
-def _givers_by_cause(recorders: Sequence[_Recorder]) -> _Givers:
+def _providers_by_cause(recorders: Sequence[_Recorder]) -> _Providers:
     """Return which exchanges gave each cause."""
-    givers: dict[_Cause, list[tuple[int, _SeenExchange]]] = {}
+    providers: dict[_Cause, list[tuple[int, _SeenExchange]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
             seen = recorder.seen[happening.number]
-            for cause in happening.gives:
-                givers.setdefault(cause, []).append((index, seen))
+            for cause in happening.provides:
+                providers.setdefault(cause, []).append((index, seen))
 
-    return givers
+    return providers
 
 
 def _causes_seen_elsewhere(
-    recorders: Sequence[_Recorder], givers: _Givers
+    recorders: Sequence[_Recorder], providers: _Providers
 ) -> list[set[_Cause]]:
     """Return for each recorder the causes that only others have seen."""
     causes_elsewhere: list[set[_Cause]] = [set() for _ in recorders]
-    for cause, givers_of_cause in givers.items():
-        giver_indexes = {index for index, _ in givers_of_cause}
+    for cause, providers_of_cause in providers.items():
+        provider_indexes = {index for index, _ in providers_of_cause}
         for index, causes in enumerate(causes_elsewhere):
-            if index not in giver_indexes:
+            if index not in provider_indexes:
                 causes.add(cause)
 
     return causes_elsewhere
 
 
 def _happenings_in_order(
-    recorders: Sequence[_Recorder], givers: _Givers
+    recorders: Sequence[_Recorder], providers: _Providers
 ) -> Iterator[tuple[int, _Happening]]:
     """Yield what recorders saw, the earliest first that has its causes."""
 
@@ -388,7 +388,7 @@ def _happenings_in_order(
         return (recorders[index].began_ms + happening.at_ms, not happening.is_piece)
 
     queues = [deque(recorder.happenings) for recorder in recorders]
-    causes_elsewhere = _causes_seen_elsewhere(recorders, givers)
+    causes_elsewhere = _causes_seen_elsewhere(recorders, providers)
     given_causes: set[_Cause] = set()
     while True:
         heads: list[tuple[int, _Happening]] = []
@@ -396,8 +396,8 @@ def _happenings_in_order(
         for index, queue in enumerate(queues):
             if queue:
                 heads.append((index, queue[0]))
-                needs = causes_elsewhere[index].intersection(queue[0].needs)
-                if given_causes.issuperset(needs):
+                requires = causes_elsewhere[index].intersection(queue[0].requires)
+                if given_causes.issuperset(requires):
                     ready_heads.append((index, queue[0]))
 
         if not heads:
@@ -406,23 +406,23 @@ def _happenings_in_order(
         # If none is ready, no true cause is missing: a state was issued, or an id used, again.
         index, happening = min(ready_heads or heads, key=moment)
         yield index, queues[index].popleft()
-        given_causes.update(happening.gives)
+        given_causes.update(happening.provides)
 
 
 def _merged_exchanges(
-    recorders: Sequence[_Recorder], givers: _Givers
+    recorders: Sequence[_Recorder], providers: _Providers
 ) -> dict[int, RecordedExchange]:
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     arrived_counts: dict[tuple[int, int, int, float], int] = {}
-    for index, happening in _happenings_in_order(recorders, givers):
+    for index, happening in _happenings_in_order(recorders, providers):
         if happening.is_piece:
             place = (index, happening.number, happening.after, happening.at_ms)
             arrived_counts[place] = len(requests)
         else:
             requests.append((index, happening.number))
 
-    token_of = _token_of(recorders, givers)
+    token_of = _token_of(recorders, providers)
 
     def arrived(index: int, number: int, after: int, at_ms: float) -> int:
         return arrived_counts[index, number, max(number, after), at_ms]
@@ -454,16 +454,16 @@ def _needed_causes(
     """Yield the causes that each exchange needs."""
     for recorder in recorders:
         for happening in recorder.happenings:
-            for cause in happening.needs:
+            for cause in happening.requires:
                 yield recorder.seen[happening.number], cause
 
 
-def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
+def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
     unlinked: dict[tuple[str, str], list[_Cause]] = {}
     for (source, exchange), cause in _needed_causes(recorders):
         # A task may be older than all recordings.
-        if cause not in givers and named_task(exchange.call.message) is None:
+        if cause not in providers and named_task(exchange.call.message) is None:
             unlinked.setdefault((cause[0], source.name), []).append(cause)
 
     for (kind, name), causes in sorted(unlinked.items()):
@@ -477,7 +477,7 @@ def _notes_of(recorders: Sequence[_Recorder], givers: _Givers) -> Iterator[str]:
 
 
 def _token_of(
-    recorders: Sequence[_Recorder], givers: _Givers
+    recorders: Sequence[_Recorder], providers: _Providers
 ) -> Callable[[str, str], str]:
     """Return a function that gives one token for each secret that has several.
 
@@ -494,11 +494,11 @@ def _token_of(
         return token
 
     for (source, retry), cause in _needed_causes(recorders):
-        givers_of_cause = givers.get(cause, ())
-        if cause[0] not in (_STATE_CAUSE, _ASK_CAUSE) or len(givers_of_cause) != 1:
+        providers_of_cause = providers.get(cause, ())
+        if cause[0] not in (_STATE_CAUSE, _ASK_CAUSE) or len(providers_of_cause) != 1:
             continue
 
-        _, (asking_source, call) = givers_of_cause[0]
+        _, (asking_source, call) = providers_of_cause[0]
         if asking_source.token_namespace == source.token_namespace:
             continue
 

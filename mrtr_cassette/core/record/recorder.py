@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar
+from typing import Literal, NamedTuple, NoReturn
 
 from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_announce
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -26,23 +26,21 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request, may_ask
 from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import (
-    SUBSCRIPTION_ID,
     Kind,
     Message,
     hides_response,
-    name_in,
     server_message,
     unread_texts,
 )
-from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
+from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.protocol.tasks import named_task
+from mrtr_cassette.core.record.passing_body import PassingBody
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
     ExchangeNames,
     Replacement,
     kept_of_request,
-    kept_of_response,
     names_in,
     redacted_messages,
     sealed_endpoint,
@@ -68,7 +66,6 @@ from mrtr_cassette.core.secrets.sealed import (
 )
 from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.codings import (
-    ContentDecoder,
     content_coding,
     why_unread,
     with_decoded_body,
@@ -80,26 +77,15 @@ from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     End,
     Headers,
-    Piece,
     Request,
     Response,
-    channel_request,
     header_value,
-    is_event_stream,
-    line_request,
-    lines_in,
     why_no_line,
 )
-from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
-E = TypeVar("E")
 Side = Literal["request", "response"]
-
-_DIGITS_OF_NO_LENGTH = 20
-"""Digits of what is no length of a body."""
-
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
 
@@ -504,7 +490,7 @@ class Observation:
         self.ask: InputRequired | None = None
         """What the response asks, as sealing found; None for a final response."""
         self._response_head: Response | None = None
-        self._body = _Body(is_lines=call.request.is_line)
+        self._body = PassingBody(is_lines=call.request.is_line)
         self._links = _Links(recorder, self.number, call)
         self._on_disk = _OnDisk.NOTHING
         answered = self._links.answered_push
@@ -534,14 +520,14 @@ class Observation:
     @property
     def piece_count(self) -> int:
         """How many events, lines or other pieces the response has so far."""
-        return len(self._body.piece_count)
+        return len(self._body.pieces)
 
     @property
     def events(self) -> list[bytes]:
         """The events of the response so far, as they came."""
         if not self._body.is_stream:
             return []
-        return [piece.raw for piece in self._body.piece_count]
+        return [piece.raw for piece in self._body.pieces]
 
     @property
     def response(self) -> Message | None:
@@ -607,12 +593,10 @@ class Observation:
             self._refuse_large_response(recorder.largest_body)
 
         messages = body.add(chunk, at_ms, recorder.arrivals.count)
-        if len(body.piece_count) > _MOST_EVENTS and messages:
+        if len(body.pieces) > _MOST_EVENTS and messages:
             self._refuse_large_response(_MOST_EVENTS, "events")
 
-        self._links.take_messages(
-            messages, is_first=len(messages) == len(body.piece_count)
-        )
+        self._links.take_messages(messages, is_first=len(messages) == len(body.pieces))
         self.is_answered = self.is_answered or body.is_whole or self._links.has_response
         return self._due_after_bytes(at_ms)
 
@@ -626,7 +610,7 @@ class Observation:
             self._on_disk = _OnDisk.ALL
             return self._due_exchange(End.COMPLETE, at_ms)
 
-        if self.is_listening and len(self._body.piece_count) > self._body.written_count:
+        if self.is_listening and len(self._body.pieces) > self._body.written_count:
             return self._due_stream_part(at_ms)
 
         return None
@@ -672,7 +656,7 @@ class Observation:
             End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING
         )
         self._on_disk = _OnDisk.BEGINNING
-        self._body.written_count = len(self._body.piece_count)
+        self._body.written_count = len(self._body.pieces)
 
         return due
 
@@ -694,113 +678,6 @@ class Observation:
             follows=self._writes_played_before,
         )
         return Due(exchange, self._kept_call, continues)
-
-
-class _Body:
-    """The body of a response while it passes: decoded, and cut into events, lines or chunks."""
-
-    def __init__(self, *, is_lines: bool) -> None:
-        self.size = 0
-        """Bytes, as they passed."""
-        self.piece_count: list[Piece] = []
-        self.written_count = 0
-        """How many pieces of a stream that goes on are on disk."""
-        self._is_lines = is_lines
-        self._framer: SseFramer | None = None
-        self._decoder: ContentDecoder | None = None
-        self._coded_chunks: list[Piece] = []
-        """The chunks of a body that is decoded."""
-        self._announced_length: int | None = None
-        """Bytes of the whole, if the head tells."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is a stream of events."""
-        return self._framer is not None
-
-    @property
-    def is_framed(self) -> bool:
-        """Whether each piece is a message's own: an event or a line."""
-        return self._is_lines or self._framer is not None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether as many bytes have passed as the head tells."""
-        return (
-            self._announced_length is not None and self.size >= self._announced_length
-        )
-
-    def take_headers(self, headers: Headers, largest: int) -> None:
-        """Take the headers; a body is decoded up to the `largest` size."""
-        length = header_value(headers, "content-length")
-        if length.isdecimal() and len(length) < _DIGITS_OF_NO_LENGTH:
-            self._announced_length = int(length)
-
-        coding = content_coding(headers)
-        if coding:
-            self._decoder = ContentDecoder(coding, largest)
-
-        if is_event_stream(headers):
-            self._framer = SseFramer()
-
-    def add(self, chunk: bytes, at_ms: float, after: int) -> Sequence[bytes]:
-        """Take the next bytes; return the events or lines that they complete."""
-        self.size += len(chunk)
-        if self._decoder is not None:
-            self._coded_chunks.append(Piece(chunk, at_ms, after))
-            chunk = self._decoder.decode(chunk)
-
-        messages: Sequence[bytes] = ()
-        if self._framer is not None:
-            messages = self._framer.feed(chunk)
-        elif self._is_lines:
-            messages = lines_in(chunk)
-        elif chunk:
-            self.piece_count.append(Piece(chunk, at_ms, after))
-
-        for raw in messages:
-            self.piece_count.append(Piece(raw, at_ms, after))
-
-        return messages
-
-    def finish(self, at_ms: float, after: int) -> bool:
-        """Take the end; tell whether bytes were held back that are no whole event."""
-        if self._framer is None:
-            return False
-
-        last_event, rest = self._framer.finish()
-        raw = last_event or rest
-        if raw:
-            self.piece_count.append(Piece(raw, at_ms, after))
-
-        return bool(raw)
-
-    def response_so_far(self, head: Response, end: End, since: int) -> Response:
-        """Return the response so far, without the first pieces of its body."""
-        headers = kept_of_response(head.headers)
-        pieces = self.piece_count[since:]
-        if self._decoder is not None and not self._is_decoded(self._decoder, end):
-            pieces = self._coded_chunks
-        elif self._decoder is not None:
-            kept = (pair for pair in headers if pair[0].lower() != "content-encoding")
-            headers = tuple(kept)
-
-        if (
-            self._announced_length is not None
-            and not self.is_stream
-            and len(pieces) > 1
-        ):
-            # If the size was known from the start, the rhythm is the network's.
-            body = b"".join([piece.raw for piece in pieces])
-            pieces = [pieces[-1]._replace(raw=body)]
-
-        return Response(head.status, headers, tuple(pieces), end)
-
-    def _is_decoded(self, decoder: ContentDecoder, end: End) -> bool:
-        """Whether the decoded bytes are kept; a body that was cut short goes on as it came."""
-        if decoder.failed or not decoder.is_known:
-            return False
-        return self.is_stream or end is not End.COMPLETE or decoder.is_whole
 
 
 class _Links:
@@ -900,142 +777,3 @@ class _Links:
             pushes.end_response(self._channel, self._number)
         else:
             pushes.end_answered_call(self._channel, message.same_id)
-
-
-# Lines on pipes
-
-
-class Channel(Generic[E]):
-    """One run of a server on a pipe: assigns each line to its exchange.
-
-    The server's response to a request belongs to it, and so does what names the request by its
-    progress token or its subscription, and what is said while it alone is pending. Everything else
-    the server says of its own accord: that is the response to the channel's beginning.
-    Source: docs/cassette-format.md, "Over pipes"; MCP 2026-07-28, basic, "Transports", stdio.
-
-    `begin` begins an exchange with its request. `session` is empty for the server's first start.
-    """
-
-    def __init__(self, begin: Callable[[Request], E], session: str = "") -> None:
-        self._begin = begin
-        self._session = session
-        self._listening_exchange = begin(channel_request(session))
-        self._has_spoken = False
-        self._pending_requests: dict[str, list[E]] = {}
-        """Requests without their responses, by canonical texts of their ids."""
-        self._exchange_by_token: dict[str, E] = {}
-        self._pending_calls: dict[E, None] = {}
-        """The calls that wait for their responses, the latest last."""
-
-    def client_line(self, line: bytes) -> tuple[E, bool]:
-        """Begin the exchange of a client's line; return also whether nothing follows in it."""
-        request = line_request(line, self._session)
-        call = read_call(request)
-        exchange = self._begin(request)
-        message = call.message
-        if message is None or message.kind is not Kind.REQUEST or message.id is None:
-            if message is not None and message.method == CANCELLED:
-                self._take_cancellation(message)
-
-            return exchange, True
-
-        self._pending_requests.setdefault(message.id, []).append(exchange)
-        if message.progress_token is not None:
-            self._exchange_by_token[message.progress_token] = exchange
-
-        if not listens(call, None):
-            self._pending_calls[exchange] = None
-
-        return exchange, False
-
-    def _take_cancellation(self, message: Message) -> None:
-        """Take the notice that nobody waits for a response."""
-        # No response is expected any more; one that comes is still the request's own.
-        cancelled = canonical(message.params.get("requestId"))
-        for exchange in self._pending_requests.get(cancelled, ()):
-            self.stop_waiting_for(exchange)
-
-    def server_line(self, line: bytes) -> tuple[E, bool]:
-        """Return which exchange a line of the server belongs to, and whether it is the last one."""
-        message = server_message(line)
-        identity = None
-        if message is not None and message.kind is Kind.RESPONSE:
-            identity = name_in(self._pending_requests, message.id)
-
-        if identity is not None:
-            exchanges = self._pending_requests[identity]
-            exchange = exchanges.pop(0)
-            if not exchanges:
-                del self._pending_requests[identity]
-
-            for token in [*self._exchange_by_token]:
-                if self._exchange_by_token[token] == exchange:
-                    del self._exchange_by_token[token]
-
-            self.stop_waiting_for(exchange)
-            return exchange, True
-
-        named = None if message is None else self._exchange_named_by(message)
-        if named is None and len(self._pending_calls) == 1:
-            (named,) = self._pending_calls
-
-        if named is not None:
-            return named, False
-
-        self._has_spoken = True
-        return self._listening_exchange, False
-
-    def stop_waiting_for(self, exchange: E) -> None:
-        """Take note that nobody waits for the response of a call any more."""
-        self._pending_calls.pop(exchange, None)
-
-    @property
-    def latest_call(self) -> E | None:
-        """The latest call that waits for its response."""
-        return next(reversed(self._pending_calls), None)
-
-    def is_pending(self, identity: str) -> bool:
-        """Tell whether a request with an id, as canonical text, waits for its response."""
-        return name_in(self._pending_requests, identity) is not None
-
-    def _exchange_named_by(self, message: Message) -> E | None:
-        """Return the exchange that a message of the server names, or None."""
-        token = message.params.get("progressToken")
-        if token is not None:
-            name = name_in(self._exchange_by_token, canonical(token))
-            return None if name is None else self._exchange_by_token[name]
-
-        if message.method == CANCELLED:
-            named = self._pending_exchange(message.params.get("requestId"))
-            # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
-            return None if named in self._pending_calls else named
-
-        return self._pending_exchange(message.meta.get(SUBSCRIPTION_ID))
-
-    def _pending_exchange(self, identity: Any) -> E | None:
-        """Return the oldest request with an id, which a server may repeat in another type."""
-        if identity is None:
-            return None
-
-        name = name_in(self._pending_requests, canonical(identity))
-        return None if name is None else self._pending_requests[name][0]
-
-    def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:
-        """Return what the end of the channel ends; by the server, or by the client that left.
-
-        Each exchange is returned with its end; None if there is nothing to keep of it.
-        """
-        listening_end: End | None = None
-        pending_end = End.OPEN
-        if by_server:
-            listening_end = End.COMPLETE
-            pending_end = End.BROKEN
-        elif self._has_spoken:
-            listening_end = End.OPEN
-
-        ended = [(self._listening_exchange, listening_end)]
-        for exchanges in self._pending_requests.values():
-            for exchange in exchanges:
-                ended.append((exchange, pending_end))
-
-        return ended

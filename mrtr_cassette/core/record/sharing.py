@@ -26,7 +26,8 @@ from mrtr_cassette.core.secrets.names import (
     secrets_in,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES, SharedKind, rule_of_kind
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
+from mrtr_cassette.core.secrets.shapes import SharedKind, rule_of_kind
 from mrtr_cassette.core.wire.http import Request, Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -151,11 +151,21 @@ def miss_of_ambiguous_value(
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
 
 
-def miss_after_placeholders(miss: Miss, placeholders: Sequence[str]) -> Miss:
+def miss_after_placeholders(
+    miss: Miss,
+    placeholders_by_entry: Mapping[ReplayEntry, Iterable[str]],
+    played: Collection[ReplayEntry],
+) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
-    if not placeholders:
+    given: dict[str, None] = {}
+    for entry, names in placeholders_by_entry.items():
+        if entry in played:
+            given.update(dict.fromkeys(names))
+
+    if not given:
         return miss
 
+    placeholders = list(given)
     shown = ", ".join(placeholders[:_MOST_PLACEHOLDERS])
     more = len(placeholders) - _MOST_PLACEHOLDERS
     if more > 0:
@@ -306,13 +316,15 @@ class SearchedRecording(NamedTuple):
     Attributes:
         played: how often each exchange was played.
         stand_ins: the equal ones that are played in the place of others.
-        same_calls: those whose call is the same, as a user's function says.
+        function: the name of the user's function that tells whether two requests match, or empty.
+        same_calls: those whose call is the same, as this function says.
     """
 
     entries: Sequence[ReplayEntry]
     ignored: Collection[MemberPath]
     played: Mapping[ReplayEntry, int]
     stand_ins: Mapping[ReplayEntry, ReplayEntry]
+    function: str = ""
     same_calls: Sequence[ReplayEntry] = ()
 
 
@@ -512,8 +524,16 @@ class _Search:
     def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
         if self.call.answers is None:
-            return self._unmatched_first_request()
-        return self._unmatched_retry()
+            miss = self._unmatched_first_request()
+        else:
+            miss = self._unmatched_retry()
+
+        is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
+        function = self.recorded.function
+        if function and is_other_call and not self.recorded.same_calls:
+            return replace(miss, detail=f"{miss.detail}, and {function} matched none")
+
+        return miss
 
     def _unmatched_first_request(self) -> Miss:
         """Explain why no first request of a call matches."""

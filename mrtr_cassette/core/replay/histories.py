@@ -782,3 +782,17 @@ def _has_no_point(entry: ReplayEntry) -> bool:
     if entry.kind is not Kind.REQUEST or entry.is_listening:
         return True
     return entry.opens_session or entry.key.method == INITIALIZE
+
+
+class Candidates:
+    """Equal recordings among which a request gets one, in the order of their arrival."""
+
+    def __init__(
+        self, entries: Sequence[ReplayEntry], histories: WriteHistories
+    ) -> None:
+        self.entries = entries
+        self.lines = histories.lines_by_caller(entries)
+        self.answer_questions = False
+        for entry in entries:
+            if entry.answered_question is not None or entry.parent is not None:
+                self.answer_questions = True

@@ -425,7 +425,23 @@ class StatelessGroups:
             return secret.name
         return secret.kind
 
-    def fitting_entries(
+    def first_fitting(
+        self, entries: Sequence[ReplayEntry], matched: MatchedRequest
+    ) -> ReplayEntry | None:
+        """Return the first of some equal recordings that fits, its caller's if possible."""
+        fitting = entries
+        if matched.secrets:
+            fitting = self._fitting_entries(entries, matched.secrets)
+            if not fitting:
+                return None
+
+        for entry in fitting:
+            if self.matched_as_found(entry).caller == matched.caller:
+                return entry
+
+        return fitting[0]
+
+    def _fitting_entries(
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""

@@ -24,6 +24,7 @@ from mrtr_cassette.core.protocol.calls import (
     CallKey,
     Traits,
     read_call,
+    resumed_event,
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
@@ -88,11 +89,21 @@ _NOT_ISSUED_MARK: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
 
-def placeholders_in(response: Response | None) -> list[str]:
-    """Return the placeholders in a response's body."""
-    if response is None:
-        return []
-    return [ref.raw.decode() for ref in secrets_in(response.body)]
+def placeholders_by_entry(
+    entries: Iterable[ReplayEntry],
+) -> dict[ReplayEntry, list[str]]:
+    """Return the placeholders in the body of each recorded response that has any."""
+    found: dict[ReplayEntry, list[str]] = {}
+    for entry in entries:
+        response = entry.exchange.response
+        if response is None:
+            continue
+
+        placeholders = [ref.raw.decode() for ref in secrets_in(response.body)]
+        if placeholders:
+            found[entry] = placeholders
+
+    return found
 
 
 def unknown_values_in(response: Response, values: Values) -> list[str]:
@@ -697,6 +708,16 @@ class RecordedRequests:
                 )
 
         return entries_by_likeness
+
+    @cached_property
+    def endpoints_and_methods(self) -> set[tuple[str, str]]:
+        """The endpoint and the method of each recorded request that resumes no stream."""
+        pairs = set()
+        for entry in self._by_arrival:
+            if not resumed_event(entry.matched.request):
+                pairs.add((entry.key.endpoint, entry.key.method))
+
+        return pairs
 
     @cached_property
     def _recorded_lookups(self) -> set[LookupKey]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.effects import CallEffects
+from mrtr_cassette.core.cassette.effects import CallEffects, reads_what_is_written
 from mrtr_cassette.core.cassette.entries import (
     Entries,
     MatchedRequest,
@@ -22,17 +22,17 @@ from mrtr_cassette.core.cassette.entries import (
 from mrtr_cassette.core.cassette.lookup import CallerValues, LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
-from mrtr_cassette.core.protocol.calls import (
-    NO_SESSION,
-    Traits,
-    depends_on_writes,
-    session_of,
-)
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.histories import EqualCalls, PlayedWrites, WriteHistories
+from mrtr_cassette.core.replay.histories import (
+    Candidates,
+    EqualCalls,
+    PlayedWrites,
+    WriteHistories,
+)
 from mrtr_cassette.core.replay.index import (
     RecordingIndex,
     SecretMapping,
@@ -150,11 +150,11 @@ class LiveSession:
 
         Without a caller nothing has come, but nothing waits for it any more.
         """
-        number = entry.numbers.lookup
-        count = self.arrival_counts.get(number, 0) + 1
-        self.arrival_counts[number] = count
+        lookup_number = entry.numbers.lookup
+        arrival_count = self.arrival_counts.get(lookup_number, 0) + 1
+        self.arrival_counts[lookup_number] = arrival_count
         if caller is not None and entry.session:
-            self._values_by_arrival[number, count] = caller
+            self._values_by_arrival[lookup_number, arrival_count] = caller
 
         if entry.kind is not Kind.REQUEST:
             return
@@ -225,20 +225,6 @@ class LiveSession:
 
 
 # Choosing
-
-
-class Candidates:
-    """Equal recordings among which a request gets one, in the order of their arrival."""
-
-    def __init__(
-        self, entries: Sequence[ReplayEntry], histories: WriteHistories
-    ) -> None:
-        self.entries = entries
-        self.lines = histories.lines_by_caller(entries)
-        self.answer_questions = False
-        for entry in entries:
-            if entry.answered_question is not None or entry.parent is not None:
-                self.answer_questions = True
 
 
 class ChosenRecording(NamedTuple):
@@ -532,9 +518,13 @@ class PlayOrder:
     ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
         if self._stateless_groups is not None:
-            return self._first_without_memory(
-                candidates, matched, self._stateless_groups
-            )
+            fitting = self._stateless_groups.first_fitting(candidates.entries, matched)
+            if fitting is None:
+                return ChosenRecording(
+                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
+                )
+
+            return ChosenRecording(fitting)
 
         recorded = self._taken_for(candidates.entries, session)
         if recorded is None:
@@ -561,24 +551,6 @@ class PlayOrder:
             return Reason.CONDITION_MISSING
 
         return self.index.most_alike(allowed, traits)
-
-    def _first_without_memory(
-        self, candidates: Candidates, matched: MatchedRequest, groups: StatelessGroups
-    ) -> ChosenRecording:
-        """Return the first of some equal recordings that fits, its caller's if possible."""
-        fitting = candidates.entries
-        if matched.secrets:
-            fitting = groups.fitting_entries(fitting, matched.secrets)
-            if not fitting:
-                return ChosenRecording(
-                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
-                )
-
-        for entry in fitting:
-            if groups.matched_as_found(entry).caller == matched.caller:
-                return ChosenRecording(entry)
-
-        return ChosenRecording(fitting[0])
 
     def _taken_for(
         self, entries: Sequence[ReplayEntry], session: LiveSession
@@ -652,9 +624,7 @@ class PlayOrder:
         if self.has_written_elsewhere:
             entries_before_filter = remaining_entries
             remaining_entries = [
-                entry
-                for entry in remaining_entries
-                if not _reads_what_is_written(entry)
+                entry for entry in remaining_entries if not reads_what_is_written(entry)
             ]
             if not remaining_entries:
                 return ChosenRecording(
@@ -881,8 +851,3 @@ class PlayOrder:
 
         session.used_by_line.clear()
         self.histories.exchange_writes(first_call, second_call, session.writes)
-
-
-def _reads_what_is_written(entry: ReplayEntry) -> bool:
-    """Tell whether a response depends on what was written before."""
-    return not entry.is_listening and depends_on_writes(entry.kind, entry.key.method)

@@ -6,20 +6,22 @@ The closest match is never played; docs/matching.md says which recording a reque
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
     MatchedRequest,
     ReplayEntry,
+    entries_leading_elsewhere,
     entries_of,
     is_pong,
     is_received,
+    learned_origin,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import origin_of
@@ -60,7 +62,7 @@ from mrtr_cassette.core.replay.matching import (
     Matching,
     Reading,
     RecordedRequests,
-    placeholders_in,
+    placeholders_by_entry,
     unknown_values_in,
 )
 from mrtr_cassette.core.replay.order import (
@@ -71,16 +73,13 @@ from mrtr_cassette.core.replay.order import (
     Repeat,
 )
 from mrtr_cassette.core.replay.reply import Deliveries, Delivery
-from mrtr_cassette.core.secrets.rules import SHARED_NAMES
+from mrtr_cassette.core.secrets.shapes import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import ACCEPTED, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import pointer_to
 from mrtr_cassette.errors import HookError
-
-_EXTRA_PATIENCE_S: Final = 10.0
-"""Seconds that a client may wait longer than the recorded one for a response."""
 
 
 class Choice(NamedTuple):
@@ -288,26 +287,12 @@ class Player:
     @cached_property
     def _entries_leading_elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
-        origin = origin_of(self.recording)
-        leading: dict[ReplayEntry, str] = {}
-        for entry in self._by_arrival:
-            elsewhere = entry.leads_elsewhere(origin)
-            if elsewhere is not None:
-                leading[entry] = elsewhere
-
-        return leading
+        return entries_leading_elsewhere(self._by_arrival, origin_of(self.recording))
 
     @cached_property
     def origin(self) -> ServerOrigin:
         """The origin of the recorded server, as its responses tell of it."""
-        origin = origin_of(self.recording)
-        for entry in self.entries:
-            if entry.exchange.response is not None:
-                origin.learn_from_exchange(
-                    entry.matched.request, entry.exchange.response
-                )
-
-        return origin
+        return learned_origin(self.entries, origin_of(self.recording))
 
     @property
     def values(self) -> Values:
@@ -543,7 +528,7 @@ class Player:
         delivery: Delivery | None,
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
-        patience = self._patience_seconds(entry)
+        patience = self._timelines.patience_seconds(entry)
         return Play(request, entry, session, delivery, self.times[entry], patience)
 
     def _play_step(self, choice: Choice) -> Play | Miss | None:
@@ -583,14 +568,6 @@ class Player:
             return True
 
         return canonical(parse(identity)) == entry.asker.id
-
-    def _patience_seconds(self, entry: ReplayEntry) -> float | None:
-        """Return how long a client waits for a response that was not recorded; see `Play`."""
-        if not self._timelines.is_given_up(entry):
-            return None
-
-        ended_ms = self._timelines.given_up_ms(entry)
-        return (ended_ms - entry.exchange.started_ms) / 1000 + _EXTRA_PATIENCE_S
 
     # Misses
 
@@ -652,11 +629,7 @@ class Player:
         if chosen.nearest:
             return None
 
-        recorded = set()
-        for entry in self._by_arrival:
-            if not resumed_event(entry.matched.request):
-                recorded.add((entry.key.endpoint, entry.key.method))
-
+        recorded = self._recorded_requests.endpoints_and_methods
         answer = answer_of_any_server(call, recorded, lacks_session=lacks_session)
         if answer is not None:
             self.harmless.append(answer)
@@ -698,6 +671,7 @@ class Player:
         )
         hook = self._matched_form.hook
         if hook is not None:
+            recorded = recorded._replace(function=hook.name)
             with suppress(HookError):
                 same = self._play_order.index.matched_by(
                     hook, matched, in_any_turn=True
@@ -705,37 +679,16 @@ class Player:
                 recorded = recorded._replace(same_calls=same)
 
         miss = miss_without_match(call, recorded)
-        is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
-        if hook is not None and is_other_call and not recorded.same_calls:
-            detail = f"{miss.detail}, and {hook.name} matched none"
-            miss = replace(miss, detail=detail)
-
         if not miss.differences:
             return miss
 
-        return miss_after_placeholders(miss, self._placeholders_played)
-
-    @property
-    def _placeholders_played(self) -> list[str]:
-        """The placeholders in what was played by now."""
-        placeholders_shown: dict[str, None] = {}
         played = self._play_order.entries_played
-        for entry, names in self._placeholders_by_entry.items():
-            if entry in played:
-                placeholders_shown.update(dict.fromkeys(names))
-
-        return list(placeholders_shown)
+        return miss_after_placeholders(miss, self._placeholders_by_entry, played)
 
     @cached_property
     def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
         """The placeholders in each recorded response that has any."""
-        names_by_entry: dict[ReplayEntry, list[str]] = {}
-        for entry in self._by_arrival:
-            names = placeholders_in(entry.exchange.response)
-            if names:
-                names_by_entry[entry] = names
-
-        return names_by_entry
+        return placeholders_by_entry(self._by_arrival)
 
     def _refuse_pending_call(
         self, answer: Message, session: LiveSession, miss: Miss
@@ -830,18 +783,6 @@ class Player:
         return unused
 
     @property
-    def connected_interactions(self) -> Iterator[tuple[int, int]]:
-        """Pairs of interactions of which one's stream has what the server said about the other."""
-        for entry in self.entries:
-            yield entry.interaction, entry.stream.interaction
-            if not entry.is_listening:
-                continue
-
-            for gate in self._timelines.waits_of(entry).pieces:
-                if gate.request is not None:
-                    yield entry.interaction, gate.request.interaction
-
-    @property
     def after_other_writes(self) -> dict[int, int]:
         """How often each read was played after other writes than recorded, by its interaction."""
         return dict(sorted(self._play_order.strayed.items()))
@@ -897,9 +838,5 @@ class Player:
 def _note_cancelled_request(request: Request, session: LiveSession) -> None:
     """Take note that a client waits no more for the response to one of its requests."""
     message = read_call(request).message
-    if message is None:
-        return
-
-    cancelled = message.params.get("requestId")
-    if cancelled is not None:
-        session.cancelled.add(canonical(cancelled))
+    if message is not None and message.cancelled_id is not None:
+        session.cancelled.add(message.cancelled_id)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
+from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry, places_of_events
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
@@ -800,21 +800,8 @@ class Deliveries:
 
     @cached_property
     def _places_of_events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
-        """Where events are, by session and id; without a session an id may be used again."""
-        places_by_event: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
-        ambiguous_events: set[tuple[str, str]] = set()
-        for entry in self._by_arrival:
-            for index, identity in event_ids(entry.exchange.response):
-                event = (entry.session, identity)
-                if event in places_by_event and not entry.session:
-                    ambiguous_events.add(event)
-
-                places_by_event[event] = (entry, index)
-
-        for event in ambiguous_events:
-            del places_by_event[event]
-
-        return places_by_event
+        """Where events are, by session and id."""
+        return places_of_events(self._by_arrival)
 
     def _reply_for_entry(self, entry: ReplayEntry) -> Reply | None:
         """Return what to send for a recorded response, which is built once; None without one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -23,6 +23,9 @@ from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.wire.http import End, Response
 
 _ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
+_EXTRA_PATIENCE_S: Final = 10.0
+"""Seconds that a client may wait longer than the recorded one."""
+
 _NEVER_ENDED: Final = (float("inf"), float("inf"))
 
 
@@ -192,7 +195,18 @@ class Timelines:
 
         return not self._has_response(call)
 
-    def given_up_ms(self, entry: ReplayEntry) -> float:
+    def patience_seconds(self, entry: ReplayEntry) -> float | None:
+        """Return how long to let a client wait for a response that was not recorded.
+
+        Somewhat longer than the recorded one waited; None for what has its response.
+        """
+        if not self.is_given_up(entry):
+            return None
+
+        ended_ms = self._given_up_ms(entry)
+        return (ended_ms - entry.exchange.started_ms) / 1000 + _EXTRA_PATIENCE_S
+
+    def _given_up_ms(self, entry: ReplayEntry) -> float:
         """Return the time at which a client stopped waiting for a response."""
         response = entry.exchange.response
         ending_times = [entry.exchange.ended_ms]
@@ -424,6 +438,23 @@ class Timelines:
                 causes.append(message)
 
         return causes
+
+
+def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of interactions of which one's stream has what the server said about the other.
+
+    Args:
+        entries: those of one cassette, in the order of arrival.
+    """
+    timelines = Timelines(entries)
+    for entry in entries:
+        yield entry.interaction, entry.stream.interaction
+        if not entry.is_listening:
+            continue
+
+        for gate in timelines.waits_of(entry).pieces:
+            if gate.request is not None:
+                yield entry.interaction, gate.request.interaction
 
 
 def _messages_by_piece(response: Response) -> dict[int, Message]:

@@ -23,13 +23,9 @@ from mrtr_cassette.core.secrets.decode import (
 )
 from mrtr_cassette.core.secrets.names import has_secrets, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import (
-    CUSTOM_KEY,
-    RedactionRules,
-    builtin_name,
-    rule_of_kind,
-)
+from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
 from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
+from mrtr_cassette.core.secrets.shapes import rule_of_kind
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 

@@ -15,17 +15,15 @@ from mrtr_cassette.core.secrets.decode import (
 )
 from mrtr_cassette.core.secrets.harmless import (
     counts_at_all,
+    is_among_settings,
     is_choice,
     is_code,
     is_harmless,
     is_harmless_after_scheme,
     is_no_setting,
+    is_plain_setting,
     is_stand_in,
     place_in_assignment,
-)
-from mrtr_cassette.core.secrets.layouts import (
-    is_among_settings,
-    is_plain_setting,
     texts_in_rows,
 )
 from mrtr_cassette.core.secrets.names import ref_of, rule_of_number

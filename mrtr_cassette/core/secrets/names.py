@@ -13,7 +13,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import AnyStr, Final, NamedTuple
 
-from mrtr_cassette.core.secrets.rules import PLACED_NAMES, example_of
+from mrtr_cassette.core.secrets.rules import PLACED_NAMES
+from mrtr_cassette.core.secrets.shapes import example_of
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 STATE: Final = "mrtr-state"

@@ -44,9 +44,8 @@ from mrtr_cassette.core.secrets.rules import (
     ActiveRules,
     RedactionRules,
     by_ending,
-    rule_of_kind,
 )
-from mrtr_cassette.core.secrets.shapes import filter_of
+from mrtr_cassette.core.secrets.shapes import filter_of, rule_of_kind
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     Headers,
@@ -409,12 +408,12 @@ class Redactor:
         found = []
         for rule in self._rules.custom_rules:
             # Whole texts are taken out of messages, and not out of headers and lines.
-            if rule.judge_name == rule_of_kind("text") and not is_string:
+            if rule.name == rule_of_kind("text") and not is_string:
                 continue
 
             for start, end in rule.spans(raw):
                 plain = as_text(text[start:end])
-                found.append(Find(start, end, rule.judge_name, plain, in_url=in_url))
+                found.append(Find(start, end, rule.name, plain, in_url=in_url))
 
         yield from _finds_beside_placeholders(text, found)
         if in_url and "%" in text:

@@ -9,9 +9,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.secrets.shapes import RULES, Rules, compiled_pattern, filter_of
+from mrtr_cassette.core.secrets.shapes import (
+    RULES,
+    SHARED_NAMES,
+    SHARED_RULES,
+    Rules,
+    SharedKind,
+    SharedRule,
+    compiled_pattern,
+    filter_of,
+)
 from mrtr_cassette.errors import UsageError, shorten
 
 # Names
@@ -421,109 +430,6 @@ def patterns_of_path(url: str) -> list[str]:
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
-# Texts that could identify somebody, taken out to share a cassette with strangers
-
-SharedKind = Literal["email", "host", "ip", "text", "user"]
-
-_SLASH: Final = r"(?:[\\/]|%2[Ff]|%5[Cc])"
-_SLASHES: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
-_HOME_FOLDER: Final = (
-    rf"(?:home|Users){_SLASHES}|[A-Za-z](?::|%3[Aa]){_SLASHES}users{_SLASHES}"
-)
-_IP_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
-_IP_GROUP: Final = "[0-9A-Fa-f]{1,4}"
-_LONG_IP: Final = (
-    rf"(?:{_IP_GROUP}:){{7}}{_IP_GROUP}"
-    rf"|(?:{_IP_GROUP}:){{1,6}}:(?:{_IP_GROUP}:){{0,5}}{_IP_GROUP}"
-)
-_LETTER: Final = r"[^\W\d_]"
-_LETTER_OR_DIGIT: Final = r"[^\W_]"
-
-
-def rule_of_kind(kind: SharedKind) -> str:
-    """Return the name of a rule, which its placeholders have."""
-    return f"shared-{kind}"
-
-
-class SharedRule(NamedTuple):
-    """A kind of text that could identify somebody."""
-
-    judge_name: str
-    pattern: str
-    """For `re`; group 1 is the text, or all of the match."""
-
-    first: str = ""
-    """Precedes the pattern where no match ends, so that a long word is read once."""
-
-    needs: str = ""
-
-    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the places of such texts, in order."""
-        text = raw.decode("utf-8", "surrogateescape")
-        begins = re.compile(self.first + self.pattern)
-        goes_on = re.compile(self.pattern)
-        end = 0
-        end_of_raw = 0
-        at = 0
-        while match := goes_on.match(text, at) or begins.search(text, at):
-            at = max(match.end(), at + 1)
-            first, last = match.span(match.lastindex or 0)
-            if not re.match(self.needs, text[first:last]):
-                continue
-
-            start = end_of_raw + _bytes_of(text[end:first])
-            end_of_raw = start + _bytes_of(text[first:last])
-            end = last
-            yield start, end_of_raw
-
-
-def _bytes_of(text: str) -> int:
-    """Return how many bytes a text has in UTF-8; an escaped byte counts as itself."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
-
-
-SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
-    "email": SharedRule(
-        rule_of_kind("email"),
-        rf"[\w.%+-]+(?:@|%40)(?:(?:{_LETTER_OR_DIGIT}|-)++\.){{1,127}}"
-        rf"{_LETTER}(?:{_LETTER_OR_DIGIT}|-)+",
-        first=r"(?<![\w.%+-])",
-    ),
-    "ip": SharedRule(
-        rule_of_kind("ip"),
-        rf"(?a)\b(?:{_IP_BYTE}(?:\.{_IP_BYTE}){{3}}|{_LONG_IP})\b",
-        # The addresses of each machine itself say nothing.
-        needs=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
-    ),
-    "text": SharedRule(
-        rule_of_kind("text"), r"(?as)\A(?:\s*+\S++\s|.*[^\x00-\x7F]).*\Z"
-    ),
-    "user": SharedRule(
-        rule_of_kind("user"), rf"(?a){_SLASH}(?:{_HOME_FOLDER})([^\\/\s\"'<>:%?#]+)"
-    ),
-}
-"""By kind. In JSON each finds its texts in strings; `text` is a whole string of several words.
-
-No pattern finds a `host`: the server's own is known.
-"""
-
-SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
-_EXAMPLE_BY_RULE: Final[Mapping[str, str]] = {
-    rule_of_kind("email"): "somebody{}@example.com",
-    rule_of_kind("host"): "server{}.example",
-    rule_of_kind("ip"): "192.0.2.{}",
-    rule_of_kind("text"): "some text {}",
-    rule_of_kind("user"): "somebody{}",
-}
-
-
-def example_of(rule: str, token: str) -> bytes | None:
-    """Return a text that matches one that was taken out to share a cassette, or None."""
-    example = _EXAMPLE_BY_RULE.get(rule)
-    if example is None:
-        return None
-    return example.format(token).encode()
-
 
 ESCAPED: Final = r"\\(?:/|u00[2-7])"
 """An escape of a character of names and secrets, or of a quote in JSON."""
@@ -571,7 +477,7 @@ def user_pattern(pattern: str) -> Any:
 class UserRule(NamedTuple):
     """A pattern of a user; group 1 is the secret, if there is one."""
 
-    judge_name: str
+    name: str
     pattern: str
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
@@ -682,7 +588,7 @@ BUILT_IN_RULES: Final = RedactionRules()
 class NameBeside(NamedTuple):
     """A name that is a value itself, and where the value that it names begins."""
 
-    judge_name: tuple[int, int]
+    name_span: tuple[int, int]
     value_at: int
     depth: int | None
     """How many backslashes are before the quotes of a value of JSON; None in other text."""

@@ -9,10 +9,10 @@ or there is a limit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, Literal, NamedTuple, get_args
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
@@ -568,3 +568,107 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
 )
 """The shapes; where two rows find the same text, the first names it."""
+
+
+# Texts that could identify somebody, taken out to share a cassette with strangers
+
+SharedKind = Literal["email", "host", "ip", "text", "user"]
+
+_SLASH: Final = r"(?:[\\/]|%2[Ff]|%5[Cc])"
+_SLASHES: Final = r"(?:[\\/]+|%2[Ff]|%5[Cc])"
+_HOME_FOLDER: Final = (
+    rf"(?:home|Users){_SLASHES}|[A-Za-z](?::|%3[Aa]){_SLASHES}users{_SLASHES}"
+)
+_IP_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+_IP_GROUP: Final = "[0-9A-Fa-f]{1,4}"
+_LONG_IP: Final = (
+    rf"(?:{_IP_GROUP}:){{7}}{_IP_GROUP}"
+    rf"|(?:{_IP_GROUP}:){{1,6}}:(?:{_IP_GROUP}:){{0,5}}{_IP_GROUP}"
+)
+_LETTER: Final = r"[^\W\d_]"
+_LETTER_OR_DIGIT: Final = r"[^\W_]"
+
+
+def rule_of_kind(kind: SharedKind) -> str:
+    """Return the name of a rule, which its placeholders have."""
+    return f"shared-{kind}"
+
+
+class SharedRule(NamedTuple):
+    """A kind of text that could identify somebody."""
+
+    name: str
+    pattern: str
+    """For `re`; group 1 is the text, or all of the match."""
+
+    first: str = ""
+    """Precedes the pattern where no match ends, so that a long word is read once."""
+
+    needs: str = ""
+
+    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the places of such texts, in order."""
+        text = raw.decode("utf-8", "surrogateescape")
+        begins = re.compile(self.first + self.pattern)
+        goes_on = re.compile(self.pattern)
+        end = 0
+        end_of_raw = 0
+        at = 0
+        while match := goes_on.match(text, at) or begins.search(text, at):
+            at = max(match.end(), at + 1)
+            first, last = match.span(match.lastindex or 0)
+            if not re.match(self.needs, text[first:last]):
+                continue
+
+            start = end_of_raw + _bytes_of(text[end:first])
+            end_of_raw = start + _bytes_of(text[first:last])
+            end = last
+            yield start, end_of_raw
+
+
+def _bytes_of(text: str) -> int:
+    """Return how many bytes a text has in UTF-8; an escaped byte counts as itself."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+
+
+SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
+    "email": SharedRule(
+        rule_of_kind("email"),
+        rf"[\w.%+-]+(?:@|%40)(?:(?:{_LETTER_OR_DIGIT}|-)++\.){{1,127}}"
+        rf"{_LETTER}(?:{_LETTER_OR_DIGIT}|-)+",
+        first=r"(?<![\w.%+-])",
+    ),
+    "ip": SharedRule(
+        rule_of_kind("ip"),
+        rf"(?a)\b(?:{_IP_BYTE}(?:\.{_IP_BYTE}){{3}}|{_LONG_IP})\b",
+        # The addresses of each machine itself say nothing.
+        needs=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
+    ),
+    "text": SharedRule(
+        rule_of_kind("text"), r"(?as)\A(?:\s*+\S++\s|.*[^\x00-\x7F]).*\Z"
+    ),
+    "user": SharedRule(
+        rule_of_kind("user"), rf"(?a){_SLASH}(?:{_HOME_FOLDER})([^\\/\s\"'<>:%?#]+)"
+    ),
+}
+"""By kind. In JSON each finds its texts in strings; `text` is a whole string of several words.
+
+No pattern finds a `host`: the server's own is known.
+"""
+
+SHARED_NAMES: Final = frozenset(map(rule_of_kind, get_args(SharedKind)))
+_EXAMPLE_BY_RULE: Final[Mapping[str, str]] = {
+    rule_of_kind("email"): "somebody{}@example.com",
+    rule_of_kind("host"): "server{}.example",
+    rule_of_kind("ip"): "192.0.2.{}",
+    rule_of_kind("text"): "some text {}",
+    rule_of_kind("user"): "somebody{}",
+}
+
+
+def example_of(rule: str, token: str) -> bytes | None:
+    """Return a text that matches one that was taken out to share a cassette, or None."""
+    example = _EXAMPLE_BY_RULE.get(rule)
+    if example is None:
+        return None
+    return example.format(token).encode()

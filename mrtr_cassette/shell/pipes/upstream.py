@@ -30,7 +30,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 )
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.protocol.origins import ServerOrigin
-from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.secrets.credentials import (
     AddSettings,
     UserSettings,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import over_pipes
-from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import UserSettings, text_redactor
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Line, Request, opens_channel

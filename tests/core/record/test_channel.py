@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import answer, notification, progress, rpc, tool, with_id, with_token
 
-from mrtr_cassette.core.record.recorder import Channel
+from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import End, Request
 
 LISTENING = 0

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.protocol.jsonrpc import server_messages
 from mrtr_cassette.core.wire.jsonbytes import (
+    DEEPEST,
     Number,
     find_spans,
     parse,
     parse_tolerantly,
+    repaired_json,
 )
-from mrtr_cassette.core.wire.repair import DEEPEST, repaired_json
 from mrtr_cassette.errors import NotJsonError
 
 

@@ -1,0 +1,187 @@
+"""Recorded turns that the live server has not asked so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.cassette.recorded import (
+    PushedRequest,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+    RecordedTurn,
+)
+from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.compare.responses import question_of, task_question
+from mrtr_cassette.core.drive.conversation import Answered
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.methods import LIST_ROOTS
+from mrtr_cassette.core.wire.jsonbytes import to_json
+
+
+class Question(NamedTuple):
+    """A question as a value of `inputRequests` has it, and its recorded answer, if any.
+
+    Attributes:
+        key: its key in this value.
+        name: its key in the cassette.
+    """
+
+    key: str
+    asked: Any
+    answer: Answered | None
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class OpenTurn:
+    """A turn whose questions come one by one: those that the live server has not asked so far.
+
+    Attributes:
+        position: the index of the exchange that is pending meanwhile; for a task, after the last.
+        asking: the poll that asks, in a task; None for pushed requests.
+        is_aside: the server asks of its own accord, so which call is pending is chance.
+        answered_at: the number of the exchange that gave the last answer; None if some are open.
+    """
+
+    number: int
+    position: int
+    questions: list[Question]
+    asking: RecordedExchange | None = None
+    is_aside: bool = False
+    answered_at: int | None = None
+
+    @property
+    def is_of_task(self) -> bool:
+        """Whether a state of a task asks it."""
+        return self.asking is not None
+
+    def is_due(self, number: int | None) -> bool:
+        """Tell whether all of it had been answered when the request with a number came."""
+        if not self.questions or self.answered_at is None or number is None:
+            return False
+        return self.answered_at < number
+
+
+class Asides:
+    """The turns of one session that its server asks of its own accord, whatever call is pending."""
+
+    def __init__(self) -> None:
+        self._turns_by_interaction: dict[int, list[OpenTurn]] = {}
+
+    def take_turns(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
+        """Take the turns of an interaction; they replace its earlier ones."""
+        asides = []
+        for turn in turns:
+            if turn.is_aside:
+                asides.append(turn)
+
+        self._turns_by_interaction[interaction] = asides
+
+    def drop_turns(self, interaction: int) -> None:
+        """Stop expecting the turns of an interaction."""
+        self._turns_by_interaction.pop(interaction, None)
+
+    def unasked_turns(self) -> list[tuple[int, OpenTurn]]:
+        """Return the turns that the server has not asked so far, with their interactions."""
+        turns_with_questions = []
+        for interaction, turns in self._turns_by_interaction.items():
+            for turn in turns:
+                if turn.questions:
+                    turns_with_questions.append((interaction, turn))
+
+        return turns_with_questions
+
+
+def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
+    """Return the turns of a recorded conversation that come by pushed requests or by a task."""
+    turns = []
+    for turn in interaction.turns:
+        if turn.pushed is not None:
+            turns.append(_pushed_turn(turn, turn.pushed))
+        elif turn.via == "task":
+            turns.append(_task_turn(turn, interaction))
+
+    return turns
+
+
+def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
+    """Return a pushed turn with all its questions."""
+    questions = []
+    for key, asked in question_of(turn).items():
+        questions.append(Question(key, asked, _posted_answer(pushed, key), key))
+
+    return OpenTurn(
+        turn.number,
+        pushed.position,
+        questions,
+        is_aside=all(_is_aside(request) for request in pushed.asked),
+        answered_at=_answered_at(pushed),
+    )
+
+
+def _answered_at(pushed: PushedTurn) -> int | None:
+    """Return the number of the exchange that gave the last answer; None if one is missing."""
+    numbers = []
+    for answer in pushed.answers:
+        if answer.exchange.number is not None:
+            numbers.append(answer.exchange.number)
+
+    if not numbers or len(numbers) != len(pushed.asked):
+        return None
+
+    return max(numbers)
+
+
+def _is_aside(request: PushedRequest) -> bool:
+    """Tell whether a request is on a listening stream; over pipes, any call may have a line."""
+    exchange = request.exchange
+    response = exchange.response
+    if listens(exchange.call, response):
+        return True
+
+    is_line = response is not None and response.is_lines
+    return is_line and request.message.method == LIST_ROOTS
+
+
+def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
+    """Return a turn that a state of the task asks, with all its questions."""
+    recorded_answers = turn.given or {}
+    questions = []
+    for name, request in turn.requests.items():
+        answer = None
+        if name in recorded_answers:
+            answer = Answered(to_json(recorded_answers[name]).encode())
+
+        key, asked = question_alone(name, request, interaction.task_id)
+        questions.append(Question(key, asked, answer, name))
+
+    end_position = len(interaction.exchanges)
+    return OpenTurn(turn.number, end_position, questions, turn.asking)
+
+
+def question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
+    """Return the key and the value of a question as if its task asked nothing else.
+
+    What is asked together in one run may be asked one by one in another.
+    """
+    ((key, asked),) = task_question({name: request}, task_id).items()
+    return key, asked
+
+
+def _posted_answer(turn: PushedTurn, key: str) -> Answered | None:
+    """Return the recorded response to a pushed request as it was spelled."""
+    for answer in turn.answers:
+        message = answer.exchange.call.message
+        if answer.key != key or message is None:
+            continue
+
+        result = message.spelled(("result",))
+        if result is not None:
+            return Answered(result)
+
+        return Answered(message.spelled(("error",)) or b"{}", "error")
+
+    return None

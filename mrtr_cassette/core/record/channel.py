@@ -1,0 +1,156 @@
+"""Lines of a pipe, assigned to their exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.jsonrpc import (
+    SUBSCRIPTION_ID,
+    Kind,
+    Message,
+    name_in,
+    server_message,
+)
+from mrtr_cassette.core.protocol.methods import CANCELLED
+from mrtr_cassette.core.wire.http import End, Request, channel_request, line_request
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+E = TypeVar("E")
+
+
+class Channel(Generic[E]):
+    """One run of a server on a pipe: assigns each line to its exchange.
+
+    The server's response to a request belongs to it, and so does what names the request by its
+    progress token or its subscription, and what is said while it alone is pending. Everything else
+    the server says of its own accord: that is the response to the channel's beginning.
+    Source: docs/cassette-format.md, "Over pipes"; MCP 2026-07-28, basic, "Transports", stdio.
+
+    `begin` begins an exchange with its request. `session` is empty for the server's first start.
+    """
+
+    def __init__(self, begin: Callable[[Request], E], session: str = "") -> None:
+        self._begin = begin
+        self._session = session
+        self._listening_exchange = begin(channel_request(session))
+        self._has_spoken = False
+        self._pending_requests: dict[str, list[E]] = {}
+        """Requests without their responses, by canonical texts of their ids."""
+        self._exchange_by_token: dict[str, E] = {}
+        self._pending_calls: dict[E, None] = {}
+        """The calls that wait for their responses, the latest last."""
+
+    def client_line(self, line: bytes) -> tuple[E, bool]:
+        """Begin the exchange of a client's line; return also whether nothing follows in it."""
+        request = line_request(line, self._session)
+        call = read_call(request)
+        exchange = self._begin(request)
+        message = call.message
+        if message is None or message.kind is not Kind.REQUEST or message.id is None:
+            if message is not None and message.cancelled_id is not None:
+                self._take_cancellation(message.cancelled_id)
+
+            return exchange, True
+
+        self._pending_requests.setdefault(message.id, []).append(exchange)
+        if message.progress_token is not None:
+            self._exchange_by_token[message.progress_token] = exchange
+
+        if not listens(call, None):
+            self._pending_calls[exchange] = None
+
+        return exchange, False
+
+    def _take_cancellation(self, identity: str) -> None:
+        """Take the notice that nobody waits for the response to the request with an id."""
+        # No response is expected any more; one that comes is still the request's own.
+        for exchange in self._pending_requests.get(identity, ()):
+            self.stop_waiting_for(exchange)
+
+    def server_line(self, line: bytes) -> tuple[E, bool]:
+        """Return which exchange a line of the server belongs to, and whether it is the last one."""
+        message = server_message(line)
+        identity = None
+        if message is not None and message.kind is Kind.RESPONSE:
+            identity = name_in(self._pending_requests, message.id)
+
+        if identity is not None:
+            exchanges = self._pending_requests[identity]
+            exchange = exchanges.pop(0)
+            if not exchanges:
+                del self._pending_requests[identity]
+
+            for token in [*self._exchange_by_token]:
+                if self._exchange_by_token[token] == exchange:
+                    del self._exchange_by_token[token]
+
+            self.stop_waiting_for(exchange)
+            return exchange, True
+
+        named = None if message is None else self._exchange_named_by(message)
+        if named is None and len(self._pending_calls) == 1:
+            (named,) = self._pending_calls
+
+        if named is not None:
+            return named, False
+
+        self._has_spoken = True
+        return self._listening_exchange, False
+
+    def stop_waiting_for(self, exchange: E) -> None:
+        """Take note that nobody waits for the response of a call any more."""
+        self._pending_calls.pop(exchange, None)
+
+    @property
+    def latest_call(self) -> E | None:
+        """The latest call that waits for its response."""
+        return next(reversed(self._pending_calls), None)
+
+    def is_pending(self, identity: str) -> bool:
+        """Tell whether a request with an id, as canonical text, waits for its response."""
+        return name_in(self._pending_requests, identity) is not None
+
+    def _exchange_named_by(self, message: Message) -> E | None:
+        """Return the exchange that a message of the server names, or None."""
+        token = message.params.get("progressToken")
+        if token is not None:
+            name = name_in(self._exchange_by_token, canonical(token))
+            return None if name is None else self._exchange_by_token[name]
+
+        if message.method == CANCELLED:
+            named = self._pending_exchange(message.params.get("requestId"))
+            # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
+            return None if named in self._pending_calls else named
+
+        return self._pending_exchange(message.meta.get(SUBSCRIPTION_ID))
+
+    def _pending_exchange(self, identity: Any) -> E | None:
+        """Return the oldest request with an id, which a server may repeat in another type."""
+        if identity is None:
+            return None
+
+        name = name_in(self._pending_requests, canonical(identity))
+        return None if name is None else self._pending_requests[name][0]
+
+    def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:
+        """Return what the end of the channel ends; by the server, or by the client that left.
+
+        Each exchange is returned with its end; None if there is nothing to keep of it.
+        """
+        listening_end: End | None = None
+        pending_end = End.OPEN
+        if by_server:
+            listening_end = End.COMPLETE
+            pending_end = End.BROKEN
+        elif self._has_spoken:
+            listening_end = End.OPEN
+
+        ended = [(self._listening_exchange, listening_end)]
+        for exchanges in self._pending_requests.values():
+            for exchange in exchanges:
+                ended.append((exchange, pending_end))
+
+        return ended
