@@ -336,7 +336,7 @@ async def repeat(conversation: Conversation, cassette: Path, values: Values) -> 
     """Repeat a conversation with a replay; every recorded byte comes back, then the misses miss."""
     async with playing(cassette, repeat="never") as session:
         client = await hold(conversation, session.url, values)
-        assert (session.player.misses, session.player.unplayed) == ([], [])
+        assert (session.player.misses, session.player.unplayed_numbers) == ([], [])
         for step in conversation.steps:
             if step.word == "misses":
                 reason = await client.miss(step)

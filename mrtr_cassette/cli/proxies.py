@@ -448,7 +448,7 @@ async def _replay_over_http(
         fails = _conclude_replay(session, options, log, reports)
         player = session.player
         is_met = any(fault.came for fault in session.fault_outcomes)
-        is_used = player.plays or player.misses or is_met
+        is_used = player.reply_count or player.misses or is_met
         has_no_client = not is_used and _tell_of_no_client(command, end, log)
 
     return end.code or int(fails or has_no_client)

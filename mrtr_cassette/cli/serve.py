@@ -190,7 +190,9 @@ async def _serve_plays(
     write_reports(served.reports, forms)
     validity = ""
     if served.given:
-        validity = validity_text(plays.validity[True], plays.validity.total())
+        validity = validity_text(
+            plays.validity_counts[True], plays.validity_counts.total()
+        )
 
     _tell_end(plays, log, validity)
     return code, bool(plays.failed)
@@ -214,7 +216,9 @@ def _tell_ready(url: str, log: Log) -> None:
 
 def _tell_end(plays: Plays, log: Log, validity: str) -> None:
     """Log how many plays had which outcome, and their validity or else how many failed."""
-    counts = [f"{count} {outcome}" for outcome, count in sorted(plays.outcomes.items())]
+    counts = [
+        f"{count} {outcome}" for outcome, count in sorted(plays.outcome_counts.items())
+    ]
     text = ", ".join(counts) or "there were no plays"
     if validity:
         text += f"; {validity}"
@@ -223,7 +227,7 @@ def _tell_end(plays: Plays, log: Log, validity: str) -> None:
 
     event = {
         "event": "concluded",
-        "plays": dict(plays.outcomes),
+        "plays": dict(plays.outcome_counts),
         "failed": plays.failed,
     }
     log.tell(text, event)

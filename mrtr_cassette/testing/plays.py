@@ -226,9 +226,9 @@ class Plays:
 
     Attributes:
         trials: what those came to that have ended and recorded nothing, if that is kept.
-        validity: how many of these were valid, and how many were not.
+        validity_counts: how many of these were valid, and how many were not.
         open: the plays that were not ended, by their ids.
-        outcomes: counts of what became of the cassettes of those that were.
+        outcome_counts: counts of what became of the cassettes of those that were.
         failed: how many of them have missed, or failed their tests in another way.
     """
 
@@ -251,9 +251,9 @@ class Plays:
             token: what control requests have to be authorized by; empty: nothing.
         """
         self.open: dict[str, CassettePlay] = {}
-        self.outcomes: Counter[str] = Counter()
+        self.outcome_counts: Counter[str] = Counter()
         self.failed = 0
-        self.validity: Counter[bool] = Counter()
+        self.validity_counts: Counter[bool] = Counter()
         self.trials: list[TrialReport] = []
         self._keeps_trials = keeps_trials
         self.url = ""
@@ -566,10 +566,10 @@ class Plays:
             self._ended_play_ids.append(play.id)
 
         if not report["is_recording"]:
-            self.validity[report["valid"]] += 1
+            self.validity_counts[report["valid"]] += 1
 
         self.failed += bool(report["problems"])
-        self.outcomes[report["outcome"]] += 1
+        self.outcome_counts[report["outcome"]] += 1
         announcer = self._announcer
         announcer.tell(lambda: {**report, "event": "ended"})
         if announcer.log is not None:

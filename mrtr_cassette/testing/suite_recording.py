@@ -78,14 +78,14 @@ class RecordingUse(CassetteUse):
         is_piped = is_on_pipes(upstream)
         place = self._recording_place(is_piped=is_piped)
         options = self._recording_options(place)
-        manager: Any
+        recording_context: Any
         if is_piped:
-            manager = recorded_by_client(
+            recording_context = recorded_by_client(
                 upstream, place, options, request.run.cwd, named=self.path
             )
         else:
             url, command = self._start_upstream(upstream, options, running)
-            manager = recording(
+            recording_context = recording(
                 url,
                 place,
                 options,
@@ -95,7 +95,7 @@ class RecordingUse(CassetteUse):
                 on_event=request.on_event,
             )
 
-        self._session = running.enter_context(request.run.entering(manager))
+        self._session = running.enter_context(request.run.entering(recording_context))
         if not is_piped:
             self._bypass_proxies(self._session.url, running)
 
@@ -187,21 +187,21 @@ class RecordingUse(CassetteUse):
     def _recording_place(self, *, is_piped: bool) -> Path:
         """Return the place of the recording: the cassette's own, or one that becomes it later."""
         check_replaceable(self.path)
-        earlier = None
+        earlier_recording = None
         if self._treatment_of_existing() == "append":
             check_output(self.path, self._settings.record)
-            earlier = self.path
+            earlier_recording = self.path
 
         if self.request.sharers is not None:
             self._shared_recording = self._share_recording(self.request.sharers)
             if self._shared_recording.place.exists():
-                earlier = self._shared_recording.place
+                earlier_recording = self._shared_recording.place
         elif not is_piped:
             return self.path
 
         place = self._temporary_place()
-        if earlier is not None and earlier.exists():
-            place.write_bytes(earlier.read_bytes())
+        if earlier_recording is not None and earlier_recording.exists():
+            place.write_bytes(earlier_recording.read_bytes())
 
         return place
 

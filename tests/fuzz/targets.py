@@ -183,7 +183,9 @@ def player(data: bytes) -> None:
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
 
-    assert playing.plays + len(playing.misses) + len(playing.harmless) == len(bodies)
+    assert playing.reply_count + len(playing.misses) + len(playing.harmless) == len(
+        bodies
+    )
     summary_text(report_of_replay(playing)).encode()
 
 

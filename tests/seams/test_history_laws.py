@@ -261,7 +261,7 @@ def test_calls_that_were_in_flight_together_play_in_any_order(
             if operation.agrees is not None and not is_retry:
                 states[place] = result["requestState"]
 
-        assert player.unplayed == []
+        assert player.unplayed_numbers == []
 
 
 def shuffled(before: list[set[int]], data: st.DataObject) -> list[int]:

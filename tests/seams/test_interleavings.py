@@ -167,7 +167,7 @@ def check(
 
     assert sorted(results) == sorted(recording.results)
     assert said(played(player, COUNT)) == recording.last_count
-    assert player.unplayed == [1], "all but the list of tools is played"
+    assert player.unplayed_numbers == [1], "all but the list of tools is played"
 
 
 @pytest.mark.parametrize(
@@ -310,4 +310,4 @@ def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
 
     assert len({task.id for task in tasks.values()}) == 3
     assert sorted(results) == sorted(recording.results)
-    assert player.unplayed == []
+    assert player.unplayed_numbers == []

@@ -705,7 +705,9 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
             sent_now(decision)
 
     assert summary_text(report_of_replay(player))
-    assert player.plays + len(player.misses) + len(player.harmless) == len(requests)
+    assert player.reply_count + len(player.misses) + len(player.harmless) == len(
+        requests
+    )
 
     with suppress(CassetteError):
         stateless = Player(loaded(cassette, "f"), stateless=True)
@@ -1016,8 +1018,12 @@ def state_of(body: bytes) -> str:
 def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     """Every recorded exchange was played exactly once, and nothing was missed."""
     entries = itertools.chain.from_iterable(player.interactions)
-    assert [player.times[entry] for entry in entries] == [1] * len(plan.turns)
-    assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
+    assert [player.play_counts[entry] for entry in entries] == [1] * len(plan.turns)
+    assert (player.reply_count, player.misses, player.unplayed_numbers) == (
+        len(plan.turns),
+        [],
+        [],
+    )
 
 
 @given(plans(), st.data())
@@ -1100,7 +1106,7 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
     order = [*arrived, *sorted(arrived, key=lambda _: chance.random()), *arrived]
     player = replayed(plan, cassette, order, stateless=True)
 
-    assert (player.misses, player.unplayed) == ([], [])
+    assert (player.misses, player.unplayed_numbers) == ([], [])
 
 
 def other_state(state: str) -> str:
@@ -1124,12 +1130,12 @@ def test_state_that_is_not_the_issued_one_is_never_served(
     state = asked.state or ""
     at = data.draw(st.integers(0, len(state) - 1))
     altered = state[:at] + data.draw(st.sampled_from("§~Ω")) + state[at + 1 :]
-    played = player.plays
+    played = player.reply_count
 
     decision = player.request_received(post(asked_by(turn, 1, 1, altered)))
 
     assert isinstance(decision, Miss)
-    assert player.plays == played
+    assert player.reply_count == played
 
 
 @given(plans(), st.data())

@@ -54,7 +54,7 @@ class PipedRecording:
 
     def client(self, line: bytes) -> None:
         self.now_ms += 1
-        observation, is_over = self.channel.client_line(line + b"\n")
+        observation, is_over = self.channel.take_client_line(line + b"\n")
         if is_over:
             self.ended.append(observation.seal(End.COMPLETE, self.now_ms))
         else:
@@ -62,7 +62,7 @@ class PipedRecording:
 
     def server(self, line: bytes) -> None:
         self.now_ms += 1
-        observation, is_over = self.channel.server_line(line + b"\n")
+        observation, is_over = self.channel.take_server_line(line + b"\n")
         observation.response_bytes(line + b"\n", self.now_ms)
         if is_over:
             self.ended.append(observation.seal(End.COMPLETE, self.now_ms))

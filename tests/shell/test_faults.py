@@ -40,11 +40,11 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
     async with playing(path, faults=[fault]) as session:
         refused = await post(session.url, DEPLOY)
 
-        assert session.player.plays == 0
+        assert session.player.reply_count == 0
 
         answered = await converse(session.url)
 
-        assert (session.player.unplayed, session.player.misses) == ([], [])
+        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
         assert counts(session) == [(1, 1)]
 
     assert (refused.status, refused.head.values("retry-after")) == (429, ["7"])
@@ -129,7 +129,7 @@ async def test_a_dropped_stream_can_be_asked_for_again(
 
         whole = await post(session.url, DEPLOY)
 
-        assert (session.player.unplayed, session.player.misses) == ([], [])
+        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
 
     assert whole.body == STREAM
 
@@ -145,7 +145,7 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
         refused = await post(session.url, tool_call("deploy", id="x", **params))
         await converse(session.url)
 
-        assert (session.player.unplayed, session.player.misses) == ([], [])
+        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
         assert counts(session) == [(1, 1)]
 
     assert refused.json["id"] == "x"
@@ -198,7 +198,7 @@ async def test_time_is_taken_as_faults_say(tmp_path: Path) -> None:
             answer = await post(session.url, LIST)
             times.append(round(now - began, 6))
 
-        assert session.player.plays == 3
+        assert session.player.reply_count == 3
 
     assert times == [1.5, len(answer.body) / 10, 0]
     assert answer.is_whole

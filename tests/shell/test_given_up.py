@@ -183,7 +183,7 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
 
     assert (error["id"], error["error"]["code"]) == ("mine", -32010)
     assert [miss.reason.value for miss in player.misses] == ["no-response"]
-    assert player.without_response
+    assert player.numbers_without_response
 
     reading.cancel()
     with suppress(asyncio.CancelledError):

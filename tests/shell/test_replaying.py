@@ -212,7 +212,7 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
             (await post(replay.url, request)).json["result"] for request in requests
         ]
 
-        assert replay.player.unplayed == []
+        assert replay.player.unplayed_numbers == []
 
     for task in (told[0], told[1], told[3]):
         assert task["createdAt"] == "1970-01-01T00:01:00Z"

@@ -69,7 +69,7 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
     before = alive()
     plays = asyncio.run(ended())
 
-    assert plays.validity == {False: 3}
+    assert plays.validity_counts == {False: 3}
 
     kept = {"TrialReport": 3, "MissReport": 3} if keeps else {}
 

@@ -265,7 +265,7 @@ def answers_text(cassette: Cassette, name: str) -> str:
     ]
     written: dict[str, str] = {}
     for interaction in cassette.interactions:
-        for conditions, answer in _rules_of(interaction):
+        for conditions, answer in _rule_texts_of(interaction):
             if conditions not in written:
                 written[conditions] = answer
                 blocks.append(f"[[rule]]\n{conditions}{answer}")
@@ -276,13 +276,13 @@ def answers_text(cassette: Cassette, name: str) -> str:
     return "\n".join(blocks)
 
 
-def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
+def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     """Yield the conditions and the answer of a rule for each answer that was given."""
     call = interaction.exchanges[0].call
-    of_call = {}
+    call_conditions = {}
     for member, method in _METHOD_OF.items():
         if call.method == method:
-            of_call[member] = call.name
+            call_conditions[member] = call.name
 
     for turn in interaction.turns:
         given = turn.given or {}
@@ -291,7 +291,7 @@ def _rules_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
             if answer is None:
                 continue
 
-            conditions = of_call.copy()
+            conditions = call_conditions.copy()
             # The key of a pushed request is ours, and another one if the server asks more.
             if turn.is_key_from_server(key):
                 conditions["key"] = key
@@ -566,24 +566,24 @@ class GivenAnswers:
         return self._given_form(self._field_pairs(question, fields), fields)
 
     def _answer_by(
-        self, whole: WrittenPair, question: AskedRequest, fields: Mapping[str, Any]
+        self, whole_pair: WrittenPair, question: AskedRequest, fields: Mapping[str, Any]
     ) -> Any:
         """Return the answer to a question by a pair that is named like it."""
-        if isinstance(whole.value, dict):
-            self._used_names.add(whole.name)
-            return whole.value
+        if isinstance(whole_pair.value, dict):
+            self._used_names.add(whole_pair.name)
+            return whole_pair.value
 
-        names_field = whole.name in fields
+        names_field = whole_pair.name in fields
         if names_field and self.spent_name(question):
             return None
 
         given = self._field_pairs(question, fields)
-        if not given and len(fields) == 1 and whole.value not in ACTIONS:
-            given = dict.fromkeys(fields, whole)
+        if not given and len(fields) == 1 and whole_pair.value not in ACTIONS:
+            given = dict.fromkeys(fields, whole_pair)
 
-        if not names_field and (not given or whole.value in ACTIONS[1:]):
-            self._used_names.add(whole.name)
-            return _whole_answer(whole, question.request)
+        if not names_field and (not given or whole_pair.value in ACTIONS[1:]):
+            self._used_names.add(whole_pair.name)
+            return _whole_answer(whole_pair, question.request)
 
         return self._given_form(given, fields)
 
@@ -648,7 +648,7 @@ class GivenAnswers:
         is_lasting = (
             bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
         )
-        if is_lasting and is_alone and self._are_free(names, question.number):
+        if is_lasting and is_alone and self._are_names_free(names, question.number):
             if self.spent_name(question) is None:
                 return dict(names)
 
@@ -661,11 +661,11 @@ class GivenAnswers:
 
         return example
 
-    def _are_free(self, names: Mapping[str, Any], number: int) -> bool:
+    def _are_names_free(self, names: Mapping[str, Any], number: int) -> bool:
         """Tell whether names were neither given nor could be meant for an earlier question."""
         taken = {*self._pairs_by_name, *self._used_names}
-        for earlier in range(1, number):
-            taken |= self._names_by_question.get(earlier, set())
+        for earlier_number in range(1, number):
+            taken |= self._names_by_question.get(earlier_number, set())
 
         return not any(name.startswith("#") or name in taken for name in names)
 

@@ -22,11 +22,11 @@ from mrtr_cassette.core.cassette.sessions import (
     Streams,
     endpoint_elsewhere,
     event_ids,
+    foreign_redirect_origin,
     issued_session,
     listens,
     opened_session,
     ping_ids,
-    redirected_elsewhere,
 )
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
@@ -71,8 +71,8 @@ class MatchedRequest(NamedTuple):
 
     Attributes:
         digest: of a recorded one without the caller's values, if equal digests are matched alike.
-        closer: the keys of requests that are more alike than those with the same lookup, from the
-            strictest on; none where all of these are equally alike.
+        stricter_lookups: the keys of requests that are more alike than those with the same lookup,
+            from the strictest on; none where all of these are equally alike.
     """
 
     request: Request
@@ -82,7 +82,7 @@ class MatchedRequest(NamedTuple):
     caller: str
     secrets: tuple[Ref, ...]
     digest: bytes | None = None
-    closer: tuple[LookupKey, ...] = ()
+    stricter_lookups: tuple[LookupKey, ...] = ()
 
 
 class EntryPlace(NamedTuple):
@@ -145,7 +145,7 @@ class ReplayEntry:
         answered_question: the pushed request that it answers, if it was posted.
         created_by: the call that created the task of which it is a step; None for anything else.
         state: the state of the task that it polled.
-        resumed: the exchange that began the stream that it goes on with, or None.
+        resumed_entry: the exchange that began the stream that it goes on with, or None.
         is_listening: its response is a stream with messages that other requests caused.
         is_pong: it answers a ping.
         arrival: orders exchanges as their requests arrived, or as the file has them.
@@ -163,7 +163,7 @@ class ReplayEntry:
     answered_question: AnsweredQuestion | None
     created_by: ReplayEntry | None
     state: TaskState | None
-    resumed: ReplayEntry | None
+    resumed_entry: ReplayEntry | None
     is_listening: bool
     is_pong: bool
     arrival: tuple[float, int, int]
@@ -191,7 +191,7 @@ class ReplayEntry:
     @property
     def stream(self) -> ReplayEntry:
         """The exchange that began the stream of its response."""
-        return self.resumed or self
+        return self.resumed_entry or self
 
     @property
     def opens_session(self) -> bool:
@@ -259,7 +259,9 @@ class ReplayEntry:
             return endpoint_elsewhere(response, origin)
 
         request = self.matched.request
-        return redirected_elsewhere(request, response.status, response.headers, origin)
+        return foreign_redirect_origin(
+            request, response.status, response.headers, origin
+        )
 
     def has_issued_state(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
@@ -395,11 +397,11 @@ def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
     text = _answer_text(entry.exchange, steps)
     ask = entry.exchange.ask
     if ask is not None and ask.request_state is not None:
-        issued = canonical(ask.request_state)
+        issued_state = canonical(ask.request_state)
         if is_searched(ask.request_state):
-            issued = issued[1:-1]
+            issued_state = issued_state[1:-1]
 
-        text = text.replace(issued, "")
+        text = text.replace(issued_state, "")
 
     text = with_refs(text, kind_alone)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -632,7 +634,7 @@ class _EntryWriter:
             answered_question=answered,
             created_by=self._entry_of(draft.created_by),
             state=draft.state,
-            resumed=resumed,
+            resumed_entry=resumed,
             is_listening=_is_listening(call, exchange, resumed),
             is_pong=self._is_pong(session, asker, answered),
             arrival=_arrival_of(exchange, draft.place),

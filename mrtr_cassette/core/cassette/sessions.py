@@ -105,7 +105,7 @@ def may_lead(event: bytes, data: bytes | None) -> bool:
     return not data or event_type(event) != b"message"
 
 
-def redirected_elsewhere(
+def foreign_redirect_origin(
     request: Request, status: int, headers: Headers, origin: ServerOrigin
 ) -> str | None:
     """Return the origin to which a response redirects a client of MCP, if it isn't the server's.

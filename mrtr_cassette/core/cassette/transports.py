@@ -111,7 +111,9 @@ def over_pipes(cassette: Cassette) -> Cassette:
     if is_session:
         cassette = _without_session_end(cassette)
 
-    return _cassette_with_changes(cassette, partial(_as_lines, is_session=is_session))
+    return _cassette_with_changes(
+        cassette, partial(_exchange_as_lines, is_session=is_session)
+    )
 
 
 def _is_one_session(cassette: Cassette) -> bool:
@@ -269,7 +271,9 @@ def _with_session(exchange: RecordedExchange) -> _ChangedExchange:
     return request, exchange.response
 
 
-def _as_lines(exchange: RecordedExchange, *, is_session: bool) -> _ChangedExchange:
+def _exchange_as_lines(
+    exchange: RecordedExchange, *, is_session: bool
+) -> _ChangedExchange:
     """Return a request over HTTP and its response as lines of the first session on pipes."""
     request = exchange.request
     response = exchange.response

@@ -246,15 +246,15 @@ def _why_not_left_out(change: Change) -> str | None:
     if texts is None:
         return None
 
-    recorded = texts[0].split()
-    received = texts[1].split()
-    stable = []
-    for word in recorded:
-        if word in received and any(map(str.isalnum, word)):
-            stable.append(word)
+    recorded_words = texts[0].split()
+    received_words = texts[1].split()
+    shared_words = []
+    for word in recorded_words:
+        if word in received_words and any(map(str.isalnum, word)):
+            shared_words.append(word)
 
-    if stable and len(recorded) != len(received):
-        return f"the words {' '.join(stable)!r} in it are the same, and would be hidden"
+    if shared_words and len(recorded_words) != len(received_words):
+        return f"the words {' '.join(shared_words)!r} in it are the same, and would be hidden"
 
     return None
 

@@ -95,7 +95,7 @@ class KeptNames:
         """
         response = new.response
         if partner is not None and response is not None:
-            pieces = splice_pieces(response.pieces, _issued_again(partner, new))
+            pieces = splice_pieces(response.pieces, _reissued_values(partner, new))
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
 
@@ -121,13 +121,13 @@ class KeptNames:
         if name is None:
             return None
 
-        kept = self._kept_for(name)
+        kept = self._kept_name_for(name)
         turn = ref.parts[len(name.parts) :]
         parts = (*kept.parts, *turn)
 
         return Ref(kept.kind, parts, ref.spelling)
 
-    def _kept_for(self, name: Ref) -> Ref:
+    def _kept_name_for(self, name: Ref) -> Ref:
         """Return the kept name for a new one, or the next name that is free."""
         if name not in self._kept_by_new_name:
             free_name = self._next_free(name)
@@ -200,7 +200,7 @@ def _names_in(text: bytes) -> list[Ref]:
     return names + secrets
 
 
-def _issued_again(
+def _reissued_values(
     kept: RecordedExchange, new: RecordedExchange
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield where a new response issues what the kept one did, and what that was.

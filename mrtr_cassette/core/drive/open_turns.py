@@ -41,7 +41,7 @@ class OpenTurn:
 
     Attributes:
         position: the index of the exchange that is pending meanwhile; for a task, after the last.
-        asking: the poll that asks, in a task; None for pushed requests.
+        asking_poll: the poll that asks, in a task; None for pushed requests.
         is_aside: the server asks of its own accord, so which call is pending is chance.
         answered_at: the number of the exchange that gave the last answer; None if some are open.
     """
@@ -49,14 +49,14 @@ class OpenTurn:
     number: int
     position: int
     questions: list[Question]
-    asking: RecordedExchange | None = None
+    asking_poll: RecordedExchange | None = None
     is_aside: bool = False
     answered_at: int | None = None
 
     @property
     def is_of_task(self) -> bool:
         """Whether a state of a task asks it."""
-        return self.asking is not None
+        return self.asking_poll is not None
 
     def is_due(self, number: int | None) -> bool:
         """Tell whether all of it had been answered when the request with a number came."""

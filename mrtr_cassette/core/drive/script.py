@@ -535,14 +535,14 @@ class RecordedScript:
         for key, live_key in ask.live_keys.items():
             live_by_text[comparable_text(key, states)] = live_key
 
-        names: dict[str, str | None] = {}
+        live_keys_by_recorded: dict[str, str | None] = {}
         for key in recorded.input_requests:
             text = comparable_text(key)
             live = live_by_text.get(renamed.get(text, text))
             if live != key:
-                names[key] = live
+                live_keys_by_recorded[key] = live
 
-        return names
+        return live_keys_by_recorded
 
     # Pushed requests
 
@@ -648,11 +648,11 @@ class RecordedScript:
 
     def _answer_task(self, ask: TaskAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
-        self._pair_response(self._asking_state(), ask, 0)
+        self._pair_response(self._asking_poll(), ask, 0)
         answers: dict[str, bytes | None] = {}
         is_all_recorded = True
         for name, key in ask.live_keys.items():
-            match = self._asked_by_task(name)
+            match = self._match_of_task_question(name)
             if not self._goes_on(match):
                 return AskedOtherwise(ask, tuple(match.changes))
 
@@ -674,14 +674,14 @@ class RecordedScript:
 
         return ask.updated(answers, cancels=cancels)
 
-    def _asking_state(self) -> RecordedExchange:
+    def _asking_poll(self) -> RecordedExchange:
         """Return the recorded poll that should ask next, or else the last one."""
-        unasked = self._open_questions.open_at(self._progress.position)
-        if unasked and unasked[0].asking is not None:
-            return unasked[0].asking
+        unasked_turns = self._open_questions.open_at(self._progress.position)
+        if unasked_turns and unasked_turns[0].asking_poll is not None:
+            return unasked_turns[0].asking_poll
         return self._interaction.ending_exchange
 
-    def _asked_by_task(self, name: str) -> _QuestionMatch:
+    def _match_of_task_question(self, name: str) -> _QuestionMatch:
         """Return the recorded question that the last state asks under a key.
 
         Its poll is the one with which the state is paired.
@@ -696,7 +696,7 @@ class RecordedScript:
         match = self._matching_question(asked, count + 1, key)
         recorded: RecordedExchange | None = self._interaction.ending_exchange
         if match.turn is not None:
-            recorded = match.turn.asking
+            recorded = match.turn.asking_poll
 
         keys = dict(pair.keys)
         if match.question is not None:

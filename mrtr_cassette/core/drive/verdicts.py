@@ -76,13 +76,13 @@ class Reaction:
     Attributes:
         ask: what it asks in the end, if that has no recorded answer.
         problem: why nothing came that could be compared.
-        after: what it asked next after the answer.
+        ask_after: what it asked next after the answer.
     """
 
     exchange: RecordedExchange | None = None
     ask: LiveAsk | None = None
     problem: str | None = None
-    after: LiveAsk | None = None
+    ask_after: LiveAsk | None = None
 
     @property
     def said_value(self) -> Any:
@@ -96,9 +96,9 @@ def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
     """Return what came of an answer; `after` is the question that came next, if one did."""
     standing = conversation.standing
     if isinstance(standing, NeedsAnswers | AskedOtherwise):
-        return Reaction(standing.ask.exchange, standing.ask, after=after)
+        return Reaction(standing.ask.exchange, standing.ask, ask_after=after)
     if isinstance(standing, Finished) and standing.exchange.response is not None:
-        return Reaction(standing.exchange, after=after)
+        return Reaction(standing.exchange, ask_after=after)
 
     return Reaction(problem="no response came")
 
@@ -230,7 +230,7 @@ class Baseline:
         """Tell whether the server asks something again, at once or in the end."""
         earlier_asks = self.script.seen_asks
         until_answer = earlier_asks[: self.ask.index]
-        after = reaction.after
+        after = reaction.ask_after
         if after is not None and _has_asked_before(after, until_answer):
             return True
         if reaction.ask is None or reaction.ask is after:

@@ -146,7 +146,7 @@ class ServerOrigin:
 
         return _spelled_alike(origin, spelled)
 
-    def in_document(self, body: bytes, origin: str) -> bytes:
+    def document_with_origin(self, body: bytes, origin: str) -> bytes:
         """Return a metadata document with the server's origin replaced."""
         text = body.decode("utf-8", "surrogateescape")
         return self.with_origin_replaced(text, origin).encode(
@@ -156,9 +156,9 @@ class ServerOrigin:
     def learn_from_exchange(self, request: Request, response: Response) -> None:
         """Learn from an exchange how the server spells its origin, and where its documents are."""
         if response.status in (401, 403):
-            self.in_headers(response.headers, "")
+            self.headers_with_origin(response.headers, "")
         elif self.is_document(request):
-            self.in_document(response.body, "")
+            self.document_with_origin(response.body, "")
 
     def is_document(self, request: Request) -> bool:
         """Tell whether a request asks for a document that tells clients how to be authorized."""
@@ -169,12 +169,12 @@ class ServerOrigin:
             return True
         return _METADATA_TARGET.search(request.target) is not None
 
-    def in_headers(self, headers: Headers, origin: str) -> Headers:
+    def headers_with_origin(self, headers: Headers, origin: str) -> Headers:
         """Return headers of a response with the server's origin replaced, but in those of CORS.
 
         They name the origin of a page, which may be the server's own.
         """
-        replaced = []
+        new_headers = []
         for name, value in headers:
             lower = name.lower()
             if lower == "www-authenticate":
@@ -186,9 +186,9 @@ class ServerOrigin:
             elif not lower.startswith("access-control-"):
                 new = self.with_origin_replaced(value, origin)
 
-            replaced.append((name, new))
+            new_headers.append((name, new))
 
-        return tuple(replaced)
+        return tuple(new_headers)
 
     def _redirect_url(self, url: str, origin: str) -> str:
         """Return the URL of a redirect, which leads to `origin` if it led to the server."""
@@ -201,7 +201,7 @@ class ServerOrigin:
         # How a redirect spells the origin says nothing about its name as a resource.
         return origin + self.with_origin_replaced(path, origin)
 
-    def in_request(self, request: Request, origin: str) -> Request:
+    def request_with_origin(self, request: Request, origin: str) -> Request:
         """Return a request as the server has to see it: its `resource` (RFC 8707) is the server's.
 
         A document is asked for without a coding, in which nothing could be found.

@@ -216,7 +216,7 @@ class _Names:
 
         task = self.issued_by.get(interaction.numbers[-1])
         if task is not None:
-            for number in interaction.steps:
+            for number in interaction.poll_counts_by_step:
                 self.echoed_by[number] = task
 
     def _occurrence_of(self, interaction: LinkedInteraction, call: str) -> int:
@@ -341,7 +341,7 @@ class _Assembly:
 
         linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
         for step in interaction.steps:
-            linked.steps[numbers[step.exchange]] = step.polls
+            linked.poll_counts_by_step[numbers[step.exchange]] = step.polls
 
         self._earlier_interactions.append(linked)
         for turn in interaction.pushed_turns:
@@ -399,7 +399,9 @@ class _Assembly:
         ]
         unlinked = set(calls)
         for interaction in linked:
-            unlinked.difference_update(interaction.own_exchanges, interaction.steps)
+            unlinked.difference_update(
+                interaction.own_exchanges, interaction.poll_counts_by_step
+            )
 
         for number in unlinked:
             del self._facts[number]
@@ -465,7 +467,7 @@ class _Assembly:
                 for turn in pushes.get(number, ()):
                     numbers.extend(posted for _, posted in turn.answers)
 
-            for number in (*numbers, *interaction.steps):
+            for number in (*numbers, *interaction.poll_counts_by_step):
                 if number > 0:
                     self._number_secrets(number)
 
@@ -557,17 +559,21 @@ class _Assembly:
     ) -> Iterator[RecordedInteraction]:
         """Yield interactions as the cassette has them."""
         places: dict[LinkedInteraction, int] = {}
-        by_last: dict[int, int] = {}
+        number_by_last_exchange: dict[int, int] = {}
         for place, interaction in enumerate(linked, start=1):
             places[interaction] = place
-            by_last[interaction.numbers[-1]] = place
+            number_by_last_exchange[interaction.numbers[-1]] = place
 
         for interaction, place in places.items():
             turns: list[PushedTurn] = []
             for position, number in enumerate(interaction.numbers):
                 turns.extend(self._earlier_turns.get(number, ()))
                 for turn in pushes.get(number, ()):
-                    turns.append(self._finished_turn(turn, position, number, by_last))
+                    turns.append(
+                        self._finished_turn(
+                            turn, position, number, number_by_last_exchange
+                        )
+                    )
 
             branch = None
             if interaction.branch_of is not None:
@@ -578,7 +584,7 @@ class _Assembly:
                 branch = Branch(places[interaction.branch_of], shared)
 
             steps: list[TaskStep] = []
-            for number, polls in interaction.steps.items():
+            for number, polls in interaction.poll_counts_by_step.items():
                 steps.append(TaskStep(self._finished_exchange(number), polls))
 
             yield RecordedInteraction(

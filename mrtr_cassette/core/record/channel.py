@@ -43,7 +43,7 @@ class Channel(Generic[E]):
         self._pending_calls: dict[E, None] = {}
         """The calls that wait for their responses, the latest last."""
 
-    def client_line(self, line: bytes) -> tuple[E, bool]:
+    def take_client_line(self, line: bytes) -> tuple[E, bool]:
         """Begin the exchange of a client's line; return also whether nothing follows in it."""
         request = line_request(line, self._session)
         call = read_call(request)
@@ -70,18 +70,18 @@ class Channel(Generic[E]):
         for exchange in self._pending_requests.get(identity, ()):
             self.stop_waiting_for(exchange)
 
-    def server_line(self, line: bytes) -> tuple[E, bool]:
+    def take_server_line(self, line: bytes) -> tuple[E, bool]:
         """Return which exchange a line of the server belongs to, and whether it is the last one."""
         message = server_message(line)
-        identity = None
+        request_id = None
         if message is not None and message.kind is Kind.RESPONSE:
-            identity = name_in(self._pending_requests, message.id)
+            request_id = name_in(self._pending_requests, message.id)
 
-        if identity is not None:
-            exchanges = self._pending_requests[identity]
+        if request_id is not None:
+            exchanges = self._pending_requests[request_id]
             exchange = exchanges.pop(0)
             if not exchanges:
-                del self._pending_requests[identity]
+                del self._pending_requests[request_id]
 
             for token in [*self._exchange_by_token]:
                 if self._exchange_by_token[token] == exchange:
@@ -90,12 +90,12 @@ class Channel(Generic[E]):
             self.stop_waiting_for(exchange)
             return exchange, True
 
-        named = None if message is None else self._exchange_named_by(message)
-        if named is None and len(self._pending_calls) == 1:
-            (named,) = self._pending_calls
+        named_exchange = None if message is None else self._exchange_named_by(message)
+        if named_exchange is None and len(self._pending_calls) == 1:
+            (named_exchange,) = self._pending_calls
 
-        if named is not None:
-            return named, False
+        if named_exchange is not None:
+            return named_exchange, False
 
         self._has_spoken = True
         return self._listening_exchange, False

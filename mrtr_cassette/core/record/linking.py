@@ -62,7 +62,7 @@ class TaskFacts(NamedTuple):
 
     sha256: str
     is_poll: bool = False
-    got: str = ""
+    polled_sha256: str = ""
     is_over: bool = False
 
 
@@ -170,7 +170,7 @@ def facts_of(
         issued=issued,
         asked=response_facts.asked,
         creates_task=exchange.created_task is not None,
-        task=_task_of(exchange, call),
+        task=_task_facts_of(exchange, call),
     )
 
 
@@ -226,7 +226,7 @@ def _response_facts(
     )
 
 
-def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
+def _task_facts_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
     identity = named_task(call.message) if call.method in TASK_STEPS else None
     if identity is None:
@@ -253,7 +253,9 @@ def _task_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
 
     # The id is another one in each recording.
     got = got.replace(canonical(identity)[1:-1], "<task>")
-    return TaskFacts(sha256, is_poll=True, got=sha256_of(got), is_over=is_over)
+    return TaskFacts(
+        sha256, is_poll=True, polled_sha256=sha256_of(got), is_over=is_over
+    )
 
 
 def _moment_of(piece: Piece) -> Moment:
@@ -369,7 +371,7 @@ class LinkedInteraction:
     is_orphan: bool = False
     """It begins with a retry that answers no recorded ask."""
 
-    steps: dict[int, int] = field(default_factory=dict)
+    poll_counts_by_step: dict[int, int] = field(default_factory=dict)
     """Steps of the task that the last response creates, and how many polls got the same."""
 
     @property
@@ -576,7 +578,7 @@ def _add_steps(
             return facts[number].ended
         return Moment(number, -1.0)
 
-    steps = interaction.steps
+    steps = interaction.poll_counts_by_step
     polled_numbers = [number for number in steps if facts[number].task.is_poll]
     for number in sorted(numbers, key=moment):
         task = facts[number].task
@@ -585,9 +587,9 @@ def _add_steps(
             continue
 
         last_task = facts[polled_numbers[-1]].task if polled_numbers else NO_TASK
-        if task.got and task.got == last_task.got:
+        if task.polled_sha256 and task.polled_sha256 == last_task.polled_sha256:
             steps[polled_numbers[-1]] += 1
-        elif task.got and not last_task.is_over:
+        elif task.polled_sha256 and not last_task.is_over:
             steps[number] = 1
             polled_numbers.append(number)
 

@@ -106,7 +106,7 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         upstream=sharing.shareable_server(cassette.upstream),
         command=sharing.shareable_server(cassette.command or "") or None,
     )
-    return Shared(shareable, sharing.clients)
+    return Shared(shareable, sharing.shortened_client_count)
 
 
 class _Sharing:
@@ -119,7 +119,7 @@ class _Sharing:
             kinds = (*_SHARED_KINDS, "text")
 
         self.rules = replace(rules_before, disabled=(), shared=kinds)
-        self.clients = 0
+        self.shortened_client_count = 0
         self._number_by_secret: dict[tuple[str, str], int] = {}
         self._last_number_by_rule = _last_numbers(cassette)
         self._redactor = Redactor(self.rules, self._placeholder_number)
@@ -244,16 +244,16 @@ class _Sharing:
         replacements = []
         for spans in found.values():
             for span in spans:
-                client = parse(body[span.start : span.end])
+                client_info = parse(body[span.start : span.end])
                 kept = {}
-                if isinstance(client, dict):
-                    names = [name for name in _KEPT_OF_CLIENT if name in client]
-                    kept = {name: client[name] for name in names}
+                if isinstance(client_info, dict):
+                    names = [name for name in _KEPT_OF_CLIENT if name in client_info]
+                    kept = {name: client_info[name] for name in names}
 
-                if kept != client:
+                if kept != client_info:
                     replacements.append((span, canonical(kept).encode()))
 
-        self.clients += len(replacements)
+        self.shortened_client_count += len(replacements)
         return splice(body, replacements)
 
 

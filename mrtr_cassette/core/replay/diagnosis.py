@@ -212,7 +212,7 @@ def miss_without_step(
 # Misses after other writes
 
 
-def after_other_writes(
+def miss_after_other_writes(
     call: Call,
     nearest: ReplayEntry,
     recorded: Sequence[MadeWrite],
@@ -314,17 +314,17 @@ class SearchedRecording(NamedTuple):
     """Everything among which the nearest exchange is found.
 
     Attributes:
-        played: how often each exchange was played.
+        play_counts: how often each exchange was played.
         stand_ins: the equal ones that are played in the place of others.
-        function: the name of the user's function that tells whether two requests match, or empty.
+        function_name: of the user's function that tells whether two requests match, or empty.
         same_calls: those whose call is the same, as this function says.
     """
 
     entries: Sequence[ReplayEntry]
     ignored: Collection[MemberPath]
-    played: Mapping[ReplayEntry, int]
+    play_counts: Mapping[ReplayEntry, int]
     stand_ins: Mapping[ReplayEntry, ReplayEntry]
-    function: str = ""
+    function_name: str = ""
     same_calls: Sequence[ReplayEntry] = ()
 
 
@@ -332,7 +332,7 @@ def miss_without_match(call: Call, recorded: SearchedRecording) -> Miss:
     """Explain why nothing recorded matches a request."""
     message = call.message
     if message is not None and message.kind is Kind.RESPONSE:
-        miss = _other_answer(call, message, recorded)
+        miss = _miss_of_posted_answer(call, message, recorded)
         if miss is not None:
             return miss
 
@@ -355,11 +355,11 @@ def miss_without_match(call: Call, recorded: SearchedRecording) -> Miss:
             same_name.append(entry)
 
     if not same_method:
-        detail = _unknown_method(key, recorded.entries)
+        detail = _detail_of_unknown_method(key, recorded.entries)
         return Miss(call, Reason.UNKNOWN_METHOD, detail)
 
     if not same_name:
-        detail = _unknown_name(key, same_method)
+        detail = _detail_of_unknown_name(key, same_method)
         return Miss(call, Reason.UNKNOWN_NAME, detail)
 
     header = call.contradicting_header
@@ -370,7 +370,7 @@ def miss_without_match(call: Call, recorded: SearchedRecording) -> Miss:
     return _Search(call, lookup, recorded, same_name).explained_miss()
 
 
-def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
+def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
     if method_of(key.method).named_by == TASK_ID:
         return "no call that was recorded created this task"
@@ -380,25 +380,27 @@ def _unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     return printable(f"{key.method} was recorded only for {listed}")
 
 
-def _unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
+def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
     """Say where a method was recorded, or what was recorded at an endpoint."""
-    elsewhere = set()
-    at_endpoint = False
+    recorded_endpoints = set()
+    is_endpoint_recorded = False
     for entry in entries:
-        at_endpoint = at_endpoint or entry.key.endpoint == key.endpoint
+        is_endpoint_recorded = (
+            is_endpoint_recorded or entry.key.endpoint == key.endpoint
+        )
         if entry.key.method == key.method:
-            elsewhere.add(entry.key.endpoint)
+            recorded_endpoints.add(entry.key.endpoint)
 
-    if not key.method and at_endpoint:
+    if not key.method and is_endpoint_recorded:
         return f"only JSON-RPC requests were recorded at {key}"
-    if not key.method or not elsewhere:
+    if not key.method or not recorded_endpoints:
         return f"{key} was not recorded"
 
-    listed = ", ".join(sorted(elsewhere))
+    listed = ", ".join(sorted(recorded_endpoints))
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
 
 
-def _other_answer(
+def _miss_of_posted_answer(
     call: Call, message: Message, recorded: SearchedRecording
 ) -> Miss | None:
     """Explain that a pushed request was answered in another way, or None.
@@ -409,7 +411,9 @@ def _other_answer(
     if not answers_with_id:
         return None
 
-    unplayed = [entry for entry in answers_with_id if not recorded.played.get(entry)]
+    unplayed = [
+        entry for entry in answers_with_id if not recorded.play_counts.get(entry)
+    ]
     candidates = unplayed or answers_with_id
     answers_at_endpoint = [
         entry for entry in candidates if entry.key.endpoint == call.endpoint
@@ -496,19 +500,19 @@ class _Search:
     """The search for the nearest recorded exchange, once the name is known to be recorded.
 
     Attributes:
-        same_name: the recorded exchanges of the same method and name.
+        same_name_entries: the recorded exchanges of the same method and name.
     """
 
     call: Call
     lookup: LookupKey
     recorded: SearchedRecording
-    same_name: Sequence[ReplayEntry]
+    same_name_entries: Sequence[ReplayEntry]
 
     @cached_property
-    def _same_call(self) -> list[ReplayEntry]:
+    def _same_call_entries(self) -> list[ReplayEntry]:
         """Those of the same call, by its key or as a user's function says."""
         same = []
-        for entry in self.same_name:
+        for entry in self.same_name_entries:
             is_equal = entry.key == self.lookup.call
             if is_equal or entry in self.recorded.same_calls:
                 same.append(entry)
@@ -524,22 +528,22 @@ class _Search:
     def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
         if self.call.answers is None:
-            miss = self._unmatched_first_request()
+            miss = self._miss_of_first_request()
         else:
-            miss = self._unmatched_retry()
+            miss = self._miss_of_retry()
 
         is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
-        function = self.recorded.function
+        function = self.recorded.function_name
         if function and is_other_call and not self.recorded.same_calls:
             return replace(miss, detail=f"{miss.detail}, and {function} matched none")
 
         return miss
 
-    def _unmatched_first_request(self) -> Miss:
+    def _miss_of_first_request(self) -> Miss:
         """Explain why no first request of a call matches."""
-        if self._same_call:
+        if self._same_call_entries:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
-            nearest = self._same_call[0]
+            nearest = self._same_call_entries[0]
             reason = Reason.STATE_MISSING
             if nearest.matched.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
@@ -548,22 +552,24 @@ class _Search:
                 reason, "this call was recorded only as a retry", nearest
             )
 
-        firsts = [entry for entry in self.same_name if _call_of(entry).answers is None]
-        return self._arguments_differ(firsts or self.same_name)
+        firsts = [
+            entry for entry in self.same_name_entries if _call_of(entry).answers is None
+        ]
+        return self._miss_of_other_arguments(firsts or self.same_name_entries)
 
-    def _unmatched_retry(self) -> Miss:
+    def _miss_of_retry(self) -> Miss:
         """Explain why no retry of a call matches."""
         if self.lookup.state is not None:
-            return self._retry_with_state(self.lookup.state)
-        if not self._same_call:
-            return self._arguments_differ(self.same_name)
+            return self._miss_of_retry_with_state(self.lookup.state)
+        if not self._same_call_entries:
+            return self._miss_of_other_arguments(self.same_name_entries)
 
         asking_entries = self._asks_preferring_all_keys()
         without_state = [
             entry for entry in asking_entries if entry.issued_sha256 is None
         ]
         if without_state:
-            return self._answers_differ(without_state)
+            return self._miss_of_other_answers(without_state)
 
         if asking_entries:
             detail = "the ask has a request state, and the retry doesn't echo it"
@@ -574,7 +580,9 @@ class _Search:
         detail = "the server asked for no input when this call was recorded"
         answers = canonical(_answers_in(self.call))
         unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
-        miss = self._miss_for_reason(Reason.ANSWERS_DIFFER, detail, self._same_call[0])
+        miss = self._miss_for_reason(
+            Reason.ANSWERS_DIFFER, detail, self._same_call_entries[0]
+        )
 
         return replace(miss, differences=(unasked,))
 
@@ -583,7 +591,7 @@ class _Search:
         answered = _answers_in(self.call).keys()
         asks = []
         asking_for_all = []
-        for entry in self._same_call:
+        for entry in self._same_call_entries:
             if not entry.is_ask:
                 continue
 
@@ -593,42 +601,44 @@ class _Search:
 
         return asking_for_all or asks
 
-    def _retry_with_state(self, state: str) -> Miss:
+    def _miss_of_retry_with_state(self, state: str) -> Miss:
         """Explain why no retry with the same state matches, or that none has it."""
         issuers = [
             entry for entry in self.recorded.entries if entry.has_issued_state(state)
         ]
-        same_issuers = [entry for entry in issuers if entry in self._same_call]
-        orphans = [entry for entry in self._same_call if _is_orphan(entry, state)]
+        same_issuers = [entry for entry in issuers if entry in self._same_call_entries]
+        orphans = [
+            entry for entry in self._same_call_entries if _is_orphan(entry, state)
+        ]
         if same_issuers or orphans:
-            return self._answers_differ(same_issuers, orphans)
+            return self._miss_of_other_answers(same_issuers, orphans)
 
-        of_same_name = [entry for entry in issuers if entry in self.same_name]
+        of_same_name = [entry for entry in issuers if entry in self.same_name_entries]
         if of_same_name:
-            return self._arguments_differ(of_same_name)
+            return self._miss_of_other_arguments(of_same_name)
 
         if issuers:
             detail = "this request state belongs to another call"
             return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, issuers[0])
 
-        if not self._same_call:
-            return self._arguments_differ(self.same_name)
+        if not self._same_call_entries:
+            return self._miss_of_other_arguments(self.same_name_entries)
 
-        return self._state_not_issued()
+        return self._miss_of_unissued_state()
 
-    def _state_not_issued(self) -> Miss:
+    def _miss_of_unissued_state(self) -> Miss:
         """Explain that no recorded exchange issued the state of a retry."""
-        for entry in self._same_call:
+        for entry in self._same_call_entries:
             if entry.issued_sha256 is not None:
                 detail = "no recorded ask of this call has this request state"
                 return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, entry)
 
         detail = "no recorded ask of this call has a request state"
         return self._miss_for_reason(
-            Reason.STATE_UNEXPECTED, detail, self._same_call[0]
+            Reason.STATE_UNEXPECTED, detail, self._same_call_entries[0]
         )
 
-    def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
+    def _miss_of_other_arguments(self, candidates: Sequence[ReplayEntry]) -> Miss:
         """Explain in what the arguments differ from the nearest recorded ones."""
         key = candidates[0].key
         ignored = self.recorded.ignored
@@ -648,7 +658,7 @@ class _Search:
         detail = f"{key} was recorded as a {recorded.value}, but this is a {received}"
         return replace(miss, detail=detail)
 
-    def _answers_differ(
+    def _miss_of_other_answers(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
         """Explain in what the answers to some asks differ from the nearest recorded ones."""
@@ -667,7 +677,7 @@ class _Search:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
 
-        other_detail = self._other_answers(miss.nearest or answered[0])
+        other_detail = self._detail_of_other_answers(miss.nearest or answered[0])
         return replace(miss, detail=other_detail or detail)
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
@@ -682,10 +692,10 @@ class _Search:
 
         return retries
 
-    def _other_answers(self, nearest: ReplayEntry) -> str:
+    def _detail_of_other_answers(self, nearest: ReplayEntry) -> str:
         """Say in what answers differ from recorded ones, if not by their values."""
         answers = self.lookup.answers
-        for entry in self._same_call:
+        for entry in self._same_call_entries:
             if answers is not None and entry.matched.lookup.answers == answers:
                 detail = f"#{entry.interaction} has this answer, to another ask of an equal call"
                 return f"{detail}; equal calls are played in the order of the recording"

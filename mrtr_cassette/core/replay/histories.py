@@ -225,7 +225,7 @@ class PlayedWrites:
     """
 
     made: list[MadeWrite] = field(default_factory=list)
-    living: dict[HistoryKey, _WriteHistory] | None = None
+    living_histories: dict[HistoryKey, _WriteHistory] | None = None
     in_flight: Counter[int] = field(default_factory=Counter)
 
     def other_calls_in_flight(self, entry: ReplayEntry, family: int) -> int:
@@ -411,17 +411,17 @@ class WriteHistories:
         self, played: PlayedWrites
     ) -> dict[HistoryKey, _WriteHistory]:
         """Return the histories that a play keeps alive."""
-        if played.living is None:
-            played.living = {}
+        if played.living_histories is None:
+            played.living_histories = {}
             for key, recorded in self._recorded_writes.items():
-                played.living[key] = _WriteHistory(recorded)
+                played.living_histories[key] = _WriteHistory(recorded)
 
-        return played.living
+        return played.living_histories
 
     def went_live(self, key: CallKey, played: PlayedWrites) -> None:
         """Take note of a write that a live server got; no history has it."""
         played.made.append(MadeWrite(live=key))
-        played.living = {}
+        played.living_histories = {}
 
     def note_play(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
@@ -476,11 +476,11 @@ class WriteHistories:
         beside = max(played.in_flight[family] - 1, 0)
         made_before = played.made
         played.made = []
-        played.living = None
+        played.living_histories = None
         for write in made_before:
             if write.entry is None:
                 played.made.append(write)
-                played.living = {}
+                played.living_histories = {}
             elif write.entry not in (first, second):
                 self._make_in_living_histories(write.entry, played, write.beside)
 
@@ -731,32 +731,32 @@ class WriteHistories:
         candidates = elsewhere or entries
         unplayed = [entry for entry in candidates if not times.get(entry)]
         candidates = unplayed or candidates
-        nearest = self._first_ahead(candidates, self._living_histories(played))
+        nearest = self._first_call_to_come(candidates, self._living_histories(played))
 
         return nearest, self._writes_before(self._points_by_entry[nearest])
 
-    def _first_ahead(
+    def _first_call_to_come(
         self,
         entries: Sequence[ReplayEntry],
-        living: Mapping[HistoryKey, _WriteHistory],
+        living_histories: Mapping[HistoryKey, _WriteHistory],
     ) -> ReplayEntry:
         """Return the first of some calls that is still to come in a living history.
 
         Without one it is the first in a living history, else the last of all.
         """
-        first: ReplayEntry | None = None
+        first_in_living: ReplayEntry | None = None
         for entry in entries:
             point = self._points_by_entry[entry]
-            history = living.get(point.history)
+            history = living_histories.get(point.history)
             if history is None:
                 continue
             if not history.is_over(point, entry):
                 return entry
 
-            if first is None:
-                first = entry
+            if first_in_living is None:
+                first_in_living = entry
 
-        return entries[-1] if first is None else first
+        return entries[-1] if first_in_living is None else first_in_living
 
     def _writes_before(self, point: Point) -> list[MadeWrite]:
         """Return the writes of a history that had ended when a call began."""

@@ -108,14 +108,14 @@ class RecordingIndex:
 
         return sorted(matching_entries, key=lambda entry: entry.arrival)
 
-    def more_alike(
+    def stricter_groups(
         self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
     ) -> Iterator[Sequence[ReplayEntry]]:
         """Yield the recordings with the same value where the others match or are ignored."""
-        for level, key in enumerate(matched.closer):
+        for strictness, key in enumerate(matched.stricter_lookups):
             entries = []
             for entry in equal:
-                if self.matched_as_found(entry).closer[level] == key:
+                if self.matched_as_found(entry).stricter_lookups[strictness] == key:
                     entries.append(entry)
 
             if entries and len(entries) < len(equal):
@@ -267,14 +267,14 @@ class StatelessGroups:
         cassette: Cassette,
         entries: Entries,
         issued: Collection[str],
-        changing: Iterable[ReplayEntry],
+        calls_changing_tasks: Iterable[ReplayEntry],
         depends_on_later: Callable[[ReplayEntry], bool],
     ) -> None:
         """Compare requests.
 
         Args:
             issued: the hashes and placeholders that a client can have from a response.
-            changing: the calls whose tasks depend on what was answered or cancelled.
+            calls_changing_tasks: the calls whose tasks depend on what was answered or cancelled.
             depends_on_later: tells whether a stream says what other requests caused.
         """
         self.stand_ins: dict[ReplayEntry, ReplayEntry] = {}
@@ -282,38 +282,40 @@ class StatelessGroups:
         self._entries = entries
         self._first_equal_names: dict[str, str] = {}
         self._matched_by_entry: dict[ReplayEntry, MatchedRequest] = {}
-        self._refuse_memory(cassette, changing, depends_on_later)
+        self._refuse_dependence_on_memory(
+            cassette, calls_changing_tasks, depends_on_later
+        )
         self._group_equal_requests(cassette)
 
-    def _refuse_memory(
+    def _refuse_dependence_on_memory(
         self,
         cassette: Cassette,
-        changing: Iterable[ReplayEntry],
+        calls_changing_tasks: Iterable[ReplayEntry],
         depends_on_later: Callable[[ReplayEntry], bool],
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
         pushing = _numbers_with_pushes(cassette)
         dependent_items = []
-        dependency = (
+        why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
         )
-        for call in changing:
-            dependent_items.append(f"(#{call.interaction}): {dependency}")
+        for call in calls_changing_tasks:
+            dependent_items.append(f"(#{call.interaction}): {why_dependent}")
 
         for entry in self._entries.by_arrival:
-            dependency = ""
+            why_dependent = ""
             if entry.created_by is None:
-                dependency = _why_dependent(entry, pushing)
+                why_dependent = _why_dependent(entry, pushing)
 
-            if not dependency and entry.is_listening and depends_on_later(entry):
-                dependency = "a stream has events that other requests caused"
+            if not why_dependent and entry.is_listening and depends_on_later(entry):
+                why_dependent = "a stream has events that other requests caused"
 
-            if dependency:
+            if why_dependent:
                 number = f"(#{entry.interaction})"
                 if entry.session:
                     number = f"{entry.session} {number}"
 
-                dependent_items.append(f"{number}: {dependency}")
+                dependent_items.append(f"{number}: {why_dependent}")
 
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
@@ -483,7 +485,7 @@ def _why_dependent(entry: ReplayEntry, pushing: Collection[int]) -> str:
     """Say why what a request gets depends on other requests; nothing where it doesn't."""
     if entry.interaction in pushing and not entry.turn:
         return "the server asks by requests of its own, which are answered by other requests"
-    if entry.resumed is not None and entry.resumed.kind is Kind.REQUEST:
+    if entry.resumed_entry is not None and entry.resumed_entry.kind is Kind.REQUEST:
         return "a request gets the rest of another request's response"
     return ""
 

@@ -264,13 +264,13 @@ class MatchedForm:
         self, request: Request
     ) -> tuple[Call, MatchedRequest]:
         """Make all secrets of a rule the same one, and tell which they are."""
-        closer: tuple[LookupKey, ...] = ()
+        stricter_lookups: tuple[LookupKey, ...] = ()
         if self.matchers is not None or self.hook is not None:
-            closer = (self._key_of(request),)
+            stricter_lookups = (self._key_of(request),)
 
         if self.matchers is not None:
             request = self.matchers.comparable_request(request)
-            closer = (*closer, self._key_of(request))
+            stricter_lookups = (*stricter_lookups, self._key_of(request))
 
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
@@ -285,7 +285,13 @@ class MatchedForm:
         key, lookup = self._call_and_lookup_key(call, self._ignored_members)
         traits = call.traits(self._header_names)
         matched = MatchedRequest(
-            request, key, lookup, traits, call.caller, secrets, closer=closer
+            request,
+            key,
+            lookup,
+            traits,
+            call.caller,
+            secrets,
+            stricter_lookups=stricter_lookups,
         )
 
         return call, matched
@@ -487,7 +493,7 @@ class MatchedForm:
         placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
         for exchange in exchanges:
             sealed = self._with_sealed_states(exchange.request, lambda _token: True)
-            placed.add(self._redacted_request(sealed))
+            placed.add_request(self._redacted_request(sealed))
 
         return placed
 
@@ -594,7 +600,7 @@ class _PlacedSecrets:
         self._learned_secrets: dict[tuple[str, Ref], str] = {}
         """What the clients of sessions sent for secrets that are told nowhere before."""
 
-    def add(self, recorded: Request) -> None:
+    def add_request(self, recorded: Request) -> None:
         """Take the next recorded request, as it is matched but for the numbers of its secrets."""
         call = read_call(recorded)
         for path, text in texts_in(call.arguments):

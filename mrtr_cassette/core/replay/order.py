@@ -104,14 +104,14 @@ class LiveSession:
         known_tasks: the ids by which its client knows recorded tasks, where these are others.
         used_by_line: how many calls at the beginning of each line were played or are over.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
-        cancelled: the ids, as canonical texts, of the requests that it has cancelled.
+        cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
         latest_arrived_number: that of the latest recorded request that has come, but notifications
             and answers.
     """
 
     recorded: str = NO_SESSION
     id: str = NO_SESSION
-    played: dict[ReplayEntry, int] = field(default_factory=dict)
+    play_counts: dict[ReplayEntry, int] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     sent: dict[ReplayEntry, int] = field(default_factory=dict)
     values_of_callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class LiveSession:
     unrecorded_events: deque[bytes] | None = None
     writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
-    cancelled: set[str] = field(default_factory=set)
+    cancelled_ids: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
     used_by_line: dict[EqualCalls, int] = field(default_factory=dict)
     latest_arrived_number: int = 0
@@ -131,7 +131,7 @@ class LiveSession:
 
     def count_play(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
-        self.played[entry] = self.played.get(entry, 0) + 1
+        self.play_counts[entry] = self.play_counts.get(entry, 0) + 1
         if entry.question is not None:
             self.asked.add(entry.question)
 
@@ -233,17 +233,17 @@ class ChosenRecording(NamedTuple):
     Attributes:
         recorded: the recorded session for which its live session is taken, if for another one.
         line: the line from which it is, and how many calls of this are used before it.
-        by_function: the name of the user's function that says that it matches; or empty.
+        function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
         step: the step of a recorded task that it gets, if it is about one.
     """
 
     entry: ReplayEntry | None
-    nearest: Sequence[ReplayEntry] = ()
+    nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
     recorded: str | None = None
     line: tuple[EqualCalls, int] | None = None
-    by_function: str = ""
+    function_name: str = ""
     failure: str = ""
     step: StepChoice | None = None
 
@@ -326,7 +326,7 @@ class PlayOrder:
 
     def start_afresh(self) -> None:
         """Forget what was played."""
-        self.plays: Counter[ReplayEntry] = Counter()
+        self.play_counts: Counter[ReplayEntry] = Counter()
         """How often each exchange was played."""
         self.strayed: Counter[int] = Counter()
         """How often a read was played after other writes than recorded, by its interaction."""
@@ -350,7 +350,7 @@ class PlayOrder:
     def entries_played(self) -> set[ReplayEntry]:
         """The exchanges that have been played, or the equal ones in their places."""
         # Another thread may replay meanwhile.
-        counts = tuple(self.plays.items())
+        counts = tuple(self.play_counts.items())
         played = {entry for entry, times in counts if times}
         for entry, stand_in in self.index.stand_ins.items():
             if stand_in in played:
@@ -446,8 +446,8 @@ class PlayOrder:
 
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
-            nearest_key = self.index.matched_as_found(entry).closer[0].call
-            if nearest_key == matched.closer[0].call:
+            nearest_key = self.index.matched_as_found(entry).stricter_lookups[0].call
+            if nearest_key == matched.stricter_lookups[0].call:
                 return chosen
 
         try:
@@ -458,11 +458,11 @@ class PlayOrder:
         if not entries:
             return chosen
 
-        by_function = self._choose_of(entries, matched, session)
-        if by_function.entry is None and chosen.nearest:
+        by_function = self._choose_by_headers(entries, matched, session)
+        if by_function.entry is None and chosen.nearest_entries:
             return chosen
 
-        return by_function._replace(by_function=hook.name)
+        return by_function._replace(function_name=hook.name)
 
     def _choose_equal(
         self, matched: MatchedRequest, session: LiveSession
@@ -474,8 +474,8 @@ class PlayOrder:
         if equal is None:
             return ChosenRecording(None)
 
-        for entries in index.more_alike(matched, equal):
-            chosen = self._choose_of(entries, matched, session)
+        for entries in index.stricter_groups(matched, equal):
+            chosen = self._choose_by_headers(entries, matched, session)
             if chosen.entry is not None:
                 return chosen
 
@@ -496,9 +496,9 @@ class PlayOrder:
             candidates = Candidates(fitting_by_headers, self.histories)
             self._candidates_by_key[key] = candidates
 
-        return self._choose_among(candidates, matched, session)
+        return self._choose_by_session(candidates, matched, session)
 
-    def _choose_of(
+    def _choose_by_headers(
         self,
         entries: Sequence[ReplayEntry],
         matched: MatchedRequest,
@@ -511,9 +511,9 @@ class PlayOrder:
 
         candidates = Candidates(fitting_by_headers, self.histories)
         # Lines that are made for one request are not used up.
-        return self._choose_among(candidates, matched, session)._replace(line=None)
+        return self._choose_by_session(candidates, matched, session)._replace(line=None)
 
-    def _choose_among(
+    def _choose_by_session(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
     ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
@@ -526,7 +526,7 @@ class PlayOrder:
 
             return ChosenRecording(fitting)
 
-        recorded = self._taken_for(candidates.entries, session)
+        recorded = self._other_session_for(candidates.entries, session)
         if recorded is None:
             return self._choose_by_history(candidates, matched, session)
 
@@ -552,7 +552,7 @@ class PlayOrder:
 
         return self.index.most_alike(allowed, traits)
 
-    def _taken_for(
+    def _other_session_for(
         self, entries: Sequence[ReplayEntry], session: LiveSession
     ) -> str | None:
         """Return the recorded session for which a live one has to be taken from now on, or None.
@@ -569,8 +569,11 @@ class PlayOrder:
                 return None
 
         for entry in entries:
-            contents = self._lookups_by_session.get(entry.session)
-            if contents is not None and session.arrival_counts.keys() <= contents:
+            lookups_in_session = self._lookups_by_session.get(entry.session)
+            if (
+                lookups_in_session is not None
+                and session.arrival_counts.keys() <= lookups_in_session
+            ):
                 return entry.session
 
         return None
@@ -594,7 +597,7 @@ class PlayOrder:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         # Whatever came before, what may not be repeated has been played.
-        is_over = session.played.keys() >= set(remaining_entries)
+        is_over = session.play_counts.keys() >= set(remaining_entries)
         if not is_over or self._may_repeat(remaining_entries[-1]):
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
@@ -696,7 +699,7 @@ class PlayOrder:
 
         def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
             """Return what of equal counts puts the caller's first, and then the first one."""
-            times = session.played.get(entry, 0)
+            times = session.play_counts.get(entry, 0)
             return times, entry.matched.caller != caller, entry.arrival
 
         entries_in_place: list[ReplayEntry] = []
@@ -744,7 +747,7 @@ class PlayOrder:
         first: ReplayEntry | None = None
         for place in range(used, reached_count):
             entry = line.entries[place]
-            is_played = session.played.get(entry, 0) > 0
+            is_played = session.play_counts.get(entry, 0) > 0
             if is_played or histories.is_over(line, entry, writes):
                 # It never comes again.
                 is_used = is_played or histories.is_over_for_good(line, entry, writes)
@@ -789,7 +792,7 @@ class PlayOrder:
         self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
     ) -> LiveSession:
         """Take note that an exchange is played now; return the session that its client is in."""
-        self.plays[entry] += 1
+        self.play_counts[entry] += 1
         if secrets:
             self._secret_mapping.note_played_secrets(entry, secrets)
 
@@ -797,13 +800,13 @@ class PlayOrder:
             # Which client it is shows only from now on.
             session.count_play(entry)
             session = self._opened_by(entry)
-        elif entry in session.played and entry.key.method == INITIALIZE:
+        elif entry in session.play_counts and entry.key.method == INITIALIZE:
             session = LiveSession()
             self._session_without_id = session
 
         session.count_play(entry)
         # A task that is over may be polled for ever.
-        if entry.created_by is None or session.played[entry] == 1:
+        if entry.created_by is None or session.play_counts[entry] == 1:
             if self.histories.note_play(entry, session.writes):
                 self.strayed[entry.interaction] += 1
 
@@ -813,8 +816,8 @@ class PlayOrder:
         """Let the asks before an answer be played again, which stay asked."""
         pending_ask = answer.parent
         while pending_ask is not None:
-            if session.played.get(pending_ask):
-                session.played[pending_ask] -= 1
+            if session.play_counts.get(pending_ask):
+                session.play_counts[pending_ask] -= 1
                 self.histories.take_back_ask(pending_ask, session.writes)
 
             pending_ask = pending_ask.parent
@@ -839,15 +842,15 @@ class PlayOrder:
         session.exchange_tasks(task.id, branch.id)
         first_call = task.creating
         second_call = branch.creating
-        times_of_first = session.played.pop(first_call, 0)
-        times_of_second = session.played.pop(second_call, 0)
-        self.plays[first_call] += times_of_second - times_of_first
-        self.plays[second_call] += times_of_first - times_of_second
+        times_of_first = session.play_counts.pop(first_call, 0)
+        times_of_second = session.play_counts.pop(second_call, 0)
+        self.play_counts[first_call] += times_of_second - times_of_first
+        self.play_counts[second_call] += times_of_first - times_of_second
         if times_of_second:
-            session.played[first_call] = times_of_second
+            session.play_counts[first_call] = times_of_second
 
         if times_of_first:
-            session.played[second_call] = times_of_first
+            session.play_counts[second_call] = times_of_first
 
         session.used_by_line.clear()
         self.histories.exchange_writes(first_call, second_call, session.writes)

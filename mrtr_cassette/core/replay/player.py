@@ -47,7 +47,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     NoStep,
     Reason,
     SearchedRecording,
-    after_other_writes,
+    miss_after_other_writes,
     miss_after_placeholders,
     miss_led_elsewhere,
     miss_not_playable_now,
@@ -130,7 +130,7 @@ class Play(NamedTuple):
     miss: Miss | None = None
 
     @property
-    def caller_id(self) -> bytes | None:
+    def request_id(self) -> bytes | None:
         """The id of the call, as its client spells it."""
         if self.delivery is not None:
             return self.delivery.values.id
@@ -149,11 +149,11 @@ class Player:
         recording: the cassette.
         played_as: names of the terms by which a recording plays as much of the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
-        times: how often each exchange was played.
-        plays: how many requests got a recorded reply.
-        by_kind: how many values of clients matched others, by what their kind is: those of a
-            matcher, or of what was taken out to share the cassette; and how many requests did as
-            a user's function says, by its name.
+        play_counts: how often each exchange was played.
+        reply_count: how many requests got a recorded reply.
+        match_counts_by_kind: how many values of clients matched others, by what their kind is:
+            those of a matcher, or of what was taken out to share the cassette; and how many
+            requests did as a user's function says, by its name.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
         redacted: gives a text for the terminal, without known secrets.
@@ -248,11 +248,11 @@ class Player:
         self.harmless: list[Harmless] = []
         self.unknown_tools: Counter[str] = Counter()
         self.stopped = 0
-        self.plays = 0
+        self.reply_count = 0
         self.learned: dict[str, str] = {}
-        self.by_kind: Counter[str] = Counter()
+        self.match_counts_by_kind: Counter[str] = Counter()
         self.divergences = Divergences(self._write_histories.recordings_held)
-        self.times = self._play_order.plays
+        self.play_counts = self._play_order.play_counts
         self.is_write = self._call_effects.is_write
         self.add_settings = self._matched_form.add_settings
         self.redacted = self._matched_form.shown_text
@@ -436,7 +436,7 @@ class Player:
         if chosen.recorded is not None:
             self._play_order.take_for(session, chosen.recorded)
             for stream in self._deliveries.switch_stream(session):
-                self.times[stream] += 1
+                self.play_counts[stream] += 1
                 session.count_play(stream)
 
         entry = chosen.entry
@@ -447,7 +447,7 @@ class Player:
                 miss_of_other_id(self._shown_call(choice.recorded), entry)
             )
 
-        choice = self._with_echoed_values(choice, entry)
+        choice = self._count_matches_and_echo(choice, entry)
         if chosen.line is not None:
             line, used = chosen.line
             session.used_by_line[line] = used
@@ -463,18 +463,23 @@ class Player:
 
         return play
 
-    def _with_echoed_values(self, choice: Choice, entry: ReplayEntry) -> Choice:
+    def _count_matches_and_echo(self, choice: Choice, entry: ReplayEntry) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
-        if choice.chosen.by_function:
-            self.by_kind[choice.chosen.by_function] += 1
+        if choice.chosen.function_name:
+            self.match_counts_by_kind[choice.chosen.function_name] += 1
 
         matchers = self._matched_form.matchers
         reading = choice.reading
-        if matchers is None or entry.matched.closer[0] == reading.matched.closer[0]:
+        if (
+            matchers is None
+            or entry.matched.stricter_lookups[0] == reading.matched.stricter_lookups[0]
+        ):
             return choice
 
         recorded = entry.exchange.request
-        self.by_kind.update(matchers.matchers_of_differences(recorded, choice.recorded))
+        self.match_counts_by_kind.update(
+            matchers.matchers_of_differences(recorded, choice.recorded)
+        )
         if not matchers.echo:
             return choice
 
@@ -493,7 +498,7 @@ class Player:
         values = choice.reading.values
         while True:
             session = self._play_order.note_play(entry, matched.secrets, session)
-            self.plays += 1
+            self.reply_count += 1
             self._count_kinds(matched)
             if entry not in self._answered_by_proxy:
                 break
@@ -512,13 +517,13 @@ class Player:
         recordings = self._write_histories.recordings_with(
             entry, session.writes, followed
         )
-        self.divergences.note_play(entry, recordings, self.plays)
+        self.divergences.note_play(entry, recordings, self.reply_count)
 
     def _count_kinds(self, matched: MatchedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
         for secret in matched.secrets:
             if secret.kind in SHARED_NAMES and is_received(secret):
-                self.by_kind[secret.kind] += 1
+                self.match_counts_by_kind[secret.kind] += 1
 
     def _play_of_entry(
         self,
@@ -529,7 +534,9 @@ class Player:
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
         patience = self._timelines.patience_seconds(entry)
-        return Play(request, entry, session, delivery, self.times[entry], patience)
+        return Play(
+            request, entry, session, delivery, self.play_counts[entry], patience
+        )
 
     def _play_step(self, choice: Choice) -> Play | Miss | None:
         """Play what a request about a recorded task gets; None if it is about none."""
@@ -549,7 +556,7 @@ class Player:
             self._play_order.note_play(came, (), session)
             session.note_arrival(came, choice.reading.values)
 
-        self.plays += 1
+        self.reply_count += 1
         entry = step.found.entry
         delivery = self._deliveries.new_delivery(entry, session, choice.reading.values)
 
@@ -574,7 +581,7 @@ class Player:
     def _count_miss(self, miss: Miss) -> Miss:
         """Count a miss."""
         self.misses.append(miss)
-        self.divergences.note_miss(miss, self.plays)
+        self.divergences.note_miss(miss, self.reply_count)
         return miss
 
     def _shown_call(self, recorded: Request) -> Call:
@@ -596,7 +603,7 @@ class Player:
         event_id = resumed_event(choice.request)
         rest = self._deliveries.delivery_of_rest((session.recorded, event_id), session)
         if rest is not None:
-            self.plays += 1
+            self.reply_count += 1
             return self._play_of_entry(choice.request, rest.entry, session, rest)
 
         if not self._strict:
@@ -626,7 +633,7 @@ class Player:
                 self.unknown_tools[call.name] += 1
                 return answer
 
-        if chosen.nearest:
+        if chosen.nearest_entries:
             return None
 
         recorded = self._recorded_requests.endpoints_and_methods
@@ -638,7 +645,7 @@ class Player:
 
     def _explained_miss(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
-        nearest = choice.chosen.nearest
+        nearest_entries = choice.chosen.nearest_entries
         reason = choice.chosen.why_not
         if choice.reading.teachers:
             return miss_of_ambiguous_value(call, choice.reading.teachers, self.values)
@@ -647,17 +654,17 @@ class Player:
 
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
-            entry, before = self._write_histories.nearest_with_writes(
-                nearest, writes, self.times
+            entry, writes_before = self._write_histories.nearest_with_writes(
+                nearest_entries, writes, self.play_counts
             )
-            return after_other_writes(call, entry, before, writes.made)
+            return miss_after_other_writes(call, entry, writes_before, writes.made)
 
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.recorded)
             standing = self._play_order.opened_sessions.standing_of(session)
-            return Miss(call, reason, standing.value, nearest[0])
+            return Miss(call, reason, standing.value, nearest_entries[0])
 
-        miss = miss_not_playable_now(call, nearest, reason)
+        miss = miss_not_playable_now(call, nearest_entries, reason)
         if self._play_order.repeats_reads:
             miss = replace(miss, may_read=call.key().tool_or_method)
 
@@ -667,11 +674,11 @@ class Player:
         """Explain why nothing recorded matches a request."""
         stand_ins = self._play_order.index.stand_ins
         recorded = SearchedRecording(
-            self.entries, self._ignored_members, self.times, stand_ins
+            self.entries, self._ignored_members, self.play_counts, stand_ins
         )
         hook = self._matched_form.hook
         if hook is not None:
-            recorded = recorded._replace(function=hook.name)
+            recorded = recorded._replace(function_name=hook.name)
             with suppress(HookError):
                 same = self._play_order.index.matched_by(
                     hook, matched, in_any_turn=True
@@ -712,11 +719,14 @@ class Player:
 
         return False
 
-    def waited_in_vain(self, play: Play) -> Miss | None:
+    def count_unanswered_call(self, play: Play) -> Miss | None:
         """Count a call without a recorded response as a miss, unless its client cancelled it."""
         session = play.session
-        caller_id = play.caller_id
-        if caller_id is not None and canonical(parse(caller_id)) in session.cancelled:
+        request_id = play.request_id
+        if (
+            request_id is not None
+            and canonical(parse(request_id)) in session.cancelled_ids
+        ):
             return None
 
         call = self._shown_call(self._as_recorded(play.request, session)[0])
@@ -788,7 +798,7 @@ class Player:
         return dict(sorted(self._play_order.strayed.items()))
 
     @property
-    def without_response(self) -> list[int]:
+    def numbers_without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         played = self._play_order.entries_played
         numbers = []
@@ -805,7 +815,7 @@ class Player:
         return methods == {DISCOVER} and not self.misses
 
     @property
-    def unplayed(self) -> list[int]:
+    def unplayed_numbers(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
         played = self._play_order.entries_played
         lookups = {entry.numbers.lookup for entry in played}
@@ -839,4 +849,4 @@ def _note_cancelled_request(request: Request, session: LiveSession) -> None:
     """Take note that a client waits no more for the response to one of its requests."""
     message = read_call(request).message
     if message is not None and message.cancelled_id is not None:
-        session.cancelled.add(message.cancelled_id)
+        session.cancelled_ids.add(message.cancelled_id)

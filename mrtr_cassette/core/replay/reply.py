@@ -446,7 +446,7 @@ class Delivery:
         if part is None:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
-        if part.gate.request is call and not part.gate.responds:
+        if part.gate.request is call and not part.gate.is_response:
             return part.came.after <= came.after
 
         return part.came <= came
@@ -510,7 +510,7 @@ class Delivery:
             session.sent[self.entry] = self.sent
 
         is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
-        responds = part.gate.responds
+        responds = part.gate.is_response
         request = part.gate.request
         if (
             responds
@@ -615,14 +615,16 @@ class Delivery:
 
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
-        if gate.follows is not None and not self.session.has_answered(gate.follows):
+        if gate.earlier_call is not None and not self.session.has_answered(
+            gate.earlier_call
+        ):
             return False
         return gate.request is None or self.session.has_arrived(gate.request)
 
     def _is_early(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""
         session = self.session
-        for call in gate.behind:
+        for call in gate.earlier_calls:
             if session.has_arrived(call) and not session.has_answered(call):
                 return True
 
@@ -631,7 +633,7 @@ class Delivery:
     def _has_lines_to_come(self) -> bool:
         """Tell whether lines wait for the response to a call that its client has made."""
         for part in self._parts_set_aside:
-            call = part.gate.follows
+            call = part.gate.earlier_call
             if call is not None and self.session.has_arrived(call):
                 return True
 
@@ -732,10 +734,10 @@ class Deliveries:
         if not entry.is_listening or not entry.session:
             return delivery
 
-        if session.played.get(entry, 0) > 1:
+        if session.play_counts.get(entry, 0) > 1:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
-            if entry.resumed is None:
+            if entry.resumed_entry is None:
                 delivery.sent = session.sent.get(entry, 0)
 
         self._add_listening_stream(session, delivery)
@@ -839,8 +841,8 @@ class Deliveries:
             ),
         )
 
-        is_cut = self._is_stateless and entry.is_listening
-        if is_cut and waits.depend_on_later(entry):
+        is_stateless_stream = self._is_stateless and entry.is_listening
+        if is_stateless_stream and waits.depend_on_later(entry):
             reply = reply._replace(end=End.OPEN)
 
         return reply

@@ -45,17 +45,17 @@ class Gate(NamedTuple):
     Attributes:
         causes: what clients must have sent, in the order of arrival.
         request: the request that a message on a listening stream is about, or None.
-        responds: whether the message is the response to that request.
-        follows: the call whose response came before a line that is not a message, or None.
-        behind: the calls whose responses came before a message that is about no request: those that
-            the client has made get their responses first.
+        is_response: whether the message is the response to that request.
+        earlier_call: the call whose response came before a line that is not a message, or None.
+        earlier_calls: the calls whose responses came before a message that is about no request:
+            those that the client has made get their responses first.
     """
 
     causes: tuple[ReplayEntry, ...] = ()
     request: ReplayEntry | None = None
-    responds: bool = False
-    follows: ReplayEntry | None = None
-    behind: tuple[ReplayEntry, ...] = ()
+    is_response: bool = False
+    earlier_call: ReplayEntry | None = None
+    earlier_calls: tuple[ReplayEntry, ...] = ()
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether it depends on another request than the one of its stream, or a later one."""
@@ -132,13 +132,15 @@ class Timelines:
         self._by_arrival = by_arrival
         # By session, the requests, and all else that may cause something.
         self._requests_by_session: dict[str, list[ReplayEntry]] = {}
-        self._other_causes_by_session: dict[str, list[ReplayEntry]] = {}
+        self._nonrequest_causes_by_session: dict[str, list[ReplayEntry]] = {}
         # The requests by their ids (True) and their progress tokens.
-        self._requests_by_name: dict[
+        self._requests_by_id_or_token: dict[
             tuple[str, bool, str | None], list[ReplayEntry]
         ] = {}
         self._answers_by_pending: dict[ReplayEntry, list[ReplayEntry]] = {}
-        self._pending_by_question: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
+        self._pending_call_by_question: dict[
+            tuple[RecordedExchange, int], ReplayEntry
+        ] = {}
         for entry in by_arrival:
             # Nothing waits for the answer to a ping.
             if entry.exchange.number is not None and not entry.is_pong:
@@ -151,18 +153,22 @@ class Timelines:
         if question is not None and entry.answered_call is not None:
             self._answers_by_pending.setdefault(question.pending, []).append(entry)
             pushed = question.request
-            self._pending_by_question[pushed.exchange, pushed.piece] = question.pending
+            self._pending_call_by_question[pushed.exchange, pushed.piece] = (
+                question.pending
+            )
 
         if entry.kind is Kind.REQUEST and entry.asker is not None:
             by_id = (session, True, entry.asker.same_id)
             by_progress_token = (session, False, same_name(entry.asker.progress_token))
-            self._requests_by_name.setdefault(by_id, []).append(entry)
-            self._requests_by_name.setdefault(by_progress_token, []).append(entry)
+            self._requests_by_id_or_token.setdefault(by_id, []).append(entry)
+            self._requests_by_id_or_token.setdefault(by_progress_token, []).append(
+                entry
+            )
             if not is_reading_request(entry) or _is_session_step(entry):
                 self._requests_by_session.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
-            self._other_causes_by_session.setdefault(session, []).append(entry)
+            self._nonrequest_causes_by_session.setdefault(session, []).append(entry)
 
     # When calls ended
 
@@ -227,12 +233,12 @@ class Timelines:
             if entry.is_listening and response is not None:
                 gates = self.waits_of(entry).pieces
                 for piece, gate in zip(response.pieces, gates, strict=False):
-                    if gate.responds and gate.request is not None:
+                    if gate.is_response and gate.request is not None:
                         ended[gate.request] = piece.after
-            elif entry.resumed is not None:
+            elif entry.resumed_entry is not None:
                 end = _end_of_own_response(entry)
                 if end is not None:
-                    ended[entry.resumed] = end
+                    ended[entry.resumed_entry] = end
 
         return ended
 
@@ -298,7 +304,7 @@ class Timelines:
                 subject_request = self._request_of(entry.session, message, after)
                 if subject_request is None:
                     place = (entry.exchange, index)
-                    subject_request = self._pending_by_question.get(place)
+                    subject_request = self._pending_call_by_question.get(place)
 
             reads_before += filter(is_reading_request, gate.causes)
             causes = _possible_causes(gate.causes)
@@ -332,7 +338,7 @@ class Timelines:
                 responses_before = bisect_right(responses, moment, key=itemgetter(0))
                 if responses_before and response.is_lines:
                     _, call = responses[responses_before - 1]
-                    waiting_gates[index] = gate._replace(follows=call)
+                    waiting_gates[index] = gate._replace(earlier_call=call)
             elif gate.request is None and entry.session != NO_SESSION:
                 # What came in the same millisecond may have come later.
                 responses_before = bisect_left(responses, moment, key=itemgetter(0))
@@ -342,7 +348,7 @@ class Timelines:
                     if call.created_by is None:
                         calls_before.append(call)
 
-                waiting_gates[index] = gate._replace(behind=tuple(calls_before))
+                waiting_gates[index] = gate._replace(earlier_calls=tuple(calls_before))
                 passed_responses = max(passed_responses, responses_before)
 
         return waiting_gates
@@ -384,7 +390,9 @@ class Timelines:
         if name is None:
             return None
 
-        requests_with_name = self._requests_by_name.get((session, responds, name), [])
+        requests_with_name = self._requests_by_id_or_token.get(
+            (session, responds, name), []
+        )
         count_so_far = _count_arrived(requests_with_name, after)
         if not count_so_far:
             return None
@@ -419,7 +427,7 @@ class Timelines:
         listening stream tells what all of them caused, so it waits for every answer, and for all
         requests since it began.
         """
-        messages = self._other_causes_by_session.get(entry.session, [])
+        messages = self._nonrequest_causes_by_session.get(entry.session, [])
         beginning_request = entry.stream
         if entry.is_listening:
             requests = self._requests_by_session.get(entry.session, [])
@@ -427,12 +435,12 @@ class Timelines:
             return sorted([*messages, *requests[requests_before:]], key=_number_of)
 
         # What left a call without its response may be the end of the session.
-        is_cut = response.is_event_stream and not is_answered(response)
+        lacks_response = response.is_event_stream and not is_answered(response)
         causes = []
         for message in messages or self.answers_during(beginning_request):
             is_waited_for = message.answered_call in (None, beginning_request)
             if message.kind is None:
-                is_waited_for = is_cut
+                is_waited_for = lacks_response
 
             if is_waited_for:
                 causes.append(message)

@@ -88,10 +88,12 @@ def _answers_by_key(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
 
     if call.answers is None:
         return None
-    return _without_id(call.answers.input_responses or {}, named_task(call.message))
+    return _without_task_id(
+        call.answers.input_responses or {}, named_task(call.message)
+    )
 
 
-def _without_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:
+def _without_task_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:
     """Return members by the keys of questions, without the id of the task that asks them."""
     if not task:
         return {**members}
@@ -183,7 +185,7 @@ def _asked_in(
 ) -> _Asked | None:
     """Return the questions of a response or of a task's state; None if there are none."""
     if task is not None and task.input_requests:
-        requests = _without_id(task.input_requests, task.id)
+        requests = _without_task_id(task.input_requests, task.id)
         return _Asked(
             "task", _shown_questions(requests, observation.recorder.loggable_text)
         )

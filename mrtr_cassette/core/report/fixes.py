@@ -287,7 +287,7 @@ def _tool_that_may_read(miss: Miss) -> str:
 
 def _differs_in_every_run(difference: Difference, miss: Miss) -> bool:
     """Tell whether a value differs in every run."""
-    asked = asked_in(miss).get(_answered_key(difference.pointer) or "")
+    asked = differing_questions(miss).get(_answered_key(difference.pointer) or "")
     # No model says the same thing twice.
     if asked is not None and asked.kind == "sampling":
         return True
@@ -301,7 +301,7 @@ def _differs_in_every_run(difference: Difference, miss: Miss) -> bool:
     return shown == {TIME_OR_ID}
 
 
-def asked_in(miss: Miss) -> Mapping[str, InputRequest]:
+def differing_questions(miss: Miss) -> Mapping[str, InputRequest]:
     """Return the questions whose answers differ, by their keys."""
     nearest = miss.nearest
     if nearest is None:

@@ -20,7 +20,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import Interaction, arguments_json
-from mrtr_cassette.core.report.fixes import asked_in, fixes_of
+from mrtr_cassette.core.report.fixes import differing_questions, fixes_of
 from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
@@ -215,7 +215,7 @@ def _request_text(miss: Miss) -> str:
 
 def _differing_questions(miss: Miss) -> Iterator[str]:
     """Yield the questions whose answers differ."""
-    for key, request in asked_in(miss).items():
+    for key, request in differing_questions(miss).items():
         question = f"{key} ({request.kind})"
         if request.message:
             question += f" {shorten(canonical(request.message))}"
@@ -347,14 +347,14 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     """Return the outcome of a replay so far."""
     # Many interactions are of the same call.
     redacted = cache(player.redacted)
-    unplayed = set(player.unplayed)
+    unplayed = set(player.unplayed_numbers)
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):
         plays = 0
         for entry in entries:
             # The client decides how often it polls a task.
             if entry.created_by is None:
-                plays += player.times[entry]
+                plays += player.play_counts[entry]
 
         outcome: Outcome = "played"
         if number in unplayed:
@@ -381,9 +381,11 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         tuple(interactions),
         reports_of_misses(player, terms),
         tuple(answered),
-        without_response=tuple(player.without_response),
+        without_response=tuple(player.numbers_without_response),
         after_other_writes=tuple(strayed),
-        by_kind=tuple([KindMatch(*found) for found in player.by_kind.items()]),
+        by_kind=tuple(
+            [KindMatch(*found) for found in player.match_counts_by_kind.items()]
+        ),
         learned=dict(player.learned),
     )
 
@@ -417,12 +419,12 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     else:
         lines += _first_ten(unplayed)
 
-    given_up = []
+    unanswered_lines = []
     for number in report.without_response:
         call = report.interactions[number - 1]
-        given_up.append(f"  no response was recorded: #{number} {call.call}")
+        unanswered_lines.append(f"  no response was recorded: #{number} {call.call}")
 
-    lines += _first_ten(given_up)
+    lines += _first_ten(unanswered_lines)
     harmless = []
     for request in report.harmless:
         times = _times_words(request.times)

@@ -16,7 +16,7 @@ _JSON_ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
 )
 _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_LINES_IN_STRINGS = tuple(
+_WHITESPACE_ESCAPES = tuple(
     ("\\" * count + letter, char + " " * count)
     for count in (8, 4, 2, 1)
     for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
@@ -60,14 +60,14 @@ class Decoded:
         parts.append(text[end_of_last:])
         self.text = "".join(parts)
 
-    def source_offset(self, at: int) -> int:
+    def source_offset(self, offset: int) -> int:
         """Return where the character at an offset is spelled."""
-        index = bisect_right(self._starts, at) - 1
-        beyond = at - self._starts[index]
-        if beyond and not self._ratios[index]:
+        index = bisect_right(self._starts, offset) - 1
+        chars_past_start = offset - self._starts[index]
+        if chars_past_start and not self._ratios[index]:
             return self._sources[index + 1]
 
-        return self._sources[index] + beyond * self._ratios[index]
+        return self._sources[index] + chars_past_start * self._ratios[index]
 
 
 def with_real_line_ends(text: str) -> str:
@@ -75,9 +75,9 @@ def with_real_line_ends(text: str) -> str:
     if "\\" not in text:
         return text
 
-    escapes = _LINES_IN_STRINGS
+    escapes = _WHITESPACE_ESCAPES
     if "\\\\" not in text:
-        escapes = _LINES_IN_STRINGS[-3:]
+        escapes = _WHITESPACE_ESCAPES[-3:]
 
     for escape, char in escapes:
         text = text.replace(escape, char)

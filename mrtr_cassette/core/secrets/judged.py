@@ -358,7 +358,7 @@ class JudgedText:
         is_count = bool(value.quote) and not name.takes_numbers
         is_secret = name.is_secret_alone(value.plain) and not is_count
         if not is_secret and start is not None and name.may_be_secret(value.plain):
-            members = self._members_around(start, value.end)
+            members = self._member_names_around(start, value.end)
             if not is_count:
                 is_secret = name.check_among(members)(value.plain)
             elif not name.companions.isdisjoint(members):
@@ -367,17 +367,17 @@ class JudgedText:
         if is_secret:
             yield from self._secret_part(name, value)
 
-    def _members_around(self, start: int, end: int) -> set[str]:
+    def _member_names_around(self, start: int, end: int) -> set[str]:
         """Return the folded names of the members of an object beside one of them."""
         text_before = self._flat_text[max(0, start - _CHARS_AROUND) : start]
         text_after = self._flat_text[end : end + _CHARS_AROUND]
-        around = f"{text_before}\0{text_after}"
-        inner_objects = 1
-        while inner_objects:
-            around, inner_objects = _INNER_OBJECT.subn("", around)
+        text_around = f"{text_before}\0{text_after}"
+        removed_count = 1
+        while removed_count:
+            text_around, removed_count = _INNER_OBJECT.subn("", text_around)
 
-        beside = _OBJECT_AROUND.search(around)[0]  # type: ignore[index]
-        return set(map(folded_name, _MEMBER_NAME.findall(beside)))
+        object_text = _OBJECT_AROUND.search(text_around)[0]  # type: ignore[index]
+        return set(map(folded_name, _MEMBER_NAME.findall(object_text)))
 
     def _secret_part(self, name: Name, value: Find) -> Iterator[Find]:
         """Yield the secret in a name's value, unless the value is empty, harmless or hidden."""

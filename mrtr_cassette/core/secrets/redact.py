@@ -360,12 +360,12 @@ class Redactor:
         """Yield the secrets that a text has in `%` escapes, at their places in the text."""
         decoded = without_percent(text, is_form=kind == "form")
         for find in self._finds_in_layer(decoded.text, kind, depth - 1):
-            before = ""
+            char_before = ""
             if find.start:
-                before = text[decoded.source_offset(find.start - 1)]
+                char_before = text[decoded.source_offset(find.start - 1)]
 
             # Whatever begins at a quote that is no escape was judged before, with that quote.
-            if before != '"':
+            if char_before != '"':
                 yield _find_in_outer_url(find, decoded)
 
     def _finds_in_base64(self, text: str, depth: int) -> Iterator[Find]:

@@ -86,14 +86,14 @@ def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
     if max(len(recorded), len(received)) <= SHOWN_CHARS:
         return recorded, received
 
-    begin = _common_length(recorded, received) - _SHOWN_BEFORE
+    begin = _common_start_length(recorded, received) - _SHOWN_BEFORE
     if begin <= 0:
         return shorten(recorded), shorten(received)
 
     return f"… {shorten(recorded[begin:])}", f"… {shorten(received[begin:])}"
 
 
-def _common_length(recorded: str, received: str) -> int:
+def _common_start_length(recorded: str, received: str) -> int:
     """Return how many characters two texts begin with alike."""
     alike = 0
     end = min(len(recorded), len(received))

@@ -116,15 +116,15 @@ class SseFramer:
         pending += chunk
         events = []
         start = 0
-        content = _line_start(pending, first=self._is_at_first_event)
-        searched = self._searched_length
-        while end := _LINE_END.match(pending, content) or _BLANK_LINE.search(
-            pending, searched
+        content_start = _line_start(pending, first=self._is_at_first_event)
+        search_start = self._searched_length
+        while end := _LINE_END.match(pending, content_start) or _BLANK_LINE.search(
+            pending, search_start
         ):
-            content = end.end()
-            searched = content
-            events.append(bytes(pending[start:content]))
-            start = content
+            content_start = end.end()
+            search_start = content_start
+            events.append(bytes(pending[start:content_start]))
+            start = content_start
             self._is_at_first_event = False
 
         del pending[:start]

@@ -70,7 +70,7 @@ class StoreFile(NamedTuple):
             return True
 
         with self._opened_store() as (store, path):
-            kind = _kind_of(store, path)
+            kind = _kind_if_exists(store, path)
 
         if kind == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
@@ -101,7 +101,7 @@ class StoreFile(NamedTuple):
                 try:
                     store.pipe_file(path, data, mode="create")
                 except Exception:  # noqa: BLE001  drivers don't tell this from an unknown mode
-                    if _kind_of(store, path) is not None:
+                    if _kind_if_exists(store, path) is not None:
                         raise FileExistsError from None
                 else:
                     return
@@ -148,7 +148,7 @@ class StoreFile(NamedTuple):
         return shorten(text_redactor(RedactionRules())(text))
 
 
-def _kind_of(store: Any, path: str) -> str | None:
+def _kind_if_exists(store: Any, path: str) -> str | None:
     """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
     with suppress(FileNotFoundError):
         return str(store.info(path)["type"])

@@ -176,7 +176,9 @@ class OwnOrigin:
         self.elsewhere: dict[str, None] = {}
         """Other authorization servers that clients were sent to."""
         self._translated_headers = lru_cache(maxsize=1024)(
-            lambda called, headers: self._server_origin.in_headers(headers, called)
+            lambda called, headers: self._server_origin.headers_with_origin(
+                headers, called
+            )
         )
 
     def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
@@ -205,7 +207,7 @@ class OwnOrigin:
             client.rewritten = partial(self._document_for_client, called)
 
         await self._inner_handler(
-            self._server_origin.in_request(request, called), client
+            self._server_origin.request_with_origin(request, called), client
         )
 
     def _document_for_client(self, called: str, body: bytes) -> bytes:
@@ -213,7 +215,7 @@ class OwnOrigin:
         for origin in self._server_origin.authorities_elsewhere(body):
             self.elsewhere[f"the authorization server {origin}"] = None
 
-        return self._server_origin.in_document(body, called)
+        return self._server_origin.document_with_origin(body, called)
 
 
 @lru_cache(maxsize=1024)

@@ -279,7 +279,7 @@ class PipeUpstream:
         if not self._speaks_mcp:
             self._heed_first_lines(line, channel)
 
-        response, is_over = channel.server_line(line)
+        response, is_over = channel.take_server_line(line)
         if response is self._unsolicited_messages and self._has_http:
             response = self._response_for_unsolicited(line, channel)
 
@@ -402,7 +402,7 @@ class PipeUpstream:
                 client_id = message.spelled(ID_PATH)
                 body = _with_id(body, b'"mrtr-%d"' % next(self._replacement_ids))
 
-        response, is_over = channel.client_line(body + b"\n")
+        response, is_over = channel.take_client_line(body + b"\n")
         response.client_id = client_id
         if is_over:
             response.end()
@@ -527,7 +527,7 @@ class StreamUpstream:
             return self._unsolicited_messages
 
         line = on_one_line(request.body)
-        response, is_over = self._channel.client_line(line + b"\n")
+        response, is_over = self._channel.take_client_line(line + b"\n")
         if is_over:
             response.end()
 
@@ -597,7 +597,7 @@ class StreamUpstream:
             return
 
         line = on_one_line(data) + b"\n"
-        response, is_over = self._channel.server_line(line)
+        response, is_over = self._channel.take_server_line(line)
         response.add_line(line, is_over=is_over)
 
     def _endpoint_of(self, url: str) -> str:

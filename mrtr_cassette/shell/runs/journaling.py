@@ -116,7 +116,7 @@ class RecordSession(Session):
             is_same=published.is_same,
             redacted=published.redacted,
             exchanges=self.exchanges,
-            played=None if self.player is None else self.player.plays,
+            played=None if self.player is None else self.player.reply_count,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
@@ -126,7 +126,7 @@ class RecordSession(Session):
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
-        played = self.player is not None and self.player.plays
+        played = self.player is not None and self.player.reply_count
         return not (self.exchanges or self.unreachable or self.unrecorded or played)
 
     @property

@@ -312,7 +312,7 @@ class _PipedRecorder:
 
     def _show_clients(self, line: bytes) -> None:
         """Record a line of the client, whose exchange is complete if no response follows."""
-        exchange, is_over = self._channel.client_line(line)
+        exchange, is_over = self._channel.take_client_line(line)
         if is_over:
             exchange.response_ended(End.COMPLETE)
         else:
@@ -320,7 +320,7 @@ class _PipedRecorder:
 
     def _show_servers(self, line: bytes) -> None:
         """Record a line of the server, and the end of its exchange if it is the last line."""
-        exchange, is_over = self._channel.server_line(line)
+        exchange, is_over = self._channel.take_server_line(line)
         exchange.response_bytes(line)
         if is_over:
             exchange.response_ended(End.COMPLETE)

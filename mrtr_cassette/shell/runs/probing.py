@@ -562,7 +562,7 @@ class _Prober:
 
         if probe.is_of_state:
             try:
-                return await self._with_state(baseline, probe)
+                return await self._answer_with_state(baseline, probe)
             except _NoStateError as error:
                 return str(error)
 
@@ -672,7 +672,7 @@ class _Prober:
 
     # Request states
 
-    async def _with_state(self, baseline: Baseline, probe: Probe) -> Reaction:
+    async def _answer_with_state(self, baseline: Baseline, probe: Probe) -> Reaction:
         """Answer an ask as recorded, with another state or without having been asked.
 
         Raises:
@@ -680,12 +680,12 @@ class _Prober:
         """
         ask = baseline.ask
         if probe.name in _OF_ANOTHER:
-            return await self._with_states_of_others(baseline, probe)
+            return await self._answer_with_other_states(baseline, probe)
 
         script = baseline.script
         state = None
         if probe.name != UNASKED:
-            script = await self._brought_to(ask)
+            script = await self._script_brought_to(ask)
             state = _state_after(probe, script.live_ask)
 
         if script.live_ask is None or script.reply is None:
@@ -702,7 +702,7 @@ class _Prober:
 
         return reaction
 
-    async def _with_states_of_others(
+    async def _answer_with_other_states(
         self, baseline: Baseline, probe: Probe
     ) -> Reaction:
         """Answer an ask as recorded with states of other asks, until one is not refused.
@@ -718,8 +718,8 @@ class _Prober:
         reaction: Reaction | None = None
         async for state in self._states_of_others(baseline.ask, probe):
             conversation, _ = self._conversation_and_script(baseline.ask, None)
-            first = conversation.retry_of(asked, reply.value, state)
-            reaction = await self._send_retry(conversation, baseline, first)
+            retry = conversation.retry_of(asked, reply.value, state)
+            reaction = await self._send_retry(conversation, baseline, retry)
             if not baseline.is_refusal(reaction):
                 break
 
@@ -728,7 +728,7 @@ class _Prober:
 
         return reaction
 
-    async def _brought_to(self, ask: ProbedAsk) -> ProbingScript:
+    async def _script_brought_to(self, ask: ProbedAsk) -> ProbingScript:
         """Bring the server to an ask, and leave it there.
 
         Raises:

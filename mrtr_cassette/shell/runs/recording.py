@@ -13,7 +13,10 @@ from urllib.parse import urlsplit
 
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, LeavesToSources, Rounds
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.sessions import EndpointPassing, redirected_elsewhere
+from mrtr_cassette.core.cassette.sessions import (
+    EndpointPassing,
+    foreign_redirect_origin,
+)
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
 from mrtr_cassette.core.drive.conversation import (
@@ -261,7 +264,7 @@ class RelayedResponse(ExchangeRecording):
         if not 300 <= self.status < 400:
             return
 
-        elsewhere = redirected_elsewhere(
+        elsewhere = foreign_redirect_origin(
             self._request, self.status, self.passed, ServerOrigin(self._upstream_url)
         )
         if elsewhere is not None:

@@ -163,8 +163,8 @@ def _load_replay(
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
     with without_collection():
-        loaded = load_played(path, options)
-        recorded = combine_cassettes(loaded)
+        cassettes = load_played(path, options)
+        recorded = combine_cassettes(cassettes)
         cassette = over(recorded)
         player = player_of(cassette, options, stateless=options.stateless)
         if recorded.transport == "stdio":
@@ -176,7 +176,7 @@ def _load_replay(
 
     player.tell_poll_interval(options.poll_interval)
     player.stops = options.on_miss == "stop"
-    player.paths = tuple([cassette.path for cassette in loaded])
+    player.paths = tuple([cassette.path for cassette in cassettes])
     player.adds_to = str(path)
 
     return cassette, player
@@ -412,12 +412,12 @@ class ReplayServer:
         None where its client has cancelled it.
         """
         await self.clock.sleep(patience_s)
-        miss = self.player.waited_in_vain(play)
+        miss = self.player.count_unanswered_call(play)
         if miss is None:
             return None
 
         self._tell_miss(miss)
-        return self._miss_error_body(miss, play.caller_id)
+        return self._miss_error_body(miss, play.request_id)
 
     async def _hold_open(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""

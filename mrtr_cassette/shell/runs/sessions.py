@@ -140,16 +140,16 @@ class Session:
         return replace(
             outcome,
             misses=misses,
-            played=player.plays,
+            played=player.reply_count,
             harmless=len(player.harmless),
-            unplayed=player.unplayed,
+            unplayed=player.unplayed_numbers,
             after_other_writes=[*player.after_other_writes],
             unknown_tools=dict(player.unknown_tools),
             stopped=player.stopped,
             divergences=reports_of_divergences(player, misses),
             unused=player.unused_options(),
             learned=dict(player.learned),
-            matched=dict(player.by_kind),
+            matched=dict(player.match_counts_by_kind),
         )
 
     @property
@@ -186,7 +186,7 @@ class ReplaySession(Session):
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
         player = self.player
-        counts = (player.plays, len(player.misses), len(player.harmless))
+        counts = (player.reply_count, len(player.misses), len(player.harmless))
         told = (counts, player.unknown_tools.total(), player.stopped)
         faults = self.fault_outcomes
         after = (told, faults, self.problem)

@@ -244,7 +244,7 @@ async def live_run(
         verifier.consent_to(consented)
         server = target
         if is_over_old_transport(cassette):
-            server = _over_lines(target)
+            server = _target_over_lines(target)
 
         yield LiveRun(verifier, server, options, stack, found, target)
 
@@ -265,7 +265,7 @@ def _values_for_terms(cassette: Cassette, options: VerifyOptions) -> Values:
     return values_of(cassette.values, given, cassette.path, needs_all=True)
 
 
-def _over_lines(target: Target) -> Target:
+def _target_over_lines(target: Target) -> Target:
     """Return how a server that may speak HTTP+SSE is reached by lines."""
     if target.is_on_pipes:
         return target

@@ -51,7 +51,7 @@ def test_what_gets_no_response_is_an_exchange_of_its_own(line: bytes) -> None:
     """Notifications, answers to pushed requests and lines that are no message are over at once."""
     pipe, _ = channel()
 
-    assert pipe.client_line(line + b"\n") == last(1)
+    assert pipe.take_client_line(line + b"\n") == last(1)
 
 
 def test_response_ends_the_oldest_request_with_its_id() -> None:
@@ -59,11 +59,11 @@ def test_response_ends_the_oldest_request_with_its_id() -> None:
     pipe, requests = channel()
     with_text_id = with_id(ADD, "1")
 
-    assert [pipe.client_line(line + b"\n") for line in (ADD, with_text_id, ADD)] == [
-        part(number) for number in (1, 2, 3)
-    ]
-    assert pipe.server_line(answer(with_text_id, {}) + b"\n") == last(2)
-    assert [pipe.server_line(answer(ADD, {})) for _ in "abc"] == [
+    assert [
+        pipe.take_client_line(line + b"\n") for line in (ADD, with_text_id, ADD)
+    ] == [part(number) for number in (1, 2, 3)]
+    assert pipe.take_server_line(answer(with_text_id, {}) + b"\n") == last(2)
+    assert [pipe.take_server_line(answer(ADD, {})) for _ in "abc"] == [
         last(1),
         last(3),
         part(LISTENING),
@@ -74,16 +74,16 @@ def test_response_ends_the_oldest_request_with_its_id() -> None:
 def test_progress_belongs_to_the_call_with_its_token() -> None:
     """A progress notification is part of the exchange whose token it names, as long as it runs."""
     pipe, _ = channel()
-    pipe.client_line(with_token(ADD, "a"))
-    pipe.client_line(with_token(with_id(ADD, 2), "b"))
+    pipe.take_client_line(with_token(ADD, "a"))
+    pipe.take_client_line(with_token(with_id(ADD, 2), "b"))
 
-    assert pipe.server_line(progress("b")) == part(2)
-    assert pipe.server_line(progress("a")) == part(1)
+    assert pipe.take_server_line(progress("b")) == part(2)
+    assert pipe.take_server_line(progress("a")) == part(1)
 
-    pipe.server_line(answer(ADD, {}))
-    pipe.client_line(with_id(ADD, 3))
+    pipe.take_server_line(answer(ADD, {}))
+    pipe.take_client_line(with_id(ADD, 3))
 
-    assert pipe.server_line(progress("a")) == part(LISTENING)
+    assert pipe.take_server_line(progress("a")) == part(LISTENING)
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def test_what_is_said_while_one_call_is_pending_belongs_to_it(line: bytes) -> No
     """Pushed requests, notifications and noise are part of the only call; else of the channel."""
     pipe, _ = channel()
 
-    assert pipe.server_line(line + b"\n") == part(LISTENING)
+    assert pipe.take_server_line(line + b"\n") == part(LISTENING)
 
-    pipe.client_line(ADD)
+    pipe.take_client_line(ADD)
 
-    assert pipe.server_line(line + b"\n") == part(1)
+    assert pipe.take_server_line(line + b"\n") == part(1)
 
-    pipe.client_line(with_id(ADD, 2))
+    pipe.take_client_line(with_id(ADD, 2))
 
-    assert pipe.server_line(line + b"\n") == part(LISTENING)
+    assert pipe.take_server_line(line + b"\n") == part(LISTENING)
 
-    pipe.server_line(answer(ADD, {}))
+    pipe.take_server_line(answer(ADD, {}))
 
-    assert pipe.server_line(line + b"\n") == part(2)
+    assert pipe.take_server_line(line + b"\n") == part(2)
 
 
 @pytest.mark.parametrize("spelled", [7, "7"])
@@ -116,39 +116,41 @@ def test_subscription_has_what_names_it(spelled: int | str) -> None:
     meta: dict[str, Any] = {"io.modelcontextprotocol/subscriptionId": spelled}
     changed = notification("notifications/tools/list_changed", _meta=meta)
 
-    pipe.client_line(listen)
+    pipe.take_client_line(listen)
 
-    assert pipe.server_line(changed) == part(1)
-    assert pipe.server_line(notification("notifications/message")) == part(LISTENING)
+    assert pipe.take_server_line(changed) == part(1)
+    assert pipe.take_server_line(notification("notifications/message")) == part(
+        LISTENING
+    )
 
-    pipe.client_line(ADD)
+    pipe.take_client_line(ADD)
 
-    assert pipe.server_line(changed) == part(1)
-    assert pipe.server_line(notification("notifications/message")) == part(2)
+    assert pipe.take_server_line(changed) == part(1)
+    assert pipe.take_server_line(notification("notifications/message")) == part(2)
 
     cancelled = notification("notifications/cancelled", requestId=spelled)
 
-    assert pipe.server_line(cancelled) == part(1)
+    assert pipe.take_server_line(cancelled) == part(1)
 
 
 def test_cancelled_call_is_not_pending_any_more() -> None:
     """After a cancellation other lines are not the call's; its late response still is."""
     pipe, _ = channel()
-    pipe.client_line(ADD)
+    pipe.take_client_line(ADD)
 
-    assert pipe.client_line(
+    assert pipe.take_client_line(
         notification("notifications/cancelled", requestId=1)
     ) == last(2)
-    assert pipe.server_line(b"noise") == part(LISTENING)
-    assert pipe.server_line(answer(ADD, {})) == last(1)
+    assert pipe.take_server_line(b"noise") == part(LISTENING)
+    assert pipe.take_server_line(answer(ADD, {})) == last(1)
 
 
 def test_end_leaves_what_is_pending() -> None:
     """Where the client closes first, calls stay open; where the server ends, they break off."""
     pipe, _ = channel()
-    pipe.client_line(ADD)
-    pipe.client_line(with_id(ADD, 2))
-    pipe.server_line(answer(ADD, {}))
+    pipe.take_client_line(ADD)
+    pipe.take_client_line(with_id(ADD, 2))
+    pipe.take_server_line(answer(ADD, {}))
 
     assert pipe.ended_exchanges(by_server=False) == [(LISTENING, None), (2, End.OPEN)]
     assert pipe.ended_exchanges(by_server=True) == [
@@ -156,9 +158,9 @@ def test_end_leaves_what_is_pending() -> None:
         (2, End.BROKEN),
     ]
 
-    pipe.server_line(progress("nobody's"))
-    pipe.client_line(with_id(ADD, 3))
-    pipe.server_line(b"noise")
+    pipe.take_server_line(progress("nobody's"))
+    pipe.take_client_line(with_id(ADD, 3))
+    pipe.take_server_line(b"noise")
 
     assert pipe.ended_exchanges(by_server=False)[0] == (LISTENING, End.OPEN)
 
@@ -166,7 +168,7 @@ def test_end_leaves_what_is_pending() -> None:
 def test_further_start_of_a_server_names_its_session() -> None:
     """Each request of a further start has its session, that of the channel too."""
     pipe, requests = channel("a session")
-    pipe.client_line(ADD)
+    pipe.take_client_line(ADD)
 
     assert [request.header("mcp-session-id") for request in requests] == [
         "a session"

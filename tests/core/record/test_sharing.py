@@ -170,7 +170,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
     play(player, AGAIN)
     play(player, SCRIPT[3][0])
 
-    assert player.by_kind == {
+    assert player.match_counts_by_kind == {
         "shared-user": 3,
         "shared-email": 2,
         "shared-ip": 2,
@@ -209,13 +209,17 @@ def test_challenge_still_leads_a_client_to_the_replay() -> None:
     assert first.response is not None
     assert second.response is not None
 
-    headers = dict(known.in_headers(first.response.headers, "http://127.0.0.1:1"))
+    headers = dict(
+        known.headers_with_origin(first.response.headers, "http://127.0.0.1:1")
+    )
     named = "http://127.0.0.1:1/.well-known/oauth-protected-resource/mcp"
 
     assert headers["WWW-Authenticate"] == f'Bearer resource_metadata="{named}"'
     assert named.endswith(second.request.target)
 
-    document_now = known.in_document(second.response.body, "http://127.0.0.1:1")
+    document_now = known.document_with_origin(
+        second.response.body, "http://127.0.0.1:1"
+    )
 
     assert json.loads(document_now) == {"resource": "http://127.0.0.1:1/mcp"}
 

@@ -344,7 +344,7 @@ def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
 
     player = Player(replace(answered[0], interactions=tuple(numbered)))
     for entries in player.interactions[:played]:
-        player.times[entries[-1]] += 1
+        player.play_counts[entries[-1]] += 1
 
     return missed(player, in_sealed_session(request))
 
@@ -451,7 +451,7 @@ def test_ping_gets_an_empty_result_with_its_own_id() -> None:
     assert decision.status == 200
     assert json.loads(decision.body) == {"jsonrpc": "2.0", "id": "p-1", "result": {}}
     assert dict(decision.headers) == {"Content-Type": "application/json"}
-    assert (player.harmless, player.misses, player.plays) == ([decision], [], 0)
+    assert (player.harmless, player.misses, player.reply_count) == ([decision], [], 0)
 
 
 def test_discovery_is_refused_by_a_recorded_server_of_2025() -> None:

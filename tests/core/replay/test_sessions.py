@@ -112,7 +112,7 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
         assert said(play(player, within(session, tool("work", n=n)))) == f"done {n}"
         assert said(play(player, within(session, CALL))) == f"end {n}"
 
-    assert player.unplayed == []
+    assert player.unplayed_numbers == []
 
 
 def test_clients_without_a_session_begin_anew_with_initialize() -> None:

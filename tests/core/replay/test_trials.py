@@ -198,6 +198,10 @@ def test_players_of_one_loaded_recording_know_nothing_of_each_other() -> None:
     assert told(first, GET, SET, GET) == ["0", "set", "1"]
     assert told(second, GET, tool("look"), GET) == ["0", "unknown-name", "0"]
     assert told(template.fresh_player(), SET, GET) == ["set", "1"]
-    assert (first.plays, len(first.misses), len(first.unplayed)) == (3, 0, 1)
+    assert (first.reply_count, len(first.misses), len(first.unplayed_numbers)) == (
+        3,
+        0,
+        1,
+    )
     assert isinstance(second.misses[0], Miss)
-    assert not template.plays
+    assert not template.reply_count
