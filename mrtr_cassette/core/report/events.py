@@ -118,7 +118,7 @@ def response_said(
         exchange: it as it is recorded, without anything that must not be shown.
         task: the new state of a task, which the response tells.
     """
-    call = exchange.call
+    call = _recorded_call(observation, exchange)
     label = observation.recorder.label(call, is_sealed=True)
     asked = _asked_in(observation, exchange, task)
     took_ms = at_ms - observation.started_ms
@@ -152,6 +152,14 @@ def response_said(
             line += f": {words}"
 
     return said(event, f"{line} ({took_ms:.0f} ms)")
+
+
+def _recorded_call(observation: Observation, exchange: RecordedExchange) -> Call:
+    """Return the call of a sealed exchange; a body that sealing left alone is not read again."""
+    request = exchange.request
+    if request.body == observation.call.request.body:
+        return Call(request, observation.call.message)
+    return exchange.call
 
 
 def _arrival_words(observation: Observation) -> str:
@@ -191,9 +199,10 @@ def _asked_in(
         )
 
     response = exchange.response
-    if response is None:
+    if response is None or observation.ask is None:
         return None
 
+    # The ask that was observed has not been sealed.
     ask = ask_in(exchange.call.message, response)
     if ask is None:
         return None
