@@ -99,9 +99,9 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
     call = Conversation(sent(message("tools/call", params)), Helpful(), session)
     await server.follow(call)
     await server.close()
-    assert isinstance(call.standing, Finished)
-    assert call.standing.turn == 4
-    exchange = call.standing.exchange
+    assert isinstance(call.stopping_point, Finished)
+    assert call.stopping_point.turn == 4
+    exchange = call.stopping_point.exchange
     assert exchange.response is not None
     located = response_to(exchange.call.message, exchange.response)
     assert located is not None

@@ -101,7 +101,7 @@ def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
         assert response is not None
         steps.append((number, False, 0, exchange, []))
         pieces = response.pieces or (Piece(b"", 0, number),)
-        for after, group in groupby(pieces, key=lambda piece: piece.after):
+        for after, group in groupby(pieces, key=lambda piece: piece.arrived_count):
             parts = list(group)
             steps.append((after, True, parts[0].at_ms, exchange, parts))
 

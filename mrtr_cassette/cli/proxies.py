@@ -259,14 +259,16 @@ async def _record_over_http(
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
             hint = f"point the client there; Ctrl-C writes {output}"
-            end = await _until_stopped(session, command, signals, log, hint)
-            if end.code and not end.was_stopped:
-                session.failure = f"{command[0]!r} ended with {end.code}"
+            command_end = await _until_stopped(session, command, signals, log, hint)
+            if command_end.code and not command_end.was_stopped:
+                session.failure = f"{command[0]!r} ended with {command_end.code}"
 
         code = _conclude_recording(session, log, reports)
-        has_no_client = session.is_unused and _tell_of_no_client(command, end, log)
+        has_no_client = session.is_unused and _tell_of_no_client(
+            command, command_end, log
+        )
 
-    return end.code or code or int(has_no_client)
+    return command_end.code or code or int(has_no_client)
 
 
 async def _record_pipe(
@@ -548,17 +550,17 @@ def _run_with_log(
     """Run `main` with a log that is written in another thread, and exit with its exit code."""
     # Nothing that passes waits for who reads the log.
     aside: Aside[Any]
-    beside = Log()
+    log_in_thread = Log()
     if log.event is not None:
         aside = Aside(log.event)
-        beside.event = aside
-        beside.line = None
+        log_in_thread.event = aside
+        log_in_thread.line = None
     else:
         aside = Aside(say)
-        beside.line = aside
+        log_in_thread.line = aside
 
     try:
-        sys.exit(run(main(replace(options, log=beside.line), beside)))
+        sys.exit(run(main(replace(options, log=log_in_thread.line), log_in_thread)))
     finally:
         aside.finish(_LOG_S)
 

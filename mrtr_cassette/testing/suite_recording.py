@@ -380,7 +380,9 @@ class VerifyingUse(RecordingUse):
             return problems if passed else []
 
         # Another test may make the calls of a shared cassette that this one leaves out.
-        differences = self._differences_text(is_part=self.request.sharers is not None)
+        differences = self._differences_text(
+            may_lack_calls=self.request.sharers is not None
+        )
         if differences is None:
             self.outcome = "the same"
             return []
@@ -396,19 +398,27 @@ class VerifyingUse(RecordingUse):
         if self._has_differences or self._recording_objections():
             return None
 
-        is_part = self.request.sharers is not None or not is_alone
-        differences = self._differences_text(is_part=is_part, is_open=True)
+        may_lack_calls = self.request.sharers is not None or not is_alone
+        differences = self._differences_text(
+            may_lack_calls=may_lack_calls, is_open=True
+        )
         self._has_differences = differences is not None
 
         return differences
 
-    def _differences_text(self, *, is_part: bool, is_open: bool = False) -> str | None:
+    def _differences_text(
+        self, *, may_lack_calls: bool, is_open: bool = False
+    ) -> str | None:
         """Return where what happened differs; of a part, without missing calls."""
         repeated = self._session.recorded()
         options = self._settings.verify
         try:
             return differences_of(
-                self.path, repeated, options, is_part=is_part, is_open=is_open
+                self.path,
+                repeated,
+                options,
+                may_lack_calls=may_lack_calls,
+                is_open=is_open,
             )
         except MrtrCassetteError as error:
             return error.in_terms(options.terms)

@@ -233,7 +233,9 @@ class Uses:
             return report
 
         if not report.failed:
-            self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
+            self._note_given_up(
+                item, "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            )
 
         raised = call.excinfo
         skip = pytest.skip.Exception
@@ -301,9 +303,9 @@ class Uses:
 
         is_failed = error is not None and not isinstance(error, _NO_FAILURES)
         if isinstance(error, pytest.xfail.Exception):
-            self._give_up(item, "xfailed")
+            self._note_given_up(item, "xfailed")
         elif isinstance(error, _NO_FAILURES):
-            self._give_up(item, "skipped")
+            self._note_given_up(item, "skipped")
 
         problems = self._problems_at_end(item, is_failed=is_failed)
         if problems and not is_failed:
@@ -341,7 +343,7 @@ class Uses:
 
         return problems
 
-    def _give_up(
+    def _note_given_up(
         self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
     ) -> None:
         """Note in the test's own uses that it was skipped, or failed as expected."""

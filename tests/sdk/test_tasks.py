@@ -126,7 +126,7 @@ def test_tasks_are_recorded_and_recorded_again(
     for call in calls:
         for turn in call.turns:
             names: list[str] = []
-            for answer in turn.given.values():
+            for answer in turn.given_answers.values():
                 names += answer["content"]
 
             fields.append(sorted(names))

@@ -282,11 +282,11 @@ def waits_for_answers(interaction: RecordedInteraction) -> bool:
         for request, posted in zip(turn.asked, turn.answers, strict=False):
             pieces = request.exchange.response.pieces  # type: ignore[union-attr]
             number = posted.exchange.number or 0
-            later = [piece.after for piece in pieces[request.piece + 1 :]]
+            later = [piece.arrived_count for piece in pieces[request.piece + 1 :]]
             said = posted.exchange.call.message
             if said is None or said.id != request.message.id:
                 return False
-            if pieces[request.piece].after >= number or any(
+            if pieces[request.piece].arrived_count >= number or any(
                 after < number for after in later
             ):
                 return False

@@ -195,7 +195,7 @@ class AppendingRun:
         self.talk.response(number, response)
         ask = self.talk.observation(number).ask
         if ask is not None:
-            self.asked.asked(self.talk.observation(number).call, ask)
+            self.asked.add_ask(self.talk.observation(number).call, ask)
 
         return response
 

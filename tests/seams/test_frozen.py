@@ -44,7 +44,7 @@ def said_of(exchange: RecordedExchange) -> dict[str, Any]:
 
     if response is not None:
         pieces = [
-            [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
+            [piece.raw.decode("latin-1"), piece.at_ms, piece.arrived_count]
             for piece in response.pieces
         ]
         said["response"] = [
@@ -105,7 +105,7 @@ def said_by_line(line: bytes) -> Any:
         return said_of(found)
 
     pieces = [
-        [piece.raw.decode("latin-1"), piece.at_ms, piece.after]
+        [piece.raw.decode("latin-1"), piece.at_ms, piece.arrived_count]
         for piece in found.pieces
     ]
     return [found.number, pieces, found.end.value, found.ended_ms, found.ended_after]

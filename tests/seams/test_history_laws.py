@@ -183,7 +183,7 @@ def test_text_of_a_miss_never_contradicts_itself(
 
         following = data.draw(st.sampled_from(["call", "answer", "answer", "live"]))
         if following == "live":
-            player.goes_live(as_request(operation.request))
+            player.note_live_request(as_request(operation.request))
         elif following == "answer" and asked:
             place = data.draw(st.integers(0, len(asked) - 1))
             answered, state = asked.pop(place)

@@ -35,7 +35,7 @@ def recorded(pings: list[tuple[bool, Json]]) -> Cassette:
     for at, (on_session, pong) in enumerate(pings):
         ping = rpc("ping", number=f"ping-{at}")
         session.say(listening if on_session else number, ping)
-        assert session.talk.recorder.has_asked(read_call(posted(ping, {})))
+        assert session.talk.recorder.answers_open_push(read_call(posted(ping, {})))
         if pong is not None:
             session.post(posted(ping, pong))
 

@@ -88,7 +88,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
             conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow(conversation)
 
-        assert isinstance(conversation.standing, Finished)
+        assert isinstance(conversation.stopping_point, Finished)
         assert server.posted == [result({"action": "accept"}, id="push-1")]
 
         for request in seen.received:
@@ -197,7 +197,7 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
         conversation = Conversation(post(CALL), script, live_session)
         await live_server.follow(conversation)
 
-    assert isinstance(conversation.standing, Finished)
+    assert isinstance(conversation.stopping_point, Finished)
     assert (len(script.asks), seen and seen.status) == (1, 200)
 
 
@@ -236,7 +236,7 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
             conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow(conversation)
 
-        assert isinstance(conversation.standing, Finished)
+        assert isinstance(conversation.stopping_point, Finished)
         assert (server.posted, script.asks) == ([result({}, id=ping["id"])], [])
 
 
@@ -280,9 +280,9 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     ) as server:
         await LiveServer(server, "the server").follow(conversation)
 
-    assert isinstance(conversation.standing, Finished)
+    assert isinstance(conversation.stopping_point, Finished)
 
-    response_ = conversation.standing.exchange.response
+    response_ = conversation.stopping_point.exchange.response
 
     assert response_ is not None
     assert [piece.raw.count(b"\n") for piece in response_.pieces] == [1, 1, 1]

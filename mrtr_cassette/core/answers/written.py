@@ -285,7 +285,7 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
             call_conditions[member] = call.name
 
     for turn in interaction.turns:
-        given = turn.given or {}
+        given = turn.given_answers or {}
         for key, request in turn.requests.items():
             answer = given.get(key)
             if answer is None:
@@ -557,7 +557,7 @@ class GivenAnswers:
 
     def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
         """Return the answer by the pair named like a question, or else by its fields' pairs."""
-        whole = self._whole_pair(question)
+        whole = self._pair_named_like_question(question)
         if whole is not None:
             return self._answer_by(whole, question, fields)
         if self.spent_name(question):
@@ -598,7 +598,7 @@ class GivenAnswers:
 
         return _form_answer(given, fields)
 
-    def _whole_pair(self, question: AskedRequest) -> WrittenPair | None:
+    def _pair_named_like_question(self, question: AskedRequest) -> WrittenPair | None:
         """Return the pair that is named like a question."""
         # The place of a question is meant for no other one; a field's name was for its question.
         for name in question.names:

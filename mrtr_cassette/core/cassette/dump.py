@@ -394,13 +394,13 @@ def _exchange_facts(exchange: RecordedExchange) -> Tree:
 def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool:
     """Tell whether it is known when the pieces of a response came, and not plain from its end."""
     pieces = response.pieces
-    if pieces and not any(piece.at_ms or piece.after for piece in pieces):
+    if pieces and not any(piece.at_ms or piece.arrived_count for piece in pieces):
         return False
     if response.is_framed or len(pieces) > 1:
         return True
 
     # A single piece that came before the end waits for less than the end does.
-    return any(piece.after not in (0, ended_after) for piece in pieces)
+    return any(piece.arrived_count not in (0, ended_after) for piece in pieces)
 
 
 def _times_of(response: Response, started_ms: float) -> list[Tree]:
@@ -408,7 +408,7 @@ def _times_of(response: Response, started_ms: float) -> list[Tree]:
     times = []
     for piece in response.pieces:
         at_ms = round(piece.at_ms - started_ms)
-        time = {"at_ms": at_ms, "after": piece.after}
+        time = {"at_ms": at_ms, "after": piece.arrived_count}
         if not response.is_framed:
             time["size"] = len(piece.raw)
 

@@ -112,7 +112,7 @@ def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Pie
     if recorded is None:
         return [end]
 
-    times = [piece for piece in recorded.pieces if piece.after] or [end]
+    times = [piece for piece in recorded.pieces if piece.arrived_count] or [end]
     all_known = len(times) == len(recorded.pieces)
     if all_known and len(times) != len(response.pieces):
         return _times_by_message(recorded, response)

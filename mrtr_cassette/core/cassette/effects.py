@@ -55,7 +55,7 @@ class CallEffects:
             return self._read_only_hints.get(key.name, False)
         return method_of(key.method).reads
 
-    def went_live(self, key: CallKey) -> None:
+    def note_live_call(self, key: CallKey) -> None:
         """Take note that a live server got a call."""
         self._live_names.add(key.tool_or_method)
 

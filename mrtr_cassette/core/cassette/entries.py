@@ -343,11 +343,11 @@ class MadeWrite(NamedTuple):
     """A write that a play has made: its recording, or its key if a live server got it.
 
     Attributes:
-        beside: how many equal calls were in flight besides it.
+        others_in_flight: how many equal calls were in flight besides it.
     """
 
     entry: ReplayEntry | None = None
-    beside: int = 0
+    others_in_flight: int = 0
     live: CallKey | None = None
 
     @property

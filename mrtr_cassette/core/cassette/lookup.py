@@ -86,21 +86,21 @@ class CallerValues(NamedTuple):
     echoed: Mapping[str, bytes] = MappingProxyType({})
     """What the caller sent in the place of recorded values, which responses may repeat."""
 
-    def spelled_value(self, value: str) -> bytes | None:
+    def spelled_value(self, value_name: str) -> bytes | None:
         """Return a value by its name, which may say that the server changes its type.
 
         In a batch, the name begins with the place of the request that has the value.
         """
-        if value.startswith("="):
-            return self.echoed.get(value)
+        if value_name.startswith("="):
+            return self.echoed.get(value_name)
 
-        place, is_batched, name_in_request = value.partition(":")
+        place_in_batch, is_batched, name_in_request = value_name.partition(":")
         if is_batched:
             if not self.batch:
                 return None
-            return self.batch[int(place)].spelled_value(name_in_request)
+            return self.batch[int(place_in_batch)].spelled_value(name_in_request)
 
-        name, _, kind = value.partition(" as ")
+        name, _, kind = value_name.partition(" as ")
         spelled = self.progress_token
         if name == "id":
             spelled = self.id

@@ -260,7 +260,7 @@ class RecordedTurn:
     Attributes:
         number: its number among the turns of the interaction, from 1.
         requests: what the server asked, by key.
-        given: what the client answered, by key; None if it never answered.
+        given_answers: what the client answered, by key; None if it never answered.
         names: the keys as they are in every recording, by the recorded ones.
         asking: the exchange whose response asks, or asks first.
         asked_ms: when the server asked.
@@ -271,7 +271,7 @@ class RecordedTurn:
     number: int
     via: Via
     requests: Mapping[str, InputRequest]
-    given: Mapping[str, Any] | None
+    given_answers: Mapping[str, Any] | None
     names: Mapping[str, str]
     asking: RecordedExchange
     asked_ms: float

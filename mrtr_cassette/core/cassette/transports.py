@@ -470,7 +470,7 @@ def _lines_by_exchange(
         message = server_message(data) if data else None
         if data and message is not None:
             line = piece._replace(raw=on_one_line(data) + b"\n")
-            owner = _exchange_of_message(message, piece.after, posts)
+            owner = _exchange_of_message(message, piece.arrived_count, posts)
             if owner is None:
                 piece_left = line
             else:

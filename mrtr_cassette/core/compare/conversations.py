@@ -263,7 +263,7 @@ def _interaction_comparison(
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
 
-    side = pair.shown
+    side = pair.shown_side
     stages = []
     for stage in _stages_of(pair.old, pair.new):
         stages.append(_without_ignored(stage, side.pointers))
@@ -286,7 +286,11 @@ def _interaction_number(side: _Side | None) -> int | None:
 
 
 def comparison_with_run(
-    recorded: Cassette, repeated: Cassette, ignored_for: IgnoredFor, *, is_part: bool
+    recorded: Cassette,
+    repeated: Cassette,
+    ignored_for: IgnoredFor,
+    *,
+    may_lack_calls: bool,
 ) -> CassetteComparison:
     """Compare a cassette with a run in which its calls, or a part of them, were made again.
 
@@ -306,11 +310,13 @@ def comparison_with_run(
     }
     shown_pairs = []
     for pair in comparison.interactions:
-        if pair.mark == "-" and is_part:
+        if pair.mark == "-" and may_lack_calls:
             continue
 
         shown_pair = pair
-        candidates = _candidate_calls(pair, recorded, same_numbers, is_part=is_part)
+        candidates = _candidate_calls(
+            pair, recorded, same_numbers, may_lack_calls=may_lack_calls
+        )
         if candidates and pair.received is not None:
             single = replace(repeated, interactions=(made_calls[pair.received],))
             equal_pair = _equal_pair(recorded, candidates, single, ignored_for)
@@ -328,12 +334,12 @@ def _candidate_calls(
     recorded: Cassette,
     same: Collection[int | None],
     *,
-    is_part: bool,
+    may_lack_calls: bool,
 ) -> list[RecordedInteraction]:
     """Return the recorded calls to which a made one without an equal partner may be equal."""
     if pair.mark == "+":
         return list(recorded.interactions)
-    if pair.mark != "~" or not is_part:
+    if pair.mark != "~" or not may_lack_calls:
         return []
     return [call for call in recorded.interactions if call.number not in same]
 
@@ -378,7 +384,7 @@ class _Side(NamedTuple):
 class _SidePair(NamedTuple):
     """Two interactions that belong together, or one without a partner; the new one is shown."""
 
-    shown: _Side
+    shown_side: _Side
     old: _Side | None
     new: _Side | None
     is_moved: bool = False
@@ -387,7 +393,7 @@ class _SidePair(NamedTuple):
     def only_logs(self) -> bool:
         """Whether it is one side alone, on which a server only logs."""
         is_alone = self.old is None or self.new is None
-        return is_alone and only_logs(self.shown.interaction.exchanges[0])
+        return is_alone and only_logs(self.shown_side.interaction.exchanges[0])
 
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
@@ -484,7 +490,7 @@ def _answers_by_key(
     turn: RecordedTurn, question: Collection[str], ignored: Collection[MemberPath]
 ) -> Any:
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
-    given = _without_null(comparable_by_key(turn.given or {}, turn.names))
+    given = _without_null(comparable_by_key(turn.given_answers or {}, turn.names))
     answers = {key: given[key] for key in given if key in question}
     if turn.is_posted:
         # The paths are into each answer.

@@ -221,16 +221,16 @@ def _is_same_response(old: Response, new: Response) -> bool:
 
 
 def _drop_incomparable(
-    old: Response, new: Response, before: Members, after: Members
+    old: Response, new: Response, old_members: Members, new_members: Members
 ) -> None:
     """Drop the members of two responses that can't be compared with each other."""
     left_out = set()
     if old.is_lines or new.is_lines:
         left_out |= {"#status", "#headers"}
 
-    if _call_ending(before) != _call_ending(after):
+    if _call_ending(old_members) != _call_ending(new_members):
         # A result and an error have no other members to compare.
-        members = {*before, *after}
+        members = {*old_members, *new_members}
         kept_names = {
             "#error",
             "#status",
@@ -248,28 +248,30 @@ def _drop_incomparable(
     if End.OPEN in (old.end, new.end):
         left_out.add("#end")
         # One of two responses without an end may have fewer messages.
-        common = min(len(before["#messages"]), len(after["#messages"]))
-        del before["#messages"][common:]
-        del after["#messages"][common:]
+        common = min(len(old_members["#messages"]), len(new_members["#messages"]))
+        del old_members["#messages"][common:]
+        del new_members["#messages"][common:]
 
     for name in left_out:
-        before.pop(name, None)
-        after.pop(name, None)
+        old_members.pop(name, None)
+        new_members.pop(name, None)
 
 
 def _judged_changes(
-    recorded: RecordedExchange, before: Members, after: Members
+    recorded: RecordedExchange, old_members: Members, new_members: Members
 ) -> list[Change]:
     """Return the differences of two responses that were read, each with its verdict."""
     names: dict[str, str] = {}
     if recorded.ask is not None:
-        names = renamed_keys(before[INPUT_REQUESTS], after[INPUT_REQUESTS])
-        after[INPUT_REQUESTS] = with_recorded_keys(after[INPUT_REQUESTS], names)
+        names = renamed_keys(old_members[INPUT_REQUESTS], new_members[INPUT_REQUESTS])
+        new_members[INPUT_REQUESTS] = with_recorded_keys(
+            new_members[INPUT_REQUESTS], names
+        )
 
     is_surface = method_of(recorded.call.method).describes_server
     pair_items = pairs_by_name if is_surface else pairs_by_place
     changes = _key_changes(names)
-    for change in value_changes(before, after, "", pair_items):
+    for change in value_changes(old_members, new_members, "", pair_items):
         changes.append(_change_with_verdict(change, is_surface=is_surface))
 
     return changes
@@ -770,14 +772,16 @@ def drop_stray_messages(
         return
 
     if sum(map(_is_stray, recorded)) == sum(map(_is_stray, live)):
-        live[:] = _at_recorded_places(recorded, live)
+        live[:] = _strays_at_recorded_places(recorded, live)
         return
 
     _drop_messages(recorded, _is_stray)
     _drop_messages(live, _is_stray)
 
 
-def _at_recorded_places(recorded: Sequence[Any], live: Sequence[Any]) -> list[Any]:
+def _strays_at_recorded_places(
+    recorded: Sequence[Any], live: Sequence[Any]
+) -> list[Any]:
     """Return live messages with the strays where equal ones were recorded, or else in order."""
     others = [message for message in live if not _is_stray(message)]
     waiting_strays = list(filter(_is_stray, live))

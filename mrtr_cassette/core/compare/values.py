@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.pointers import (
     Difference,
     ValuesAt,
     differences,
-    members_and_items,
+    differing_places_within,
     without_side,
 )
 from mrtr_cassette.errors import NotJsonError, UsageError
@@ -415,7 +415,7 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
             return None
         return [ValuesAt(f"{pointer}{TEXT_STEP}", old_tree, new_tree)]
 
-    return members_and_items(place)
+    return differing_places_within(place)
 
 
 def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:

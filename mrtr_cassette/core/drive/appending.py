@@ -224,7 +224,7 @@ class RecordedAsks:
                 askers = self._askers.setdefault(ask.request_state, [])
                 askers.append(entry)
 
-    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | Miss | None:
+    def replay_for(self, call: Call, shown_call: Call) -> ReplayToAsk | Miss | None:
         """Return how the server is brought to the ask that a request answers.
 
         None stands for a request that can be sent as it is: one without state and cursor, or with
@@ -233,24 +233,24 @@ class RecordedAsks:
         """
         state = None if call.answers is None else call.answers.request_state
         if state is None:
-            if self._issued_cursor_of(call):
-                return unrecorded_miss(shown, _CURSOR_RECORDED)
+            if self._is_cursor_recorded(call):
+                return unrecorded_miss(shown_call, _CURSOR_RECORDED)
             return None
 
         askers = self._askers_of(state)
         if not askers:
             if has_kind(state, STATE, TASK):
-                return unrecorded_miss(shown, _NO_ASK_HAS_STATE)
+                return unrecorded_miss(shown_call, _NO_ASK_HAS_STATE)
             return None
 
-        key = self._player.key_of(shown)
+        key = self._player.key_of(shown_call)
         for asker in askers:
             if asker.key == key:
-                return self._replay_to(asker, call, shown)
+                return self._replay_to(asker, call, shown_call)
 
-        return unrecorded_miss(shown, _STATE_OF_OTHER_CALL, askers[0])
+        return unrecorded_miss(shown_call, _STATE_OF_OTHER_CALL, askers[0])
 
-    def _issued_cursor_of(self, call: Call) -> bool:
+    def _is_cursor_recorded(self, call: Call) -> bool:
         """Tell whether a recorded page of the same list issued the cursor of a request."""
         if call.cursor is None:
             return False
@@ -324,7 +324,7 @@ class ReplayToAsk(Conversation):
     def failure(self) -> Miss | None:
         """Why the server can't be brought there, or None."""
         differences: tuple[Difference, ...] = ()
-        match self.standing:
+        match self.stopping_point:
             case Finished(turn, exchange):
                 detail = f"asks nothing in turn {turn}: {response_in_words(exchange)}"
             case AskedOtherwise(LiveAsk(turn), changes):
@@ -375,7 +375,7 @@ class RepeatedPlay(Conversation):
 
     def compare_end(self) -> DivergedWrite | None:
         """Take its end, which has come; return how that differs from the recorded one, or None."""
-        match self.standing:
+        match self.stopping_point:
             case Finished() as last:
                 self._recorded_script.take_final_response(last)
                 if not self._recorded_script.findings.changes:
@@ -447,7 +447,7 @@ class PlayedCalls:
         if self._player.is_write(play.entry):
             self._unmade_writes.append(play)
 
-    def repeated_by(self, request: Request) -> list[str]:
+    def texts_repeated_by(self, request: Request) -> list[str]:
         """Return the texts in a request that a played response had first."""
         repeated = [
             text for text in handles_sent_in(request) if text in self._issuing_plays
@@ -455,7 +455,7 @@ class PlayedCalls:
         self._handles.expect_names(repeated)
         return repeated
 
-    def make_writes(self, shown: Call) -> Steps:
+    def make_writes(self, shown_call: Call) -> Steps:
         """Have the live server make all writes before a request, which may depend on them."""
         while self._unmade_writes and self._diverged_write is None:
             failure = yield from self._make_write(self._unmade_writes.popleft())
@@ -464,7 +464,7 @@ class PlayedCalls:
 
         if self._diverged_write is None:
             return None
-        return self._diverged_write.refusal_of_later_call(shown)
+        return self._diverged_write.refusal_of_later_call(shown_call)
 
     def _make_write(self, call: Play) -> Steps:
         """Have the live server make a played write, and take note if it does not go as recorded."""
@@ -491,7 +491,7 @@ class PlayedCalls:
         yield write
         self._diverged_write = write.compare_end()
         for change in write.left_out:
-            self._player.left_out(partial(is_below, change.pointer))
+            self._player.note_left_out(partial(is_below, change.pointer))
 
         return None
 
@@ -525,7 +525,7 @@ class PlayedCalls:
 
         return RepeatedPlay(request, call.entry, script, recorder)
 
-    def in_live(self, request: Request) -> Request:
+    def with_live_texts(self, request: Request) -> Request:
         """Return a request with the texts that the live server has made up."""
         return self._handles.with_live_handles(request)
 
@@ -573,7 +573,7 @@ class Appending:
         )
 
     def play_if_recorded(
-        self, request: Request, now: float | None
+        self, request: Request, wall_s: float | None
     ) -> Play | Call | Miss:
         """Return what is played for a request, or why it gets nothing.
 
@@ -581,10 +581,12 @@ class Appending:
         its client is.
         """
         call = self._recorder.read(self.as_recorded(request))
-        if self._live_asks.answered_by(call) or self._recorder.has_asked(call):
+        if self._live_asks.close_answered_ask(call) or self._recorder.answers_open_push(
+            call
+        ):
             return self._player.call_as_shown(request)
 
-        decision = self._player.request_received(request, now)
+        decision = self._player.request_received(request, wall_s)
         if isinstance(decision, Play):
             self._note_play(decision)
             return decision
@@ -607,7 +609,7 @@ class Appending:
         self._played_calls.note_play(play)
         if self._player.is_write(play.entry) and exchange.number is not None:
             request = self.as_recorded(play.request)
-            self._recorder.has_played(request, exchange.number)
+            self._recorder.note_played_write(request, exchange.number)
 
     def as_recorded(self, request: Request) -> Request:
         """Return a client's request as it is recorded: on pipes, in the session that is played."""
@@ -621,7 +623,7 @@ class Appending:
         return line_request(request.body, session)
 
     def bring_server_to_client(
-        self, request: Request, shown: Call
+        self, request: Request, shown_call: Call
     ) -> Generator[Conversation, None, Request | Miss]:
         """Yield the conversations that bring the live server to where the client is.
 
@@ -629,27 +631,27 @@ class Appending:
         """
         values = self._recorder.values
         sealed_request = values.sealed_request(request)
-        repeated_texts = self._played_calls.repeated_by(sealed_request)
+        repeated_texts = self._played_calls.texts_repeated_by(sealed_request)
         failure: Miss | None = None
-        if shown.depends_on_writes:
-            failure = yield from self._played_calls.make_writes(shown)
+        if shown_call.depends_on_writes:
+            failure = yield from self._played_calls.make_writes(shown_call)
 
         if failure is None:
-            failure = yield from self._sessions.open_live_session(shown)
+            failure = yield from self._sessions.open_live_session(shown_call)
 
         if failure is not None:
             return failure
 
         yield from self._played_calls.make_reads(repeated_texts)
-        live_request = yield from self._bring_to_ask(sealed_request, shown)
+        live_request = yield from self._bring_to_ask(sealed_request, shown_call)
         if isinstance(live_request, Miss):
             return live_request
 
-        self._player.goes_live(request)
-        return values.revealed_request(self._played_calls.in_live(live_request))
+        self._player.note_live_request(request)
+        return values.revealed_request(self._played_calls.with_live_texts(live_request))
 
     def _bring_to_ask(
-        self, request: Request, shown: Call
+        self, request: Request, shown_call: Call
     ) -> Generator[Conversation, None, Request | Miss]:
         """Bring the live server to the recorded ask that a request answers, if it does.
 
@@ -657,7 +659,7 @@ class Appending:
         """
         live_request = self._sessions.in_live(request)
         call = self._recorder.read(live_request)
-        replay = self._recorded_asks.replay_for(call, shown)
+        replay = self._recorded_asks.replay_for(call, shown_call)
         if replay is None:
             return live_request
         if isinstance(replay, Miss):
@@ -668,9 +670,9 @@ class Appending:
             return replay.failure
 
         for live, recorded in replay.states:
-            self._recorder.known.remember_state(recorded)
-            self._recorder.known.remember_state(live, shown_as=recorded)
+            self._recorder.known_states.remember_state(recorded)
+            self._recorder.known_states.remember_state(live, shown_as=recorded)
 
         # Something may have been played meanwhile.
-        failure = yield from self._played_calls.make_writes(shown)
+        failure = yield from self._played_calls.make_writes(shown_call)
         return replay.retry_with_live_state() if failure is None else failure

@@ -272,9 +272,11 @@ class TaskAsk(LiveAsk):
             if name in answers:
                 given_answers[key] = answers[name]
 
-        return self.updated(given_answers)
+        return self.answers_for_update(given_answers)
 
-    def updated(self, given: Mapping[str, Any], *, cancels: bool = False) -> Answered:
+    def answers_for_update(
+        self, given: Mapping[str, Any], *, cancels: bool = False
+    ) -> Answered:
         """Return answers by the keys of the task, if there are any."""
         value = None
         if given:
@@ -345,7 +347,7 @@ class Conversation:
         self.request = request
         self.session = session
         self.leaving = Leaving(departure)
-        self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
+        self.stopping_point: NeedsAnswers | AskedOtherwise | Finished | None = None
         """Where the conversation stopped; None while it goes on."""
         self.task: TaskState | None = None
         """The latest state of the task that the server has made of the call."""
@@ -360,13 +362,13 @@ class Conversation:
     @property
     def is_over(self) -> bool:
         """Whether later messages can be ignored."""
-        return self.standing is not None
+        return self.stopping_point is not None
 
     @property
     def unanswered_ask(self) -> LiveAsk | None:
         """The ask that waits for an answer from elsewhere."""
-        if isinstance(self.standing, NeedsAnswers):
-            return self.standing.ask
+        if isinstance(self.stopping_point, NeedsAnswers):
+            return self.stopping_point.ask
         return None
 
     def still_asks(self, ask: LiveAsk) -> bool:
@@ -455,10 +457,12 @@ class Conversation:
             return None
 
         departure = self.leaving.departure
-        if departure is not None and departure.waits:
+        if departure is not None and departure.is_answered:
             return self._cancel_pending_request(observation)
 
-        self.standing = Finished(self._ask_count + 1, observation.seal(End.OPEN, 0.0))
+        self.stopping_point = Finished(
+            self._ask_count + 1, observation.seal(End.OPEN, 0.0)
+        )
         return None
 
     def leave_task(self) -> Observation | None:
@@ -520,10 +524,10 @@ class Conversation:
         """Take the response to the call: a task, an ask, the end, or a refusal of its id."""
         response = observation.response
         self.leaving.pending_request = None
-        self.standing = None
+        self.stopping_point = None
         if self.session.refused_id(exchange):
             self._due_requests = [observation.call.request]
-            self.leaving.sends_again()
+            self.leaving.uncount_last_request()
             return
 
         if self._follows_task:
@@ -548,7 +552,7 @@ class Conversation:
         """Take a response that asks nothing, or nobody: another request may follow."""
         following = self._following_request(exchange, response)
         if following is None:
-            self.standing = Finished(self._ask_count + 1, exchange, response)
+            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
         else:
             self._due_requests = [following]
 
@@ -567,7 +571,7 @@ class Conversation:
         if method == GET_TASK:
             self._take_task_state(exchange, response)
         elif method == UPDATE_TASK and is_failure(exchange):
-            self.standing = Finished(self._ask_count + 1, exchange, response)
+            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
 
     def _take_task_state(
         self, exchange: RecordedExchange, response: Message | None
@@ -576,7 +580,7 @@ class Conversation:
         state = polled_state(response)
         self.task = state
         if state is None or state.is_over:
-            self.standing = Finished(self._ask_count + 1, exchange, response)
+            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
             return
 
         sealed_state = polled_state(exchange.rpc_response) or state
@@ -618,13 +622,13 @@ class Conversation:
         if ask is None:
             return None
 
-        self.standing = None
+        self.stopping_point = None
         return self._act_on_reply(ask, answer)
 
     def _act_on_reply(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         """Take the reply to an ask; return the request to post if the ask was pushed, or None."""
         if not isinstance(reply, Answered):
-            self.standing = reply
+            self.stopping_point = reply
             return None
 
         if isinstance(ask, PushedAsk):
@@ -783,9 +787,9 @@ class AnsweredPoll(Conversation):
                 task=state,
                 created_by=self._call,
             )
-            self.standing = NeedsAnswers(ask)
+            self.stopping_point = NeedsAnswers(ask)
         elif self.task is None:
-            self.standing = Finished(self._ask_count, exchange)
+            self.stopping_point = Finished(self._ask_count, exchange)
 
     def _mark_questions(self, keys: Iterable[str], *, is_answered: bool) -> None:
         """Take note of whether the task's questions with these keys were answered here."""
@@ -800,16 +804,16 @@ class Departure:
     """How a client left a call.
 
     Attributes:
-        request: which of the call's requests was pending, from 0.
-        after: how many messages of its response had come.
+        request_index: which of the call's requests was pending, from 0.
+        message_count: how many messages of its response had come.
         notice: the number of the interaction that cancels it; None if its client just left.
-        waits: whether a response came all the same.
+        is_answered: whether a response came all the same.
     """
 
-    request: int
-    after: int
+    request_index: int
+    message_count: int
     notice: int | None = None
-    waits: bool = False
+    is_answered: bool = False
 
 
 def messages_so_far(response: Response | None, before: int | None = None) -> int:
@@ -824,7 +828,9 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
     for located in messages_in(response):
         message = located.message
         is_named = "progressToken" in message.params or message.kind is Kind.REQUEST
-        is_early = before is None or response.pieces[located.piece].after < before
+        is_early = (
+            before is None or response.pieces[located.piece].arrived_count < before
+        )
         is_about_call = message.method != PING and (is_named or not response.is_lines)
         if is_early and is_about_call and message.kind is not Kind.RESPONSE:
             count += 1
@@ -848,7 +854,7 @@ class Leaving:
         self.pending_request = pending
         self._sent_count += 1
 
-    def sends_again(self) -> None:
+    def uncount_last_request(self) -> None:
         """Count the last request only once, as it is sent again."""
         self._sent_count -= 1
 
@@ -858,11 +864,11 @@ class Leaving:
         departure = self.departure
         if departure is None or self.pending_request is None:
             return False
-        return departure.after == 0 and self._is_at(departure)
+        return departure.message_count == 0 and self._is_at(departure)
 
     def _is_at(self, departure: Departure) -> bool:
         """Tell whether the request sent last is the one that the recorded client left."""
-        return departure.request == self._sent_count - 1
+        return departure.request_index == self._sent_count - 1
 
     def is_due(self, observation: Observation) -> bool:
         """Tell whether the call is left now, after this much of a response."""
@@ -875,4 +881,4 @@ class Leaving:
             return False
 
         so_far = observation.seal(End.OPEN, 0.0)
-        return messages_so_far(so_far.response) >= departure.after
+        return messages_so_far(so_far.response) >= departure.message_count

@@ -151,8 +151,8 @@ class LearnedPlace(NamedTuple):
 
 
 def learned_places(
-    first: VerifiedInteraction,
-    second: VerifiedInteraction | None,
+    first_run: VerifiedInteraction,
+    second_run: VerifiedInteraction | None,
     known: Collection[str] = (),
 ) -> list[LearnedPlace]:
     """Return what differs by itself, but at `known` places.
@@ -162,9 +162,9 @@ def learned_places(
     the same until the server is started again, are the same in both.
     """
     places: dict[str, LearnedPlace] = {}
-    if second is not None:
-        first_pairs = first.findings.response_pairs
-        second_pairs = second.findings.response_pairs
+    if second_run is not None:
+        first_pairs = first_run.findings.response_pairs
+        second_pairs = second_run.findings.response_pairs
         if len(first_pairs) != len(second_pairs):
             reason = "the server asks more questions in one run than in the other"
             return [LearnedPlace("", reason)]
@@ -177,16 +177,16 @@ def learned_places(
     learned_pointers = [
         place.pointer for place in places.values() if place.reason is None
     ]
-    reason_if_unproven = _CALLED_ONCE if second is None else _SAME_TODAY
+    reason_if_unproven = _CALLED_ONCE if second_run is None else _SAME_TODAY
     for change in without_ignored(
-        without_turns(first.changes), [*known, *learned_pointers]
+        without_turns(first_run.changes), [*known, *learned_pointers]
     ):
         _add_places_of_change(places, change, reason_if_unproven)
 
     return list(places.values())
 
 
-def varying_in(
+def varying_pointers_in(
     verified: VerifiedInteraction, places: Sequence[LearnedPlace], *, is_written: bool
 ) -> tuple[str, ...]:
     """Return where a call differs from its recording, and will in every run.

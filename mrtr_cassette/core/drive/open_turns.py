@@ -118,11 +118,11 @@ def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
         pushed.position,
         questions,
         is_aside=all(_is_aside(request) for request in pushed.asked),
-        answered_at=_answered_at(pushed),
+        answered_at=_number_of_last_answer(pushed),
     )
 
 
-def _answered_at(pushed: PushedTurn) -> int | None:
+def _number_of_last_answer(pushed: PushedTurn) -> int | None:
     """Return the number of the exchange that gave the last answer; None if one is missing."""
     numbers = []
     for answer in pushed.answers:
@@ -148,7 +148,7 @@ def _is_aside(request: PushedRequest) -> bool:
 
 def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
     """Return a turn that a state of the task asks, with all its questions."""
-    recorded_answers = turn.given or {}
+    recorded_answers = turn.given_answers or {}
     questions = []
     for name, request in turn.requests.items():
         answer = None

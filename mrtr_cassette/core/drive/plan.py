@@ -57,14 +57,14 @@ class PlannedInteraction:
     part: Part
     session: str
     opens: str
-    skipped: str | None
+    why_skipped: str | None
     is_compared: bool = True
     """It was selected."""
 
     departure: Departure | None = None
     """How the client left it before it ended."""
 
-    cancels: int | None = None
+    cancelled_call: int | None = None
     """The number of the call that it cancels."""
 
     is_brought: bool = False
@@ -83,7 +83,7 @@ class PlannedInteraction:
     @property
     def is_left(self) -> bool:
         """Whether its client left it before it ended, or it says so of another one."""
-        return self.departure is not None or self.cancels is not None
+        return self.departure is not None or self.cancelled_call is not None
 
     @property
     def may_write(self) -> bool:
@@ -118,14 +118,14 @@ def planned_interactions(
             _part_of(first, call),
             session_of(first.request),
             opens,
-            skipped=None,
+            why_skipped=None,
             is_compared=not only or is_selected(interaction, call, only),
             departure=departures.get(interaction.number),
-            cancels=cancelled.get(interaction.number),
+            cancelled_call=cancelled.get(interaction.number),
         )
 
-        skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
-        plan.append(replace(item, skipped=skipped))
+        why_skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
+        plan.append(replace(item, why_skipped=why_skipped))
 
     return _with_needed(plan)
 
@@ -145,7 +145,11 @@ def _with_needed(plan: Sequence[PlannedInteraction]) -> list[PlannedInteraction]
     """Mark the calls that were not selected, and may write what a selected one depends on."""
     last_dependent_place = 0
     for place, item in enumerate(plan):
-        if item.is_compared and item.skipped is None and item.call.depends_on_writes:
+        if (
+            item.is_compared
+            and item.why_skipped is None
+            and item.call.depends_on_writes
+        ):
             last_dependent_place = place
 
     marked = []
@@ -296,7 +300,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
 
     answering: set[RecordedExchange] = set()
     for turn in interaction.turns:
-        answers = canonical(turn.given)
+        answers = canonical(turn.given_answers)
         if has_kind(answers, ANSWER):
             return f"the recorded answer of turn {turn.number} is sealed: only its hash is known"
         if has_secrets(answers):
@@ -413,7 +417,7 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     if cancelling.number is None:
         return False
 
-    return response.pieces[located.piece].after >= cancelling.number
+    return response.pieces[located.piece].arrived_count >= cancelling.number
 
 
 def _departure_by_notice(

@@ -97,13 +97,13 @@ class Probe:
         name: one of `PROBES`.
         question: the recorded key of the question that is answered otherwise; None for all.
         answer: its new answer as JSON; None for none.
-        swapped: the value in a form that is sent in place of the recorded one, and that.
+        sent_and_accepted: the value in a form that is sent in place of the recorded one, and that.
     """
 
     name: str
     question: str | None = None
     answer: bytes | None = None
-    swapped: tuple[Any, Any] | None = None
+    sent_and_accepted: tuple[Any, Any] | None = None
 
     @property
     def is_of_state(self) -> bool:
@@ -126,16 +126,16 @@ class ProbedAsk:
 
     Attributes:
         index: its place among all that is asked in its conversation, from 1.
-        given: the recorded answers by key.
-        declining: recorded endings of the same conversation, declined or cancelled here.
+        given_answers: the recorded answers by key.
+        declined_interactions: recorded endings of the same conversation in which it was declined.
     """
 
     planned: PlannedInteraction
     turn: RecordedTurn
     index: int
     requests: Mapping[str, InputRequest]
-    given: Mapping[str, Any]
-    declining: tuple[RecordedInteraction, ...] = ()
+    given_answers: Mapping[str, Any]
+    declined_interactions: tuple[RecordedInteraction, ...] = ()
 
     @property
     def via(self) -> Via:
@@ -159,14 +159,14 @@ def _asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
     for turn in planned.interaction.turns:
         for requests in turn.request_groups:
             index += 1
-            if turn.given is not None:
-                yield ProbedAsk(planned, turn, index, requests, turn.given)
+            if turn.given_answers is not None:
+                yield ProbedAsk(planned, turn, index, requests, turn.given_answers)
 
 
 def _is_accepted(ask: ProbedAsk) -> bool:
     """Tell whether a client accepted all that it was asked."""
     for key, request in ask.requests.items():
-        answer = members_of(ask.given.get(key))
+        answer = members_of(ask.given_answers.get(key))
         is_elicited = request.kind in ("form", "url") and not request.takes_value
         if is_elicited and answer.get("action") != _ACCEPT_ACTION:
             return False
@@ -191,7 +191,7 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
                 earlier_answers,
             )
             groups.setdefault((*call_key, ask.index), []).append(ask)
-            earlier_answers = (*earlier_answers, canonical(dict(ask.given)))
+            earlier_answers = (*earlier_answers, canonical(dict(ask.given_answers)))
 
     asks = []
     for group in groups.values():
@@ -201,7 +201,7 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
             ask.planned.interaction for ask in group if ask not in accepted_asks
         ]
         if accepted_asks:
-            chosen_ask = replace(chosen_ask, declining=tuple(declining))
+            chosen_ask = replace(chosen_ask, declined_interactions=tuple(declining))
 
         asks.append(chosen_ask)
 
@@ -216,7 +216,7 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
     probes: list[Probe] = []
     if ask.is_form_of_map and _is_accepted(ask):
         for key, request in ask.requests.items():
-            answer = members_of(ask.given.get(key))
+            answer = members_of(ask.given_answers.get(key))
             if request.kind == "url":
                 probes += _declining_probes(key)
                 probes.append(
@@ -407,12 +407,12 @@ def _value_out_of_bounds(schema: Mapping[str, Any]) -> Any:
     if isinstance(smallest, int | Number):
         return int(float(to_json(smallest))) - 1
 
-    longest = schema.get("maxLength")
-    if isinstance(longest, int):
-        return "x" * (longest + 1)
+    max_length = schema.get("maxLength")
+    if isinstance(max_length, int):
+        return "x" * (max_length + 1)
 
-    shortest = schema.get("minLength")
-    if isinstance(shortest, int) and shortest:
+    min_length = schema.get("minLength")
+    if isinstance(min_length, int) and min_length:
         return ""
 
     return _STRANGE_TEXT if schema.get("format") in _CHECKED_FORMATS else None
@@ -650,8 +650,8 @@ class BranchRequests:
         """Return the state that the recorded ask issued, for which the live one stands."""
         recorded = None if ask.turn.ask is None else ask.turn.ask.request_state
         if state is not None and recorded is not None:
-            self.recorder.known.remember_state(recorded)
-            self.recorder.known.remember_state(state, shown_as=recorded)
+            self.recorder.known_states.remember_state(recorded)
+            self.recorder.known_states.remember_state(state, shown_as=recorded)
 
         return recorded
 

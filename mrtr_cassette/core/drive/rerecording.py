@@ -98,7 +98,7 @@ def recorded_over(
         return earlier, len(unchanged)
 
     overlap = _Overlap(earlier, recorded, partners, unchanged, handles)
-    kept = _kept_together(overlap)
+    kept = _numbers_kept_together(overlap)
     return _merged_cassette(replace(overlap, kept=kept)), len(kept)
 
 
@@ -142,7 +142,7 @@ def _header_names(message: Request | Response) -> set[str]:
     return {name.lower() for name, _ in message.headers}
 
 
-def _kept_together(overlap: _Overlap) -> set[int]:
+def _numbers_kept_together(overlap: _Overlap) -> set[int]:
     """Return those of the kept interactions that can stay without the others."""
     kept: dict[int, int] = {}
     for number in overlap.kept:
@@ -199,20 +199,20 @@ class _ExchangePairs(NamedTuple):
     """The exchanges of an earlier cassette, and those of the recording over it.
 
     Attributes:
-        kept: the new exchanges, by the earlier ones that stay in their places.
-        changed: the earlier exchanges, by the new ones that take their places; None for a new
-            exchange that takes no place.
+        new_by_kept: the new exchanges, by the earlier ones that stay in their places.
+        earlier_by_changed: the earlier exchanges, by the new ones that take their places; None for
+            a new exchange that takes no place.
     """
 
-    kept: dict[RecordedExchange, RecordedExchange]
-    changed: dict[RecordedExchange, RecordedExchange | None]
+    new_by_kept: dict[RecordedExchange, RecordedExchange]
+    earlier_by_changed: dict[RecordedExchange, RecordedExchange | None]
 
 
 def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
     """Return what becomes of the earlier exchanges that are kept, and of the changed ones."""
     pairs = _exchange_pairs(overlap)
     exchanges = _with_kept_names(pairs, overlap.handles)
-    _renew_digests(exchanges, pairs.kept)
+    _renew_digests(exchanges, pairs.new_by_kept)
 
     return _in_earlier_time(exchanges, pairs)
 
@@ -223,12 +223,12 @@ def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
     for new in overlap.recorded.interactions:
         old = overlap.partners.get(new.number)
         if old is not None and new.number in overlap.kept:
-            pairs.kept.update(_kept_pairs(old, new))
+            pairs.new_by_kept.update(_kept_pairs(old, new))
             continue
 
-        pairs.changed.update(dict.fromkeys(new.own_exchanges))
+        pairs.earlier_by_changed.update(dict.fromkeys(new.own_exchanges))
         if old is not None:
-            pairs.changed.update(_changed_pairs(old, new))
+            pairs.earlier_by_changed.update(_changed_pairs(old, new))
 
     return pairs
 
@@ -276,15 +276,15 @@ def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
     """Return the exchanges with the names and values of the earlier cassette."""
     names = KeptNames()
     exchanges: _NewExchanges = {}
-    for old, new in pairs.kept.items():
+    for old, new in pairs.new_by_kept.items():
         names.keep_names(old, new)
         exchanges[old] = _kept_exchange(old, new)
 
-    for new, partner in pairs.changed.items():
+    for new, partner in pairs.earlier_by_changed.items():
         if partner is not None:
             names.keep_issued(partner, new)
 
-    for new, partner in pairs.changed.items():
+    for new, partner in pairs.earlier_by_changed.items():
         exchanges[new] = handles.with_recorded_handles(names.with_kept(new, partner))
 
     return exchanges
@@ -341,11 +341,13 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
 
     for source in sorted(exchanges, key=number_of):
         exchange = exchanges[source]
-        partner = source if source in pairs.kept else pairs.changed[source]
+        partner = (
+            source if source in pairs.new_by_kept else pairs.earlier_by_changed[source]
+        )
         arrivals = _arrival_counts(exchange)
         if partner is not None and _arrival_counts(partner) == arrivals:
             offset_ms = partner.ended_ms - exchange.ended_ms
-            timed_exchanges[source] = _with_times_of(partner, source, exchange)
+            timed_exchanges[source] = _with_partner_times(partner, source, exchange)
         elif exchange.number is None:
             timed_exchanges[source] = exchange
         else:
@@ -360,7 +362,7 @@ def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExc
     return timed_exchanges
 
 
-def _with_times_of(
+def _with_partner_times(
     partner: RecordedExchange, source: RecordedExchange, exchange: RecordedExchange
 ) -> RecordedExchange:
     """Return what becomes of a source with the times of its partner."""
@@ -383,7 +385,7 @@ def _arrival_counts(exchange: RecordedExchange) -> tuple[int | None, ...]:
     response = exchange.response
     events: list[int] = []
     if response is not None and response.is_framed:
-        events = [piece.after for piece in response.pieces if piece.raw]
+        events = [piece.arrived_count for piece in response.pieces if piece.raw]
 
     ends = (exchange.number, exchange.ended_after)
     # How many events there were doesn't matter if no other request arrived between them.

@@ -166,20 +166,20 @@ class _Progress:
 
     Attributes:
         position: the index of the recorded exchange whose response should come next.
-        sent: the index of the recorded exchange whose request was sent last.
-        answered: the indexes of the recorded exchanges whose asks were answered.
+        sent_index: the index of the recorded exchange whose request was sent last.
+        answered_indexes: the indexes of the recorded exchanges whose asks were answered.
     """
 
     position: int = 0
-    sent: int = 0
-    answered: set[int] = field(default_factory=set)
+    sent_index: int = 0
+    answered_indexes: set[int] = field(default_factory=set)
 
     def pass_answered_ask(self, index: int) -> None:
         """Go on behind the ask of an exchange, and behind those that were answered before."""
-        self.answered.add(index)
-        self.sent = index + 1
+        self.answered_indexes.add(index)
+        self.sent_index = index + 1
         self.position = index + 1
-        while self.position in self.answered:
+        while self.position in self.answered_indexes:
             self.position += 1
 
 
@@ -206,7 +206,7 @@ class _OpenQuestions:
         self._refused_verdicts = refused
         self._findings = findings
 
-    def open_at(self, position: int) -> list[OpenTurn]:
+    def turns_open_at(self, position: int) -> list[OpenTurn]:
         """Return the turns that come before the response to an exchange."""
         turns_until_position = []
         for turn in self._turns:
@@ -247,7 +247,7 @@ class _OpenQuestions:
     ) -> list[_QuestionMatch]:
         """Return the nearest question of each open turn; `key` is that of a task's question."""
         question_matches = []
-        for turn in self.open_at(position):
+        for turn in self.turns_open_at(position):
             if turn.is_of_task == bool(key):
                 question_matches.append(self.nearest_match(turn, asked, key))
 
@@ -293,8 +293,8 @@ def _turns_until_left(interaction: RecordedInteraction) -> int | None:
     None stands for a task that was followed to its end, or left at a question.
     """
     turns = task_turns(interaction.steps)
-    for index, step in enumerate(interaction.steps):
-        if step.is_cancellation:
+    for index, task_step in enumerate(interaction.steps):
+        if task_step.is_cancellation:
             return sum(turn.asked < index for turn in turns)
 
     is_left_at_question = bool(turns) and turns[-1].given is None
@@ -400,8 +400,10 @@ class RecordedScript:
         self, recorded: RecordedExchange, ask: LiveAsk | Finished
     ) -> RecordedExchange:
         """Return a live exchange with the id and the handles that it has in the recording."""
-        asked = recorded if self._is_task else self._exchanges[self._progress.sent]
-        live = with_id_of(asked.call, ask.exchange)
+        sent_exchange = (
+            recorded if self._is_task else self._exchanges[self._progress.sent_index]
+        )
+        live = with_id_of(sent_exchange.call, ask.exchange)
         if self._handles is None:
             return live
 
@@ -441,7 +443,7 @@ class RecordedScript:
         position = self._progress.position
         recorded = self._recorded_now
         live = self._as_recorded(recorded, ask)
-        unasked = self._open_questions.open_at(position)
+        unasked = self._open_questions.turns_open_at(position)
         if position >= len(self._exchanges) or recorded.ask is None:
             changes = [_additional_ask_change(live)]
         elif unasked:
@@ -483,7 +485,7 @@ class RecordedScript:
     ) -> Iterator[tuple[_AskMatch, RecordedExchange]]:
         """Yield the recorded asks that were not answered so far, compared with a live one."""
         for index, recorded in enumerate(self._exchanges[:-1]):
-            if recorded.ask is None or index in self._progress.answered:
+            if recorded.ask is None or index in self._progress.answered_indexes:
                 continue
 
             changes = self._ask_changes(index, live, ask)
@@ -637,14 +639,14 @@ class RecordedScript:
         self.findings.states.append((ask.task.id, recorded_id))
         self._is_task = True
 
-        return ask.updated({}, cancels=self._open_questions.is_left_now)
+        return ask.answers_for_update({}, cancels=self._open_questions.is_left_now)
 
     @property
     def _is_at_end(self) -> bool:
         """Whether the last response to the call should come next."""
         position = self._progress.position
         is_last = position == len(self._exchanges) - 1
-        return is_last and not self._open_questions.open_at(position)
+        return is_last and not self._open_questions.turns_open_at(position)
 
     def _answer_task(self, ask: TaskAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
@@ -667,16 +669,16 @@ class RecordedScript:
             return NeedsAnswers(ask)
 
         cancels = self._open_questions.is_left_now
-        is_last = not self._open_questions.open_at(self._progress.position)
+        is_last = not self._open_questions.turns_open_at(self._progress.position)
         is_left_open = is_last and self._interaction.is_open and not cancels
         if is_left_open and not answers:
             return NeedsAnswers(ask)
 
-        return ask.updated(answers, cancels=cancels)
+        return ask.answers_for_update(answers, cancels=cancels)
 
     def _asking_poll(self) -> RecordedExchange:
         """Return the recorded poll that should ask next, or else the last one."""
-        unasked_turns = self._open_questions.open_at(self._progress.position)
+        unasked_turns = self._open_questions.turns_open_at(self._progress.position)
         if unasked_turns and unasked_turns[0].asking_poll is not None:
             return unasked_turns[0].asking_poll
         return self._interaction.ending_exchange
@@ -724,10 +726,10 @@ class RecordedScript:
             self.findings.is_rerouted = True
 
         live = self._pair_response(recorded, last, turn)
-        unasked = self._open_questions.open_at(position)
+        unasked = self._open_questions.turns_open_at(position)
         if unasked:
             self.findings.is_rerouted = True
-            self.was_not_asked(unasked[0])
+            self.note_unasked_turn(unasked[0])
         elif recorded.ask is not None:
             self.findings.is_rerouted = True
             self.findings.add_changes(turn, [unasked_change(recorded, live)])
@@ -742,7 +744,7 @@ class RecordedScript:
         )
         self.findings.add_changes(0, self._open_questions.changes_that_count(changes))
 
-    def was_not_asked(self, turn: OpenTurn) -> None:
+    def note_unasked_turn(self, turn: OpenTurn) -> None:
         """Note that the live server does not ask a turn."""
         self.findings.add_changes(turn.number, [_missing_turn_change(turn)])
 

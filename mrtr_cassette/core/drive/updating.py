@@ -270,11 +270,11 @@ def _is_accepted_whole(repetition: _Repetition) -> bool:
     for pair in repetition.pairs:
         if pair.live.created_task is not None:
             return True
-        if _pushed_in(pair.live):
+        if _pushes_in(pair.live):
             return True
 
     for exchange in repetition.interaction.exchanges:
-        if _pushed_in(exchange):
+        if _pushes_in(exchange):
             return True
 
     return False
@@ -588,7 +588,7 @@ class _WholeProposal:
         is_elsewhere = self._has_other_streams
         turns: list[PushedTurn] = []
         for position, response in enumerate(self._taken_responses):
-            located = _pushed_in(response.live)
+            located = _pushes_in(response.live)
             pushed = list(zip(located, pushes, strict=False))
             if len(pushed) < len(located):
                 is_elsewhere = True
@@ -643,7 +643,7 @@ def _turn_of_push(pushed: _PushedInResponse) -> int:
     return push.turn
 
 
-def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+def _pushes_in(exchange: RecordedExchange) -> list[Located]:
     """Return the questions that the server pushed in a response."""
     if exchange.response is None:
         return []
@@ -764,14 +764,14 @@ def _exchange_after_answers(
     """Return a new exchange in whose response all comes after the answers it depends on."""
     changed = new[exchange]
     response = changed.response
-    answered = _answered_at(exchange, turns, new)
+    answered = _last_answers_by_piece(exchange, turns, new)
     if response is None or changed.number is None or not answered:
         return changed
 
     arrived = changed.number
     pieces = []
     for place, piece in enumerate(response.pieces):
-        pieces.append(piece._replace(after=arrived))
+        pieces.append(piece._replace(arrived_count=arrived))
         arrived = max(arrived, answered.get(place, 0))
 
     ended_after = max(arrived, changed.ended_after or 0)
@@ -779,7 +779,7 @@ def _exchange_after_answers(
     return replace(changed, response=response, ended_after=ended_after)
 
 
-def _answered_at(
+def _last_answers_by_piece(
     exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> dict[int, int]:
     """Return the number of the last answer to each turn, by the piece with its last question."""

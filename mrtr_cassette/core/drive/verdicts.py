@@ -94,11 +94,16 @@ class Reaction:
 
 def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
     """Return what came of an answer; `after` is the question that came next, if one did."""
-    standing = conversation.standing
-    if isinstance(standing, NeedsAnswers | AskedOtherwise):
-        return Reaction(standing.ask.exchange, standing.ask, ask_after=after)
-    if isinstance(standing, Finished) and standing.exchange.response is not None:
-        return Reaction(standing.exchange, ask_after=after)
+    stopping_point = conversation.stopping_point
+    if isinstance(stopping_point, NeedsAnswers | AskedOtherwise):
+        return Reaction(
+            stopping_point.ask.exchange, stopping_point.ask, ask_after=after
+        )
+    if (
+        isinstance(stopping_point, Finished)
+        and stopping_point.exchange.response is not None
+    ):
+        return Reaction(stopping_point.exchange, ask_after=after)
 
     return Reaction(problem="no response came")
 
@@ -190,17 +195,19 @@ class Baseline:
     """What a live server does with the answers that are known.
 
     Attributes:
-        accepted: its reaction to the recorded answers.
+        accepted_reaction: its reaction to the recorded answers.
         script: what it asked until then, and how that was answered.
         ignored: places that don't count.
-        declining: its reactions to declined and cancelled questions, by probe and key.
+        declining_reactions: its reactions to declined and cancelled questions, by probe and key.
     """
 
     ask: ProbedAsk
-    accepted: Reaction
+    accepted_reaction: Reaction
     script: ProbingScript
     ignored: tuple[str, ...] = ()
-    declining: dict[tuple[str, str | None], Reaction] = field(default_factory=dict)
+    declining_reactions: dict[tuple[str, str | None], Reaction] = field(
+        default_factory=dict
+    )
 
     @property
     def has_state(self) -> bool:
@@ -216,7 +223,9 @@ class Baseline:
     @property
     def is_accepted(self) -> bool:
         """Whether the live server accepts what was accepted in the recording."""
-        return self.accepted.problem is None and not self.is_refusal(self.accepted)
+        return self.accepted_reaction.problem is None and not self.is_refusal(
+            self.accepted_reaction
+        )
 
     def is_refusal(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is an error, or a question that was asked before."""
@@ -241,11 +250,11 @@ class Baseline:
     def is_decided(self, probe: Probe) -> bool:
         """Tell whether declining, live or as recorded, gives something else than accepting."""
         recorded = self.ask.planned.interaction.ending_exchange
-        for interaction in self.ask.declining:
+        for interaction in self.ask.declined_interactions:
             if outcome_value(interaction.ending_exchange) != outcome_value(recorded):
                 return True
 
-        for (name, key), reaction in self.declining.items():
+        for (name, key), reaction in self.declining_reactions.items():
             is_itself = (name, key) == (probe.name, probe.question)
             is_of_another = not probe.is_of_state and key != probe.question
             if is_itself or (is_of_another and probe.name not in EXTRA_PROBES):
@@ -256,14 +265,16 @@ class Baseline:
                 # A server that only repeats the answer has not acted on a visit.
                 swapped = _SENT_AND_ACCEPTING_ACTIONS[name]
 
-            if not is_same_reaction(self.accepted, reaction, self.ignored, swapped):
+            if not is_same_reaction(
+                self.accepted_reaction, reaction, self.ignored, swapped
+            ):
                 return True
 
         return False
 
     def is_declined(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is the one to a question that was declined or cancelled."""
-        for declined in self.declining.values():
+        for declined in self.declining_reactions.values():
             if is_same_reaction(declined, reaction, self.ignored):
                 return True
 
@@ -273,13 +284,18 @@ class Baseline:
     def is_turned_down(self) -> bool:
         """Whether the recorded answers give what declining gives now, and gave something else."""
         recorded = Reaction(self.ask.planned.interaction.ending_exchange)
-        is_as_recorded = is_same_reaction(recorded, self.accepted, self.ignored)
-        return self.is_declined(self.accepted) and not is_as_recorded
+        is_as_recorded = is_same_reaction(
+            recorded, self.accepted_reaction, self.ignored
+        )
+        return self.is_declined(self.accepted_reaction) and not is_as_recorded
 
     def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
         """Return the reactions that are told with a probe, by the names of their members."""
-        values = {"received": reaction.said_value, "accepted": self.accepted.said_value}
-        for (_, key), declined in self.declining.items():
+        values = {
+            "received": reaction.said_value,
+            "accepted": self.accepted_reaction.said_value,
+        }
+        for (_, key), declined in self.declining_reactions.items():
             if probe.question in (None, key):
                 values.setdefault("declined", declined.said_value)
 
@@ -319,13 +335,15 @@ def verdict_and_reason(
 ) -> tuple[ProbeVerdict, str | None]:
     """Return the verdict on a reaction to a probe, and the reason if it needs one."""
     crash = crash_in_words(reaction)
-    if crash is not None and crash != crash_in_words(baseline.accepted):
+    if crash is not None and crash != crash_in_words(baseline.accepted_reaction):
         return "crashed", crash
     if baseline.asks_again(reaction):
         return "refused", "it asks again"
     if baseline.is_refusal(reaction):
         return "refused", None
-    if is_same_reaction(baseline.accepted, reaction, baseline.ignored, probe.swapped):
+    if is_same_reaction(
+        baseline.accepted_reaction, reaction, baseline.ignored, probe.sent_and_accepted
+    ):
         return _judged_as_accepted(probe, baseline)
 
     return _judged_as_changed(probe, baseline, reaction)

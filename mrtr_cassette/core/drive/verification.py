@@ -172,20 +172,20 @@ class RepeatedInteraction:
 
     def verified_interaction(self) -> VerifiedInteraction:
         """Return what came of it."""
-        standing = self.conversation.standing
-        if isinstance(standing, Finished):
-            self._script.take_final_response(standing)
+        stopping_point = self.conversation.stopping_point
+        if isinstance(stopping_point, Finished):
+            self._script.take_final_response(stopping_point)
 
         verified = self.verified_so_far()
         if self.planned.part == "listening":
             return self._verdict_on_stream(verified)
-        if standing is None:
+        if stopping_point is None:
             return replace(
                 verified, verdict="not-reached", reason="no response came", changes=()
             )
 
         pairs = verified.findings.response_pairs
-        if not isinstance(standing, Finished) or not pairs:
+        if not isinstance(stopping_point, Finished) or not pairs:
             return verified
 
         last_pair = pairs[-1]
@@ -222,7 +222,7 @@ class RepeatedInteraction:
     @property
     def was_refused(self) -> bool:
         """Whether the call was left at a question that was not answered, or got no response."""
-        return not isinstance(self.conversation.standing, Finished | NeedsAnswers)
+        return not isinstance(self.conversation.stopping_point, Finished | NeedsAnswers)
 
     @property
     def _is_unheard(self) -> bool:
@@ -384,8 +384,8 @@ class Verifier:
                 "not-reached",
                 reason=self._why_unopened_by_session[planned.session],
             )
-        if planned.cancels is not None:
-            return self._verified_cancellation(planned, planned.cancels)
+        if planned.cancelled_call is not None:
+            return self._verified_cancellation(planned, planned.cancelled_call)
 
         number = planned.interaction.number
         script = self._script_of(planned)
@@ -468,7 +468,7 @@ class Verifier:
         """Return the verdict on an interaction that is not sent, or None."""
         number = planned.interaction.number
         may_destroy = False
-        reason = planned.skipped
+        reason = planned.why_skipped
         if reason is None:
             if not self._is_wanted(planned):
                 return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
@@ -531,7 +531,9 @@ class Verifier:
         """Tell whether its call has to wait for a question that was answered before it came."""
         number = planned.interaction.exchanges[0].number
         turns = self._asides_of(planned.interaction).unasked_turns()
-        return planned.skipped is None and any(turn.is_due(number) for _, turn in turns)
+        return planned.why_skipped is None and any(
+            turn.is_due(number) for _, turn in turns
+        )
 
     def awaits_more(self, planned: PlannedInteraction) -> bool:
         """Tell whether a question is still to come that was asked while its call was pending."""
@@ -545,7 +547,7 @@ class Verifier:
         for number, turn in asides.unasked_turns():
             if turn.is_due(request_number):
                 if number in self._listening_scripts:
-                    self._listening_scripts[number].was_not_asked(turn)
+                    self._listening_scripts[number].note_unasked_turn(turn)
 
                 turn.questions.clear()
 
@@ -641,7 +643,9 @@ class Verifier:
         if stray is None or (explains and not stray.explains):
             self._stray_call = _Stray(planned.interaction.number, explains)
 
-    def verified_again(self, verified: VerifiedInteraction) -> VerifiedInteraction:
+    def without_newly_ignored(
+        self, verified: VerifiedInteraction
+    ) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
         counting_changes = without_ignored(without_turns(verified.changes), ignored)

@@ -111,7 +111,7 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     return spelled
 
 
-def read_map(value: Any) -> dict[str, InputRequest] | None:
+def read_request_map(value: Any) -> dict[str, InputRequest] | None:
     """Read `inputRequests` that are a map by key, or return None."""
     if not isinstance(value, dict):
         return None
@@ -175,8 +175,8 @@ ARRAY: Final = "array"
 """The dialect in which requests for input have a kind of value, and answers are bare values."""
 
 DIALECTS: Final = (
-    Dialect("2026-07-28", "input_required", False, read_map, _write_map),
-    Dialect("draft", "incomplete", False, read_map, _write_map),
+    Dialect("2026-07-28", "input_required", False, read_request_map, _write_map),
+    Dialect("draft", "incomplete", False, read_request_map, _write_map),
     Dialect(ARRAY, None, True, _read_array, _write_array),
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}

@@ -92,7 +92,7 @@ class Hook:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Take the function."""
         self.name = getattr(function, "__name__", type(function).__name__)
-        self._function = function
+        self._user_function = function
 
     def error(self, problem: str) -> HookError:
         """Return what is wrong with the function, as an error."""
@@ -101,7 +101,7 @@ class Hook:
     def _call_function(self, *requests: ClientRequest) -> Any:
         """Call the function; if it raises anything, raise a HookError that says where."""
         try:
-            return self._function(*requests)
+            return self._user_function(*requests)
         except Exception as error:
             place = extract_tb(error.__traceback__)[-1]
             where = f"line {place.lineno} of {place.filename.rpartition('/')[2]}"

@@ -585,27 +585,32 @@ def splice_pieces(
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
     ordered = sorted(replacements)
     changed = []
-    start = 0
+    piece_start = 0
     index = 0
     for piece in pieces:
-        end = start + len(piece.raw)
-        here = []
-        while index < len(ordered) and ordered[index][0].start < end:
+        piece_end = piece_start + len(piece.raw)
+        replacements_in_piece = []
+        while index < len(ordered) and ordered[index][0].start < piece_end:
             span, new = ordered[index]
-            if span.end > start:
-                inner = Span(max(span.start, start) - start, min(span.end, end) - start)
-                here.append((inner, new if span.start >= start else b""))
+            if span.end > piece_start:
+                inner = Span(
+                    max(span.start, piece_start) - piece_start,
+                    min(span.end, piece_end) - piece_start,
+                )
+                replacements_in_piece.append(
+                    (inner, new if span.start >= piece_start else b"")
+                )
 
-            if span.end > end:
+            if span.end > piece_end:
                 break
 
             index += 1
 
         spliced = piece
-        if here:
-            spliced = piece._replace(raw=splice(piece.raw, here))
+        if replacements_in_piece:
+            spliced = piece._replace(raw=splice(piece.raw, replacements_in_piece))
 
         changed.append(spliced)
-        start = end
+        piece_start = piece_end
 
     return tuple(changed)

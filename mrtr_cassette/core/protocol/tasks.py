@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.dialect import (
     INPUT_REQUESTS,
     RESULT_TYPE,
     InputRequest,
-    read_map,
+    read_request_map,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
 from mrtr_cassette.core.protocol.methods import (
@@ -170,7 +170,9 @@ def _state_in(value: Any) -> TaskState | None:
     if not isinstance(identity, str) or not isinstance(status, str):
         return None
 
-    return TaskState(identity, status, read_map(tree.get(INPUT_REQUESTS)) or {}, tree)
+    return TaskState(
+        identity, status, read_request_map(tree.get(INPUT_REQUESTS)) or {}, tree
+    )
 
 
 _TIME_TEXT: Final = re.compile(

@@ -189,12 +189,14 @@ class _Names:
         highest_occurrence: Counter[str] = Counter()
         for interaction in interactions:
             for number in interaction.own_exchanges:
-                call = facts[number].call
+                call_sha256 = facts[number].call_sha256
                 if number == interaction.numbers[0]:
-                    self._occurrences[call] += 1
+                    self._occurrences[call_sha256] += 1
 
                 occurrence = occurrence_in(self.issued_by.get(number, "")) or 0
-                highest_occurrence[call] = max(highest_occurrence[call], occurrence)
+                highest_occurrence[call_sha256] = max(
+                    highest_occurrence[call_sha256], occurrence
+                )
 
         # If interactions were taken out by hand, the count is too low.
         self._occurrences |= highest_occurrence
@@ -205,13 +207,17 @@ class _Names:
         exchanges: Mapping[int, RecordedExchange],
     ) -> None:
         """Name the states and the task of an interaction."""
-        new_numbers = [number for number in interaction.own_exchanges if number > 0]
-        if new_numbers:
-            call = sha256_of("\n".join(exchanges[new_numbers[0]].call.key()))
-            occurrence = self._occurrence_of(interaction, call)
-            for number in new_numbers:
+        new_exchange_numbers = [
+            number for number in interaction.own_exchanges if number > 0
+        ]
+        if new_exchange_numbers:
+            call_sha256 = sha256_of(
+                "\n".join(exchanges[new_exchange_numbers[0]].call.key())
+            )
+            occurrence = self._occurrence_of(interaction, call_sha256)
+            for number in new_exchange_numbers:
                 self._name_state(
-                    interaction, number, exchanges[number], call, occurrence
+                    interaction, number, exchanges[number], call_sha256, occurrence
                 )
 
         task = self.issued_by.get(interaction.numbers[-1])
@@ -219,7 +225,7 @@ class _Names:
             for number in interaction.poll_counts_by_step:
                 self.echoed_by[number] = task
 
-    def _occurrence_of(self, interaction: LinkedInteraction, call: str) -> int:
+    def _occurrence_of(self, interaction: LinkedInteraction, call_sha256: str) -> int:
         """Return which interaction with its call one is."""
         occurrence = 0
         for number in interaction.own_exchanges:
@@ -228,8 +234,8 @@ class _Names:
                 occurrence = known
 
         if not occurrence:
-            self._occurrences[call] += 1
-            occurrence = self._occurrences[call]
+            self._occurrences[call_sha256] += 1
+            occurrence = self._occurrences[call_sha256]
 
         return occurrence
 
@@ -238,7 +244,7 @@ class _Names:
         interaction: LinkedInteraction,
         number: int,
         exchange: RecordedExchange,
-        call: str,
+        call_sha256: str,
         occurrence: int,
     ) -> None:
         """Name the state that an exchange of an interaction issues, and the one that it echoes."""
@@ -246,9 +252,9 @@ class _Names:
         issued = exchange.issued_sha256
         echoed = exchange.echoed_sha256
         if issued is not None:
-            name = state_surrogate(call, occurrence, turn + 1)
+            name = state_surrogate(call_sha256, occurrence, turn + 1)
             if created_id(exchange.call.message, exchange.rpc_response) is not None:
-                name = task_surrogate(call, occurrence)
+                name = task_surrogate(call_sha256, occurrence)
 
             self.issued_by[number] = name
             self.states.setdefault(issued, name)
@@ -258,7 +264,7 @@ class _Names:
             if turn:
                 answered_state = self.issued_by.get(interaction.numbers[turn - 1])
 
-            unknown_state = state_surrogate(call, occurrence, 0)
+            unknown_state = state_surrogate(call_sha256, occurrence, 0)
             self.echoed_by[number] = (
                 answered_state or self.states.get(echoed) or unknown_state
             )
@@ -322,7 +328,7 @@ class _Assembly:
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
             numbers[exchange] = number
             self._finished_exchanges[number] = exchange
-            self._facts[number] = self._earlier_facts(number, exchange)
+            self._facts[number] = self._take_earlier_exchange(number, exchange)
 
         for interaction in cassette.interactions:
             self._add_interaction(interaction, numbers)
@@ -349,7 +355,9 @@ class _Assembly:
                 number = chain[turn.position]
                 self._earlier_turns.setdefault(number, []).append(turn)
 
-    def _earlier_facts(self, number: int, exchange: RecordedExchange) -> ExchangeFacts:
+    def _take_earlier_exchange(
+        self, number: int, exchange: RecordedExchange
+    ) -> ExchangeFacts:
         """Take the names in an earlier exchange; return its facts: any request may answer it."""
         names = self._names
 
@@ -377,7 +385,7 @@ class _Assembly:
             for sha256 in states:
                 names.states.setdefault(sha256, state)
 
-        return replace(facts, issued=tuple(states), asked=Moment(0, 0.0))
+        return replace(facts, issued=tuple(states), asked_moment=Moment(0, 0.0))
 
     def interactions(
         self, exchanges: Mapping[int, RecordedExchange]
@@ -578,9 +586,9 @@ class _Assembly:
             branch = None
             if interaction.branch_of is not None:
                 turns_before_branch = [
-                    turn for turn in turns if turn.position < interaction.shared
+                    turn for turn in turns if turn.position < interaction.shared_count
                 ]
-                shared = interaction.shared + len(turns_before_branch)
+                shared = interaction.shared_count + len(turns_before_branch)
                 branch = Branch(places[interaction.branch_of], shared)
 
             steps: list[TaskStep] = []

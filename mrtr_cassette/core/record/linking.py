@@ -36,7 +36,7 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 class Moment(NamedTuple):
     """When something happened: how many requests had arrived, and milliseconds since the start."""
 
-    after: int
+    arrived_count: int
     at_ms: float
 
 
@@ -87,7 +87,7 @@ class ExchangeFacts:
     responses: tuple[tuple[str, Moment], ...] = ()
     """The id of each JSON-RPC response to another request, and when it came."""
 
-    ended: Moment = NEVER
+    end_moment: Moment = NEVER
     """When the response ended; never if it only accepts the request, and the JSON-RPC response
     comes on a listening stream."""
 
@@ -97,7 +97,7 @@ class ExchangeFacts:
     resumes: int | None = None
     """Number of the call whose stream it resumes."""
 
-    call: str = ""
+    call_sha256: str = ""
     """The hash of its call key."""
 
     caller: str = ""
@@ -119,7 +119,7 @@ class ExchangeFacts:
     """Hashes by which a retry may echo the state that the ask issued. An earlier cassette issues
     another state on replay than the server did."""
 
-    asked: Moment = NEVER
+    asked_moment: Moment = NEVER
     """When the ask was complete; only later requests can answer it."""
 
     creates_task: bool = False
@@ -158,17 +158,17 @@ def facts_of(
         posted_id=_id_of(call.message, Kind.RESPONSE),
         pushes=response_facts.pushes,
         responses=response_facts.responses,
-        ended=ended,
+        end_moment=ended,
         is_answered=has_response,
         resumes=resumes,
-        call=intern(sha256_of("\n".join(call.key()))),
+        call_sha256=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
         client=intern(call.client),
         answered_keys=answered_keys,
         echoed=echoed,
         asked_keys=response_facts.asked_keys,
         issued=issued,
-        asked=response_facts.asked,
+        asked_moment=response_facts.asked,
         creates_task=exchange.created_task is not None,
         task=_task_facts_of(exchange, call),
     )
@@ -259,7 +259,7 @@ def _task_facts_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
 
 
 def _moment_of(piece: Piece) -> Moment:
-    return Moment(piece.after, piece.at_ms)
+    return Moment(piece.arrived_count, piece.at_ms)
 
 
 def _stream_facts(
@@ -365,7 +365,7 @@ class LinkedInteraction:
     branch_of: LinkedInteraction | None = None
     """The interaction that has the first exchanges too."""
 
-    shared: int = 0
+    shared_count: int = 0
     """How many exchanges are shared with that interaction."""
 
     is_orphan: bool = False
@@ -377,7 +377,7 @@ class LinkedInteraction:
     @property
     def own_exchanges(self) -> list[int]:
         """The exchanges that no other interaction had before."""
-        return self.numbers[self.shared :]
+        return self.numbers[self.shared_count :]
 
 
 class _Ask(NamedTuple):
@@ -407,9 +407,9 @@ class _Asks:
             places = [f"client {facts.client}"]
 
         for place in places:
-            self._by_place.setdefault((facts.call, place), []).append(ask)
+            self._by_place.setdefault((facts.call_sha256, place), []).append(ask)
 
-    def answered_by(self, number: int, facts: ExchangeFacts) -> _Ask | None:
+    def ask_answered_by(self, number: int, facts: ExchangeFacts) -> _Ask | None:
         """Return the ask that a retry answers.
 
         Equal asks come from servers that keep no state, or the same one for all. Of these the open
@@ -417,17 +417,17 @@ class _Asks:
         those that have an answer.
         """
         if facts.echoed is None:
-            place = (facts.call, f"client {facts.client}")
+            place = (facts.call_sha256, f"client {facts.client}")
             keys = facts.answered_keys or frozenset()
         else:
-            place = (facts.call, f"state {facts.echoed}")
+            place = (facts.call_sha256, f"state {facts.echoed}")
             keys = frozenset()
 
         asks_at_place = self._by_place.get(place, [])
         candidates: list[_Ask] = []
         for ask in asks_at_place:
             has_keys = keys <= (ask.facts.asked_keys or frozenset())
-            if has_keys and ask.facts.asked.after < number:
+            if has_keys and ask.facts.asked_moment.arrived_count < number:
                 candidates.append(ask)
 
         if not candidates:
@@ -442,7 +442,7 @@ def _oldest_open_ask(asks: Iterable[_Ask], caller: str) -> _Ask | None:
     """Return the oldest ask without an answer, one of this caller if there is any."""
 
     def by_caller_and_age(ask: _Ask) -> tuple[bool, int]:
-        return (ask.facts.caller != caller, ask.facts.asked.after)
+        return (ask.facts.caller != caller, ask.facts.asked_moment.arrived_count)
 
     unanswered = [ask for ask in asks if not ask.is_answered]
     return min(unanswered, key=by_caller_and_age, default=None)
@@ -496,7 +496,7 @@ class _Linking:
 
     def add_earlier(self, interaction: LinkedInteraction) -> None:
         """Take an interaction of an earlier recording."""
-        first_position = interaction.shared + 1
+        first_position = interaction.shared_count + 1
         for position, number in enumerate(
             interaction.own_exchanges, start=first_position
         ):
@@ -553,7 +553,7 @@ def _interaction_of_exchange(
     if facts.answered_keys is None:
         return LinkedInteraction([number])
 
-    ask = asks.answered_by(number, facts)
+    ask = asks.ask_answered_by(number, facts)
     if ask is None:
         return LinkedInteraction([number], is_orphan=True)
 
@@ -575,7 +575,7 @@ def _add_steps(
 
     def moment(number: int) -> Moment:
         if facts[number].task.is_poll:
-            return facts[number].ended
+            return facts[number].end_moment
         return Moment(number, -1.0)
 
     steps = interaction.poll_counts_by_step
@@ -605,14 +605,14 @@ class LiveAsks:
         self._open_ask_keys: dict[CallKey, list[frozenset[str]]] = {}
         """The keys of their questions."""
 
-    def asked(self, call: Call, ask: InputRequired) -> None:
+    def add_ask(self, call: Call, ask: InputRequired) -> None:
         """Take what a live server asked during a call."""
         if ask.request_state is None:
             keys = frozenset(ask.input_requests)
             open_asks = self._open_ask_keys.setdefault(call.key(), [])
             open_asks.append(keys)
 
-    def answered_by(self, call: Call) -> bool:
+    def close_answered_ask(self, call: Call) -> bool:
         """Tell whether a request may answer one of them, which is no longer open then."""
         answers = call.answers
         if answers is None or answers.request_state is not None:

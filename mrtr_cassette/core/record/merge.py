@@ -196,7 +196,7 @@ _REQUEST_CAUSE: Final = "request"
 class _Happening(NamedTuple):
     """A request, a piece of a response or its end, as one recorder saw it."""
 
-    after: int
+    arrived_count: int
     """How many of the recorder's requests had arrived, with this one if it is one."""
 
     is_piece: bool
@@ -204,16 +204,16 @@ class _Happening(NamedTuple):
     number: int
     """The exchange at its recorder."""
 
-    requires: tuple[_Cause, ...] = ()
+    needed_causes: tuple[_Cause, ...] = ()
     """Causes that have to be there before."""
 
-    provides: tuple[_Cause, ...] = ()
+    given_causes: tuple[_Cause, ...] = ()
     """Causes that are there from then on."""
 
     @property
     def order_key(self) -> tuple[int, bool, float]:
         """Its place among all that its recorder saw."""
-        return (self.after, self.is_piece, self.at_ms)
+        return (self.arrived_count, self.is_piece, self.at_ms)
 
 
 @dataclass
@@ -224,7 +224,7 @@ class _Recorder:
     began_ms: float
     """By its wall clock."""
 
-    seen: dict[int, _SeenExchange] = field(default_factory=dict)
+    exchanges_by_number: dict[int, _SeenExchange] = field(default_factory=dict)
 
     def add_exchange(
         self, number: int, source: Source, exchange: RecordedExchange
@@ -234,7 +234,9 @@ class _Recorder:
         Raises:
             CassetteError: two sources have different exchanges under one number.
         """
-        other_source, taken = self.seen.setdefault(number, (source, exchange))
+        other_source, taken = self.exchanges_by_number.setdefault(
+            number, (source, exchange)
+        )
         if taken is exchange:
             return
 
@@ -242,7 +244,7 @@ class _Recorder:
         content_before = _comparable_content(taken)
         if content.startswith(content_before):
             if len(content) > len(content_before):
-                self.seen[number] = (source, exchange)
+                self.exchanges_by_number[number] = (source, exchange)
         elif not content_before.startswith(content):
             raise CassetteError(
                 source.name,
@@ -255,7 +257,7 @@ class _Recorder:
     def happenings(self) -> list[_Happening]:
         """What it saw, in its order."""
         found: list[_Happening] = []
-        for number, (_, exchange) in sorted(self.seen.items()):
+        for number, (_, exchange) in sorted(self.exchanges_by_number.items()):
             found.extend(_happenings_of(number, exchange))
 
         return sorted(found, key=lambda happening: happening.order_key)
@@ -290,7 +292,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     def came(
         moment: Moment, *causes: _Cause, requires: tuple[_Cause, ...] = ()
     ) -> _Happening:
-        after = max(number, moment.after)
+        after = max(number, moment.arrived_count)
         return _Happening(after, True, moment.at_ms, number, requires, causes)
 
     moments = _response_moments(exchange, number)
@@ -300,10 +302,10 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         yield came(moments[0], (_SESSION_CAUSE, session))
 
     if exchange.issued_sha256 is not None:
-        whole_moment = end_moment if facts.asked_keys is None else facts.asked
+        whole_moment = end_moment if facts.asked_keys is None else facts.asked_moment
         yield came(whole_moment, (_STATE_CAUSE, exchange.issued_sha256))
     elif facts.asked_keys is not None:
-        yield came(facts.asked, ask)
+        yield came(facts.asked_moment, ask)
 
     for push in facts.pushes:
         yield came(push.moment, (_PUSH_CAUSE, session, push.id))
@@ -317,7 +319,7 @@ def _response_moments(exchange: RecordedExchange, number: int) -> list[Moment]:
     moments: list[Moment] = []
     if exchange.response is not None:
         for piece in exchange.response.pieces:
-            moments.append(Moment(piece.after, piece.at_ms))
+            moments.append(Moment(piece.arrived_count, piece.at_ms))
 
     moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
     return moments
@@ -356,8 +358,8 @@ def _providers_by_cause(recorders: Sequence[_Recorder]) -> _Providers:
     providers: dict[_Cause, list[tuple[int, _SeenExchange]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
-            seen = recorder.seen[happening.number]
-            for cause in happening.provides:
+            seen = recorder.exchanges_by_number[happening.number]
+            for cause in happening.given_causes:
                 providers.setdefault(cause, []).append((index, seen))
 
     return providers
@@ -367,14 +369,14 @@ def _causes_seen_elsewhere(
     recorders: Sequence[_Recorder], providers: _Providers
 ) -> list[set[_Cause]]:
     """Return for each recorder the causes that only others have seen."""
-    causes_elsewhere: list[set[_Cause]] = [set() for _ in recorders]
+    causes_by_recorder: list[set[_Cause]] = [set() for _ in recorders]
     for cause, providers_of_cause in providers.items():
-        provider_indexes = {index for index, _ in providers_of_cause}
-        for index, causes in enumerate(causes_elsewhere):
+        provider_indexes = {recorder_index for recorder_index, _ in providers_of_cause}
+        for index, causes in enumerate(causes_by_recorder):
             if index not in provider_indexes:
                 causes.add(cause)
 
-    return causes_elsewhere
+    return causes_by_recorder
 
 
 def _happenings_in_order(
@@ -396,7 +398,7 @@ def _happenings_in_order(
         for index, queue in enumerate(queues):
             if queue:
                 heads.append((index, queue[0]))
-                requires = causes_elsewhere[index].intersection(queue[0].requires)
+                requires = causes_elsewhere[index].intersection(queue[0].needed_causes)
                 if given_causes.issuperset(requires):
                     ready_heads.append((index, queue[0]))
 
@@ -406,7 +408,7 @@ def _happenings_in_order(
         # If none is ready, no true cause is missing: a state was issued, or an id used, again.
         index, happening = min(ready_heads or heads, key=moment)
         yield index, queues[index].popleft()
-        given_causes.update(happening.provides)
+        given_causes.update(happening.given_causes)
 
 
 def _merged_exchanges(
@@ -417,7 +419,7 @@ def _merged_exchanges(
     arrived_counts: dict[tuple[int, int, int, float], int] = {}
     for index, happening in _happenings_in_order(recorders, providers):
         if happening.is_piece:
-            place = (index, happening.number, happening.after, happening.at_ms)
+            place = (index, happening.number, happening.arrived_count, happening.at_ms)
             arrived_counts[place] = len(requests)
         else:
             requests.append((index, happening.number))
@@ -430,7 +432,7 @@ def _merged_exchanges(
     merged_exchanges: dict[int, RecordedExchange] = {}
     for position, (index, number) in enumerate(requests, start=1):
         recorder = recorders[index]
-        _, seen_exchange = recorder.seen[number]
+        _, seen_exchange = recorder.exchanges_by_number[number]
         exchange = renumbered_exchange(
             seen_exchange,
             RecordedBy(recorder.id, number),
@@ -454,8 +456,8 @@ def _needed_causes(
     """Yield the causes that each exchange needs."""
     for recorder in recorders:
         for happening in recorder.happenings:
-            for cause in happening.requires:
-                yield recorder.seen[happening.number], cause
+            for cause in happening.needed_causes:
+                yield recorder.exchanges_by_number[happening.number], cause
 
 
 def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator[str]:
@@ -623,11 +625,14 @@ def _as_recorder_counted(
     if response is not None:
         pieces: list[Piece] = []
         for piece in response.pieces:
-            if not piece.after:
+            if not piece.arrived_count:
                 # Of a response in one piece a cassette tells the end alone.
-                piece = piece._replace(at_ms=exchange.ended_ms, after=ended_after)  # noqa: PLW2901
-
-            pieces.append(piece)
+                moved = piece._replace(
+                    at_ms=exchange.ended_ms, arrived_count=ended_after
+                )
+                pieces.append(moved)
+            else:
+                pieces.append(piece)
 
         response = replace(response, pieces=tuple(pieces))
 

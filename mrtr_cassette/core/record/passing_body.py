@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mrtr_cassette.core.record.sealing import kept_of_response
+from mrtr_cassette.core.record.sealing import kept_headers_of_response
 from mrtr_cassette.core.wire.codings import ContentDecoder, content_coding
 from mrtr_cassette.core.wire.http import (
     End,
@@ -102,7 +102,7 @@ class PassingBody:
 
     def response_so_far(self, head: Response, end: End, since: int) -> Response:
         """Return the response so far, without the first pieces of its body."""
-        headers = kept_of_response(head.headers)
+        headers = kept_headers_of_response(head.headers)
         pieces = self.pieces[since:]
         if self._decoder is not None and not self._is_decoded(self._decoder, end):
             pieces = self._coded_chunks

@@ -178,10 +178,10 @@ class _Event(NamedTuple):
     A request comes before everything that came after it, whatever the clock says.
     """
 
-    after: int
+    arrived_count: int
     came_later: bool
     at_ms: float
-    happened: _EventKind
+    kind: _EventKind
     number: int
     position: int = 0
     """Which of the exchange's pushes or responses it is."""
@@ -197,14 +197,14 @@ def link_pushes(
         number = event.number
         exchange = facts[number]
         session = exchange.session
-        if event.happened is _EventKind.PUSH:
+        if event.kind is _EventKind.PUSH:
             turn = _turn_with_push(machine, exchange, number, event.position)
             if len(turn.asked) == 1:
                 turns.setdefault(turn.owner, []).append(turn)
-        elif event.happened is _EventKind.RESPONSE:
+        elif event.kind is _EventKind.RESPONSE:
             identity, _ = exchange.responses[event.position]
             machine.end_answered_call(session, identity)
-        elif event.happened is _EventKind.END:
+        elif event.kind is _EventKind.END:
             machine.end_response(session, number)
         elif exchange.posted_id is not None:
             machine.close_answered_push(session, exchange.posted_id, number)
@@ -248,15 +248,15 @@ def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
 
 def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
     """Return what happened in one exchange, in any order."""
-    ended = exchange.ended
+    ended = exchange.end_moment
     events = [
         _Event(number, False, 0.0, _EventKind.REQUEST, number),
-        _Event(ended.after, True, ended.at_ms, _EventKind.END, number),
+        _Event(ended.arrived_count, True, ended.at_ms, _EventKind.END, number),
     ]
 
     for index, (_, moment) in enumerate(exchange.responses):
         responded = _Event(
-            moment.after, True, moment.at_ms, _EventKind.RESPONSE, number, index
+            moment.arrived_count, True, moment.at_ms, _EventKind.RESPONSE, number, index
         )
         events.append(responded)
 
@@ -266,7 +266,9 @@ def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
     for index, push in enumerate(exchange.pushes):
         moment = push.moment
         events.append(
-            _Event(moment.after, True, moment.at_ms, _EventKind.PUSH, number, index)
+            _Event(
+                moment.arrived_count, True, moment.at_ms, _EventKind.PUSH, number, index
+            )
         )
 
     return events

@@ -40,7 +40,7 @@ from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
     ExchangeNames,
     Replacement,
-    kept_of_request,
+    kept_headers_of_request,
     names_in,
     redacted_messages,
     sealed_endpoint,
@@ -50,7 +50,7 @@ from mrtr_cassette.core.record.sealing import (
     with_references,
     with_sealed_endpoint,
     with_sealed_states,
-    without_known,
+    without_known_secrets,
 )
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
@@ -125,7 +125,7 @@ class Arrivals:
     count: int = 0
     """How many requests."""
 
-    played: dict[str, list[int]] = field(default_factory=dict)
+    played_writes: dict[str, list[int]] = field(default_factory=dict)
     """Numbers of the writes that were played from the cassette since the last request, by session.
     """
 
@@ -168,7 +168,7 @@ class Recorder:
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
 
-    known: RepeatedSecrets = field(default_factory=RepeatedSecrets)
+    known_states: RepeatedSecrets = field(default_factory=RepeatedSecrets)
     """The states that were issued or echoed."""
 
     announced: AnnouncedDigests = field(default_factory=AnnouncedDigests)
@@ -186,7 +186,7 @@ class Recorder:
             text = self.credentials.known.seal_text(text)
 
         if self.seals:
-            text = self.known.seal_text(text)
+            text = self.known_states.seal_text(text)
 
         if self.redactor is not None:
             redact = self.redactor.target if is_target else self.redactor.text
@@ -217,17 +217,17 @@ class Recorder:
 
         return f"{printable(request.method)} {target}"
 
-    def has_asked(self, call: Call) -> bool:
+    def answers_open_push(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""
         message = call.message
         if message is None or message.kind is not Kind.RESPONSE:
             return False
         return self.arrivals.pushes.is_open(_channel_of(call.request), message.same_id)
 
-    def has_played(self, request: Request, number: int) -> None:
+    def note_played_write(self, request: Request, number: int) -> None:
         """Take note that a recorded write is played for a request."""
         session = request.header(SESSION_HEADER)
-        self.arrivals.played.setdefault(session, []).append(number)
+        self.arrivals.played_writes.setdefault(session, []).append(number)
 
     def add_settings(self, given: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server."""
@@ -244,7 +244,7 @@ class Recorder:
         if self.credentials is not None:
             self.credentials.add_headers(request.headers)
 
-        played = self.arrivals.played.pop(request.header(SESSION_HEADER), [])
+        played = self.arrivals.played_writes.pop(request.header(SESSION_HEADER), [])
         call = self.read(request)
         return Observation(self, call, self._kept_call(call), at_ms, tuple(played))
 
@@ -282,7 +282,7 @@ class Recorder:
                 f"left out {call.title}, whose response is on a stream of many calls"
             )
 
-    def endpoint_named(self, stream: int, listening: str, url: str) -> str:
+    def note_endpoint(self, stream: int, listening: str, url: str) -> str:
         """Return the target of the URL to which the client of a stream posts from now on."""
         target = posted_to(listening, url)
         spans = ids_given_in(target, listening)
@@ -313,7 +313,7 @@ class Recorder:
 
         if self.credentials is not None and self.credentials.known.texts:
             known = self.credentials.known
-            request, response = without_known(request, response, known)
+            request, response = without_known_secrets(request, response, known)
 
         digests = seen.digests
         # Most responses announce nothing, and have no secret.
@@ -357,31 +357,31 @@ class Recorder:
         if response.is_event_stream and self._is_in_session(number, request, response):
             replacements.extend(sealed_event_ids(response))
 
-        if not self.seals or not (has_names or self.known.texts):
+        if not self.seals or not (has_names or self.known_states.texts):
             return request, spliced_response(response, replacements), named
 
         for task in named.tasks:
-            self.known.remember_state(task)
+            self.known_states.remember_state(task)
 
-        places = state_places(response, self.known)
+        places = state_places(response, self.known_states)
         replacements.extend(replaced_states(places, sealed_hash))
         response = spliced_response(response, replacements)
-        request = with_sealed_states(request, self.known)
+        request = with_sealed_states(request, self.known_states)
         states = [place.state for place in places if not place.is_task]
         if states and not named.is_response_found:
             # What was not understood, such as an ask that broke off, may issue one too.
             named = named._replace(issued=states[0])
 
         for place in places:
-            self.known.remember_state(place.state)
+            self.known_states.remember_state(place.state)
 
-        request, response = without_known(request, response, self.known)
+        request, response = without_known_secrets(request, response, self.known_states)
         return request, response, named
 
     def _kept_request(self, request: Request) -> Request:
         """Return a request with what is kept of its target and its headers."""
         target = self.endpoints.by_target.get(request.target, request.target)
-        headers = kept_of_request(request.headers, self.kept_headers)
+        headers = kept_headers_of_request(request.headers, self.kept_headers)
         return Request(request.method, target, headers, request.body)
 
     def _is_in_session(
@@ -407,7 +407,7 @@ class Recorder:
 
         known = self.credentials.known
         response = exchange.response or NO_RESPONSE
-        request, response = without_known(exchange.request, response, known)
+        request, response = without_known_secrets(exchange.request, response, known)
         if exchange.response is None:
             return replace(exchange, request=request)
 
@@ -737,7 +737,7 @@ class _Links:
             self._may_lead = may_lead(raw, data)
             if data and is_endpoint(raw):
                 self._may_lead = False
-                self._channel = self._recorder.endpoint_named(
+                self._channel = self._recorder.note_endpoint(
                     self._number, self._call.request.target, data.decode("latin-1")
                 )
 

@@ -70,13 +70,13 @@ def spliced_response(
 
 
 @lru_cache(maxsize=2048)
-def kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
+def kept_headers_of_request(headers: Headers, named: frozenset[str]) -> Headers:
     """Return the headers of a request that are kept, those too that the user has named."""
     return _with_sealed_ids(kept_request_headers(headers, named))
 
 
 @lru_cache(maxsize=2048)
-def kept_of_response(headers: Headers) -> Headers:
+def kept_headers_of_response(headers: Headers) -> Headers:
     """Return the headers of a response that are kept."""
     return _with_sealed_ids(kept_response_headers(headers))
 
@@ -194,16 +194,16 @@ def names_in(call: Call, response: Response) -> ExchangeNames:
     if answers is not None:
         echoed = answers.request_state
 
-    located = response_to(call.message, response)
-    if located is None:
+    located_response = response_to(call.message, response)
+    if located_response is None:
         return ExchangeNames(echoed=task or echoed, tasks=tuple(tasks))
 
-    result = located.message.tree.get("result")
+    result = located_response.message.tree.get("result")
     issued = members_of(result).get(REQUEST_STATE)
     if not isinstance(issued, str):
         issued = None
 
-    created = created_id(call.message, located.message)
+    created = created_id(call.message, located_response.message)
     if created:
         tasks.insert(0, created)
 
@@ -216,26 +216,28 @@ def names_in(call: Call, response: Response) -> ExchangeNames:
     )
 
 
-def with_sealed_states(request: Request, known: RepeatedSecrets) -> Request:
+def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Request:
     """Replace states and ids of tasks in a request, which are known from now on."""
 
     def sealed(state: str) -> str:
         # A state that the client tampered with may contain the one that it was given.
         # With that one replaced in its place, the tampering can be matched on replay.
-        partly_sealed = state if state in known else known.seal_text(state)
+        partly_sealed = (
+            state if state in known_states else known_states.seal_text(state)
+        )
         return sealed_hash(state) if partly_sealed == state else partly_sealed
 
     def sealed_task(task: str) -> str:
-        return sealed_hash(task) if task in known else task
+        return sealed_hash(task) if task in known_states else task
 
     request = with_task_id(request, sealed_task)
-    places = find_places(request.body, known)
+    places = find_places(request.body, known_states)
     if not places:
         return request
 
     body = splice(request.body, replaced_states(places, sealed))
     for place in places:
-        known.remember_state(place.state)
+        known_states.remember_state(place.state)
 
     return Request(request.method, request.target, request.headers, body)
 
@@ -291,7 +293,7 @@ def redacted_messages(
     return request, _response_with_changes(response, headers, redact)
 
 
-def without_known(
+def without_known_secrets(
     request: Request, response: Response, known: RepeatedSecrets
 ) -> tuple[Request, Response]:
     """Replace the states or the credentials that an exchange repeats."""

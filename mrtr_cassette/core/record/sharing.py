@@ -15,7 +15,7 @@ from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
     redacted_messages,
-    without_known,
+    without_known_secrets,
 )
 from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
@@ -86,12 +86,12 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         exchanges += interaction.own_exchanges
 
     exchanges_without_found = [
-        sharing.without_found(exchange) for exchange in exchanges
+        sharing.without_found_secrets(exchange) for exchange in exchanges
     ]
     changed_exchanges = {}
     for exchange, without_found in zip(exchanges, exchanges_without_found, strict=True):
         # A secret may be found after it was in a text where nothing tells it.
-        changed_exchanges[exchange] = sharing.without_known(without_found)
+        changed_exchanges[exchange] = sharing.without_known_secrets(without_found)
 
     digests = new_digests({}, changed_exchanges.items())
     if digests:
@@ -184,30 +184,30 @@ class _Sharing:
 
         return self._redactor.text(" ".join(words))
 
-    def without_found(self, exchange: RecordedExchange) -> RecordedExchange:
+    def without_found_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without what rules find in it, and without the server's place."""
         request = exchange.request
         response = exchange.response or NO_RESPONSE
         request = replace(request, body=self._with_short_client(request.body))
-        request, response = without_known(request, response, self._hosts)
+        request, response = without_known_secrets(request, response, self._hosts)
         self._credentials.add_headers(request.headers)
         request, response = redacted_messages(request, response, self._redactor)
         if "text" in self.rules.shared:
-            response = self._without_page(response)
+            response = self._with_placeholder_for_page(response)
 
         return with_texts(
             _with_messages(exchange, request, response), self._with_shared_path
         )
 
-    def without_known(self, exchange: RecordedExchange) -> RecordedExchange:
+    def without_known_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
         response = exchange.response or NO_RESPONSE
         known = self._credentials.known
-        request, response = without_known(exchange.request, response, known)
+        request, response = without_known_secrets(exchange.request, response, known)
 
         return _with_messages(exchange, request, response)
 
-    def _without_page(self, response: Response) -> Response:
+    def _with_placeholder_for_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
         body = response.body
         if response.is_framed or len(body.split()) < 2:

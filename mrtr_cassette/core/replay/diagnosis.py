@@ -157,23 +157,23 @@ def miss_after_placeholders(
     played: Collection[ReplayEntry],
 ) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
-    given: dict[str, None] = {}
+    given_placeholders: dict[str, None] = {}
     for entry, names in placeholders_by_entry.items():
         if entry in played:
-            given.update(dict.fromkeys(names))
+            given_placeholders.update(dict.fromkeys(names))
 
-    if not given:
+    if not given_placeholders:
         return miss
 
-    placeholders = list(given)
-    shown = ", ".join(placeholders[:_MOST_PLACEHOLDERS])
-    more = len(placeholders) - _MOST_PLACEHOLDERS
-    if more > 0:
-        shown += f" and {more} more"
+    placeholders = list(given_placeholders)
+    placeholders_in_words = ", ".join(placeholders[:_MOST_PLACEHOLDERS])
+    left_out_count = len(placeholders) - _MOST_PLACEHOLDERS
+    if left_out_count > 0:
+        placeholders_in_words += f" and {left_out_count} more"
 
     note = (
-        f"earlier replies have {shown} in place of a secret, which the client may have sent back "
-        "or used"
+        f"earlier replies have {placeholders_in_words} in place of a secret, which the client may "
+        "have sent back or used"
     )
     return replace(miss, detail=printable(f"{miss.detail}; {note}"))
 
@@ -221,12 +221,12 @@ def miss_after_other_writes(
     """Explain after which writes a call was recorded, and after which it was made."""
     before, now = _lists_told_apart(recorded, made)
     detail = f"this was recorded after {before}; this run has made {now}"
-    may_read = _differing_call(nearest.key, recorded, made)
+    may_read = _differing_tool_or_method(nearest.key, recorded, made)
 
     return Miss(call, Reason.OTHER_HISTORY, detail, nearest, may_read=may_read)
 
 
-def _begun_alike(first: Sequence[str], second: Sequence[str]) -> int:
+def _shared_beginning_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many items two lists share at their beginnings."""
     shared = 0
     for before, now in zip(first, second, strict=False):
@@ -238,7 +238,7 @@ def _begun_alike(first: Sequence[str], second: Sequence[str]) -> int:
     return shared
 
 
-def _differing_call(
+def _differing_tool_or_method(
     called: CallKey, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
 ) -> str:
     """Return a tool or method in which two lists of writes differ: what is called, if it is in one.
@@ -246,7 +246,7 @@ def _differing_call(
     What is called again and again, with other answers, is likely to be what only reads.
     """
     words_of_write = attrgetter("description")
-    shared_count = _begun_alike(
+    shared_count = _shared_beginning_length(
         list(map(words_of_write, recorded)), list(map(words_of_write, made))
     )
     differing = []
@@ -287,7 +287,7 @@ def _lists_in_words(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, 
     shared = 0
     is_long = max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS
     if is_long:
-        shared = _begun_alike(recorded, made)
+        shared = _shared_beginning_length(recorded, made)
 
     before = _writes_in_words(recorded[shared:], shared)
     now = _writes_in_words(made[shared:], shared)
@@ -722,12 +722,12 @@ class Divergence(NamedTuple):
 
     Attributes:
         recording: the place of the recording among those that are played.
-        after: how many requests had got a recorded reply.
+        reply_count: how many requests had got a recorded reply.
         entry: what the request got from another recording, if it is no miss.
     """
 
     recording: int
-    after: int
+    reply_count: int
     entry: ReplayEntry | None = None
     explained_miss: Miss | None = None
 
@@ -736,40 +736,40 @@ class Divergences:
     """Follows all recordings that are played together, each until a play leaves it.
 
     Attributes:
-        recordings: how many; 1 where calls are not held to them.
+        recording_count: how many; 1 where calls are not held to them.
     """
 
     def __init__(self, recordings: int) -> None:
-        self.recordings = recordings
+        self.recording_count = recordings
         self.found: list[Divergence] = []
         """The first one from each recording that the play has left, in that order."""
-        self.followed = set(range(recordings))
+        self.followed_recordings = set(range(recordings))
         """The recordings that alone would have answered all requests."""
 
     def note_play(
-        self, entry: ReplayEntry, recordings: Collection[int], after: int
+        self, entry: ReplayEntry, recordings: Collection[int], reply_count: int
     ) -> None:
         """Take note that a request was played that only these recordings have there."""
-        for recording in sorted(self.followed.difference(recordings)):
-            self.followed.discard(recording)
-            self.found.append(Divergence(recording, after, entry=entry))
+        for recording in sorted(self.followed_recordings.difference(recordings)):
+            self.followed_recordings.discard(recording)
+            self.found.append(Divergence(recording, reply_count, entry=entry))
 
-    def note_miss(self, miss: Miss, after: int) -> None:
+    def note_miss(self, miss: Miss, reply_count: int) -> None:
         """Take note that no recording has a request there."""
-        for recording in sorted(self.followed):
-            self.found.append(Divergence(recording, after, explained_miss=miss))
+        for recording in sorted(self.followed_recordings):
+            self.found.append(Divergence(recording, reply_count, explained_miss=miss))
 
-        self.followed.clear()
+        self.followed_recordings.clear()
 
     @property
     def longest_followed(self) -> Divergence | None:
         """The divergence from the recording that was followed longest; None where one still is."""
-        if self.followed or not self.found:
+        if self.followed_recordings or not self.found:
             return None
 
-        latest_after = self.found[-1].after
+        latest_after = self.found[-1].reply_count
         for divergence in self.found:
-            if divergence.after == latest_after:
+            if divergence.reply_count == latest_after:
                 return divergence
 
         return None

@@ -99,9 +99,9 @@ class Fault:
 
     Attributes:
         name: says which fault it is, in words.
-        passed: how many requests have come at its place, whichever of them meets it.
-        came: how many requests have come that meet it, unless chance spares them.
-        times: how many have met it.
+        passed_count: how many requests have come at its place, whichever of them meets it.
+        due_count: how many requests have come that meet it, unless chance spares them.
+        met_count: how many have met it.
     """
 
     name: str
@@ -118,9 +118,9 @@ class Fault:
     session_lost: bool = False
     seed: int = 0
     probability: float = 1
-    passed: int = 0
-    came: int = 0
-    times: int = 0
+    passed_count: int = 0
+    due_count: int = 0
+    met_count: int = 0
 
     @property
     def is_instead(self) -> bool:
@@ -135,12 +135,12 @@ class Fault:
         if not self._is_at_fault_place(lookup, entry, session):
             return False
 
-        self.passed += 1
-        if self.occurrence not in (None, self.passed):
+        self.passed_count += 1
+        if self.occurrence not in (None, self.passed_count):
             return False
 
-        self.came += 1
-        chance = int(sha256_of(f"{self.name} {self.seed} {self.came}")[:8], 16)
+        self.due_count += 1
+        chance = int(sha256_of(f"{self.name} {self.seed} {self.due_count}")[:8], 16)
         return chance < self.probability * 16**8
 
     def _is_at_fault_place(
@@ -204,7 +204,7 @@ class Faults:
         if fault is None:
             return None
 
-        fault.times += 1
+        fault.met_count += 1
         if fault.session_lost:
             self._lost_sessions[session] = fault
 
@@ -215,7 +215,7 @@ class Faults:
         """How often each was met so far."""
         outcomes = []
         for fault in self._faults:
-            outcomes.append(FaultOutcome(fault.name, fault.came, fault.times))
+            outcomes.append(FaultOutcome(fault.name, fault.due_count, fault.met_count))
 
         return tuple(outcomes)
 

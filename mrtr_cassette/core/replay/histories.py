@@ -149,7 +149,9 @@ class _WriteHistory:
 
         return self._equal_by_key[point.write]
 
-    def make_write(self, point: Point, entry: ReplayEntry, beside: int) -> bool:
+    def make_write(
+        self, point: Point, entry: ReplayEntry, others_in_flight: int
+    ) -> bool:
         """Make a write, if the history has it next."""
         equal = self._equal_to(point)
         ending = None if equal is None else equal.next_to_end
@@ -157,7 +159,7 @@ class _WriteHistory:
             return False
 
         start = equal.next_start
-        if start > self.end_of_first_unmade(point.family, beside):
+        if start > self.end_of_first_unmade(point.family, others_in_flight):
             return False
 
         self._made_entries.add(equal.make_write(entry))
@@ -182,16 +184,16 @@ class _WriteHistory:
         if len(latest) > 2:
             del latest[min(latest, key=lambda known: (latest[known], known))]
 
-    def end_of_first_unmade(self, family: int, beside: int) -> Moment:
+    def end_of_first_unmade(self, family: int, others_in_flight: int) -> Moment:
         """Return when the first write ended that was not made, but for some of a family."""
         for place in range(self._first_unended, len(self._writes)):
             write = self._writes[place]
             if write.entry in self._ended_entries:
                 continue
-            if write.family != family or beside <= 0:
+            if write.family != family or others_in_flight <= 0:
                 return write.lifetime.end
 
-            beside -= 1
+            others_in_flight -= 1
 
         return _NEVER_ENDED
 
@@ -287,7 +289,7 @@ class WriteHistories:
                 self._by_arrival.append(entry)
                 self._by_path.setdefault(entry.numbers.path, []).append(entry)
 
-        self._placed: dict[int, list[EqualCalls]] = {}
+        self._equal_calls_by_path: dict[int, list[EqualCalls]] = {}
         """All equal calls at their points, by path, as soon as somebody asks for them."""
 
         self._steps_by_call = entries.steps
@@ -418,7 +420,7 @@ class WriteHistories:
 
         return played.living_histories
 
-    def went_live(self, key: CallKey, played: PlayedWrites) -> None:
+    def note_live_write(self, key: CallKey, played: PlayedWrites) -> None:
         """Take note of a write that a live server got; no history has it."""
         played.made.append(MadeWrite(live=key))
         played.living_histories = {}
@@ -443,14 +445,14 @@ class WriteHistories:
             return False
 
         if self._call_effects.is_write(entry):
-            beside = played.other_calls_in_flight(entry, family)
-            self._make_in_living_histories(entry, played, beside)
-            played.in_flight[family] = beside + (entry in self._steps_by_call)
+            others_in_flight = played.other_calls_in_flight(entry, family)
+            self._make_in_living_histories(entry, played, others_in_flight)
+            played.in_flight[family] = others_in_flight + (entry in self._steps_by_call)
 
             return False
 
         is_watched = self._is_watching_reads and self._is_watched(entry)
-        return is_watched and not self._is_in_place(entry, played)
+        return is_watched and not self._is_read_after_same_writes(entry, played)
 
     def take_back_ask(self, ask: ReplayEntry, played: PlayedWrites) -> None:
         """Take note that a call that was asked something has not begun after all."""
@@ -473,7 +475,7 @@ class WriteHistories:
             return
 
         family = self._points_by_entry[first].family
-        beside = max(played.in_flight[family] - 1, 0)
+        others_in_flight = max(played.in_flight[family] - 1, 0)
         made_before = played.made
         played.made = []
         played.living_histories = None
@@ -482,26 +484,28 @@ class WriteHistories:
                 played.made.append(write)
                 played.living_histories = {}
             elif write.entry not in (first, second):
-                self._make_in_living_histories(write.entry, played, write.beside)
+                self._make_in_living_histories(
+                    write.entry, played, write.others_in_flight
+                )
 
         was_made = {write.entry for write in made_before}
         if first in was_made:
-            self._make_in_living_histories(second, played, beside)
+            self._make_in_living_histories(second, played, others_in_flight)
 
         if second in was_made:
-            self._make_in_living_histories(first, played, beside)
+            self._make_in_living_histories(first, played, others_in_flight)
 
     def _make_in_living_histories(
-        self, entry: ReplayEntry, played: PlayedWrites, beside: int
+        self, entry: ReplayEntry, played: PlayedWrites, others_in_flight: int
     ) -> None:
         """Make a write in all living histories; those end that don't have it next."""
-        played.made.append(MadeWrite(entry, beside))
+        played.made.append(MadeWrite(entry, others_in_flight))
         point = self._points_by_entry[entry]
         living = self._living_histories(played)
         for key, history in list(living.items()):
             # Clients without a session have nothing in common with those that have one.
             is_apart = bool(key[0]) != bool(entry.session)
-            if not is_apart and not history.make_write(point, entry, beside):
+            if not is_apart and not history.make_write(point, entry, others_in_flight):
                 del living[key]
 
     # What is held
@@ -581,7 +585,9 @@ class WriteHistories:
         point = self._points_by_entry[entry]
         return point.write is None and history.is_over(point, entry)
 
-    def in_place(self, line: EqualCalls, played: PlayedWrites) -> Iterator[ReplayEntry]:
+    def calls_in_place(
+        self, line: EqualCalls, played: PlayedWrites
+    ) -> Iterator[ReplayEntry]:
         """Yield the calls of a line at the point that a play has reached, the latest first."""
         for index in reversed(range(self.count_of_reached_calls(line, played))):
             entry = line.entries[index]
@@ -591,7 +597,7 @@ class WriteHistories:
     # Recordings that are played together
 
     @property
-    def recordings_held(self) -> int:
+    def held_recording_count(self) -> int:
         """How many recordings are played together; 1 where calls are not all held to them."""
         if self._history_mode != "strict":
             return 1
@@ -613,7 +619,7 @@ class WriteHistories:
             return set(among)
 
         recordings_found = set()
-        for line in self._placed_like(entry):
+        for line in self._calls_equal_to(entry):
             recorded_by = line.entries[0].exchange.recorded_by
             recorder = "" if recorded_by is None else recorded_by.recorder
             recording = _recording_of(recorder)
@@ -625,15 +631,17 @@ class WriteHistories:
 
     def _is_reached(self, line: EqualCalls, played: PlayedWrites) -> bool:
         """Tell whether a line has a call at the point that a play has reached."""
-        return next(self.in_place(line, played), None) is not None
+        return next(self.calls_in_place(line, played), None) is not None
 
-    def _placed_like(self, entry: ReplayEntry) -> list[EqualCalls]:
+    def _calls_equal_to(self, entry: ReplayEntry) -> list[EqualCalls]:
         """Return all calls that equal one, itself included, at their points."""
         path = entry.numbers.path
-        if path not in self._placed:
-            self._placed[path] = self._grouped_lines(self._by_path[path], is_held=True)
+        if path not in self._equal_calls_by_path:
+            self._equal_calls_by_path[path] = self._grouped_lines(
+                self._by_path[path], is_held=True
+            )
 
-        return self._placed[path]
+        return self._equal_calls_by_path[path]
 
     def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
         """Tell whether equal calls are held to their histories."""
@@ -641,7 +649,7 @@ class WriteHistories:
         last = entries[-1]
         if self._history_mode == "strict":
             return True
-        if (first.numbers.path, first.matched.traits) in self._answered_otherwise:
+        if (first.numbers.path, first.matched.traits) in self._calls_answered_otherwise:
             return True
         # A caller that is like none of the recorded ones may get what was recorded of several.
         if first.matched.traits == last.matched.traits:
@@ -663,16 +671,16 @@ class WriteHistories:
         return digests
 
     @cached_property
-    def _answered_otherwise(self) -> set[tuple[int, Traits]]:
+    def _calls_answered_otherwise(self) -> set[tuple[int, Traits]]:
         """Equal calls that got several answers, themselves or after equal retries."""
-        latest: dict[object, bytes] = {}
+        first_digests: dict[object, bytes] = {}
         answered_differently: set[tuple[int, Traits]] = set()
         for entry, digest in self._digests_by_entry.items():
             path = entry.numbers.path
             traits = entry.matched.traits
             # Tasks that were answered differently are branches.
             key = (path, tuple(self._task_answers(entry)), traits)
-            if latest.setdefault(key, digest) != digest:
+            if first_digests.setdefault(key, digest) != digest:
                 answered_differently.add((path, traits))
 
         # A retry came after the call that it answers.
@@ -705,9 +713,11 @@ class WriteHistories:
         method = method_of(entry.key.method)
         return not (method.steady or method.describes_server)
 
-    def _is_in_place(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def _is_read_after_same_writes(
+        self, entry: ReplayEntry, played: PlayedWrites
+    ) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
-        for line in self._placed_like(entry):
+        for line in self._calls_equal_to(entry):
             if line.point is not None and self._is_reached(line, played):
                 return True
 
@@ -717,7 +727,7 @@ class WriteHistories:
         self,
         entries: Sequence[ReplayEntry],
         played: PlayedWrites,
-        times: Mapping[ReplayEntry, int],
+        play_counts: Mapping[ReplayEntry, int],
     ) -> tuple[ReplayEntry, list[MadeWrite]]:
         """Return the nearest of some calls, and the writes after which it came.
 
@@ -725,11 +735,11 @@ class WriteHistories:
         """
         in_place: set[ReplayEntry] = set()
         for line in self.lines_by_caller(entries):
-            in_place.update(self.in_place(line, played))
+            in_place.update(self.calls_in_place(line, played))
 
         elsewhere = [entry for entry in entries if entry not in in_place]
         candidates = elsewhere or entries
-        unplayed = [entry for entry in candidates if not times.get(entry)]
+        unplayed = [entry for entry in candidates if not play_counts.get(entry)]
         candidates = unplayed or candidates
         nearest = self._first_call_to_come(candidates, self._living_histories(played))
 

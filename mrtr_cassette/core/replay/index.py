@@ -61,7 +61,7 @@ class RecordingIndex:
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        raw_lookup = self.known_as(lookup._replace(state=raw_state))
+        raw_lookup = self.lookup_as_found(lookup._replace(state=raw_state))
         for key in {lookup, raw_lookup}:
             self.entries_by_lookup.setdefault(key, []).append(entry)
             self.entries_by_lookup_and_traits.setdefault(
@@ -74,11 +74,11 @@ class RecordingIndex:
             return entry.matched
         return self._groups.matched_as_found(entry)
 
-    def known_as(self, lookup: LookupKey) -> LookupKey:
+    def lookup_as_found(self, lookup: LookupKey) -> LookupKey:
         """Return the key under which a request is found that has this one."""
         if self._groups is None:
             return lookup
-        return self._groups.known_as(lookup)
+        return self._groups.lookup_as_found(lookup)
 
     def matched_by(
         self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
@@ -92,7 +92,7 @@ class RecordingIndex:
             HookError: the function raised an error.
         """
         call = read_call(matched.request)
-        lookup = self.known_as(matched.lookup)
+        lookup = self.lookup_as_found(matched.lookup)
         matching_entries = []
         for recorded, entries in self.entries_by_lookup.items():
             is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
@@ -358,7 +358,7 @@ class StatelessGroups:
 
         return name
 
-    def known_as(self, lookup: LookupKey) -> LookupKey:
+    def lookup_as_found(self, lookup: LookupKey) -> LookupKey:
         """Return a lookup key with the first of the states that stand for the same."""
         if lookup.state is None:
             return lookup
@@ -376,7 +376,7 @@ class StatelessGroups:
         matched = matched._replace(
             caller=f"{root}{matched.caller[len(session) :]}",
             traits=matched.traits._replace(session=root),
-            lookup=self.known_as(matched.lookup),
+            lookup=self.lookup_as_found(matched.lookup),
         )
 
         self._matched_by_entry[entry] = matched

@@ -131,14 +131,14 @@ class Reading(NamedTuple):
 
     Attributes:
         values: its caller's.
-        texts: the values with what it teaches, if it is a recorded one only so.
-        teachers: the same where it may teach several texts, and none is taken.
+        learned_values: the values with what it teaches, if it is a recorded one only so.
+        possible_values: the same where it may teach several texts, and none is taken.
     """
 
-    matched: MatchedRequest
+    matched_request: MatchedRequest
     values: CallerValues
-    texts: Values | None = None
-    teachers: Sequence[Values] = ()
+    learned_values: Values | None = None
+    possible_values: Sequence[Values] = ()
 
 
 class MatchedForm:
@@ -168,9 +168,9 @@ class MatchedForm:
             request.header(SESSION_HEADER) for request in requests
         }
         # Lower-case names of the headers that were kept because the user named them.
-        self._header_names: set[str] = set()
+        self._user_header_names: set[str] = set()
         for request in requests:
-            self._header_names |= named_by_user(request.headers)
+            self._user_header_names |= named_by_user(request.headers)
 
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
@@ -185,7 +185,7 @@ class MatchedForm:
             self.matchers = self.matchers.for_another_play()
 
         self.unseen_members = list(self._ignored_members)
-        self.__dict__.pop("_placed", None)
+        self.__dict__.pop("_placed_secrets", None)
         self._tokens_by_secret: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
@@ -245,7 +245,7 @@ class MatchedForm:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
         if self.has_placeholders or self._cassette.seals_answers:
             return False
-        if self._header_names or self.values.names:
+        if self._user_header_names or self.values.names:
             return False
         # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_places(recorded.body)
@@ -283,7 +283,7 @@ class MatchedForm:
 
         call = read_call(request)
         key, lookup = self._call_and_lookup_key(call, self._ignored_members)
-        traits = call.traits(self._header_names)
+        traits = call.traits(self._user_header_names)
         matched = MatchedRequest(
             request,
             key,
@@ -322,15 +322,15 @@ class MatchedForm:
     def _distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
         """Return what tells a request apart from others, whatever its secrets."""
         alike_secrets_request = _with_alike_secrets(request)
-        kept_headers: list[tuple[str, str]] = []
+        user_headers: list[tuple[str, str]] = []
         for name, value in alike_secrets_request.headers:
-            if name.lower() in self._header_names:
-                kept_headers.append((name.lower(), value))
+            if name.lower() in self._user_header_names:
+                user_headers.append((name.lower(), value))
 
         _, lookup = self._call_and_lookup_key(
             read_call(alike_secrets_request), self._ignored_members
         )
-        return lookup, tuple(sorted(kept_headers))
+        return lookup, tuple(sorted(user_headers))
 
     def _without_any_secrets(self, request: Request) -> Request:
         """Return a client's request without secrets.
@@ -351,7 +351,7 @@ class MatchedForm:
             sent_secrets = self._secrets_sent_before
 
         matched = sent_secrets.sealed_request(matched)
-        placed = self._placed.secrets_in(matched, remembers=self._remembers)
+        placed = self._placed_secrets.secrets_in(matched, remembers=self._remembers)
         secrets_in_places = RepeatedSecrets()
         for secret, text in placed.items():
             secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
@@ -359,7 +359,7 @@ class MatchedForm:
         matched = secrets_in_places.sealed_request(matched)
         if self._remembers and self._distinguishing_key(matched) in self._recorded_keys:
             session = request.header(SESSION_HEADER)
-            self._placed.hold_to_sent_secrets(session, placed)
+            self._placed_secrets.hold_to_sent_secrets(session, placed)
 
         return matched
 
@@ -461,7 +461,7 @@ class MatchedForm:
 
         self.unseen_members = still_unseen
 
-    def left_out(self, is_at: Callable[[str], bool]) -> None:
+    def note_left_out(self, is_at: Callable[[str], bool]) -> None:
         """Take note that an ignored pointer has left something out of a response."""
         still_unseen = []
         for path in self.unseen_members:
@@ -486,7 +486,7 @@ class MatchedForm:
             known.add(secret, self._redactor.placeholder(rule, secret))
 
     @cached_property
-    def _placed(self) -> _PlacedSecrets:
+    def _placed_secrets(self) -> _PlacedSecrets:
         """Where the recorded requests have placeholders."""
         exchanges = list(self._cassette.exchanges)
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
@@ -569,18 +569,18 @@ class _PlacedSecret(NamedTuple):
         was_told: an earlier request has the secret where it is found by itself, as by its name.
     """
 
-    before: str
-    behind: str
+    text_before: str
+    text_behind: str
     secret: Ref
     was_told: bool
 
     def in_text(self, text: str) -> str:
         """Return what a client's text has in its place, or nothing if that can be no secret."""
-        if not text.startswith(self.before) or not text.endswith(self.behind):
+        if not text.startswith(self.text_before) or not text.endswith(self.text_behind):
             return ""
 
-        end = len(text) - len(self.behind)
-        placed_text = text[len(self.before) : end]
+        end = len(text) - len(self.text_behind)
+        placed_text = text[len(self.text_before) : end]
         if _NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
             return ""
 
@@ -617,12 +617,12 @@ class _PlacedSecrets:
             if len(places) < _MOST_PLACED_SECRETS:
                 places.add(_PlacedSecret(before, behind, secret, was_told))
 
-        self._told_secrets |= self._told_by(recorded)
+        self._told_secrets |= self._secrets_told_by(recorded)
 
-    def _told_by(self, recorded: Request) -> set[Ref]:
+    def _secrets_told_by(self, recorded: Request) -> set[Ref]:
         """Return the secrets that rules find by themselves in a recorded request."""
         secrets: dict[str, Ref] = {}
-        told: set[Ref] = set()
+        told_secrets: set[Ref] = set()
 
         def stand_in(ref: Ref) -> bytes | None:
             """Return a text that looks like a secret for a placeholder."""
@@ -636,7 +636,7 @@ class _PlacedSecrets:
         def take(_rule: str, text: str) -> None:
             """Take note of a stand-in that a rule has found."""
             if text in secrets:
-                told.add(secrets[text])
+                told_secrets.add(secrets[text])
 
         redactor = Redactor(self._redaction_rules, lambda _rule, _secret: "0")
         redactor.on_find = take
@@ -645,7 +645,7 @@ class _PlacedSecrets:
         )
         redactor.request(request_with_stand_ins)
 
-        return told
+        return told_secrets
 
     def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:
         """Return what a call has for secrets that the recording tells nowhere before it.
@@ -730,7 +730,7 @@ class RecordedRequests:
         """The keys of all recorded requests."""
         return {entry.matched.lookup for entry in self._by_arrival}
 
-    def recognised(self, request: Request) -> Reading | None:
+    def recognised_reading(self, request: Request) -> Reading | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
 
         A shorter way to what `MatchedForm` returns, which takes most of the time of a play.
@@ -751,7 +751,10 @@ class RecordedRequests:
     ) -> Reading:
         """Return a reading with the texts that make a request a recorded one, if any do."""
         known_values = form.values
-        if reading.matched.lookup in self._recorded_lookups or not known_values.unknown:
+        if (
+            reading.matched_request.lookup in self._recorded_lookups
+            or not known_values.unknown
+        ):
             return reading
 
         teachers = []
@@ -760,14 +763,14 @@ class RecordedRequests:
             form.values = texts
             taught_reading = form.reading_of_request(request)
             form.values = known_values
-            if taught_reading.matched.lookup in self._recorded_lookups:
+            if taught_reading.matched_request.lookup in self._recorded_lookups:
                 teachers.append(texts)
-                last_taught = taught_reading._replace(texts=texts)
+                last_taught = taught_reading._replace(learned_values=texts)
 
         if len(teachers) == 1:
             return last_taught
 
-        return reading._replace(teachers=teachers)
+        return reading._replace(possible_values=teachers)
 
 
 def _likeness_of(request: Request, digest: bytes) -> _Likeness:

@@ -95,8 +95,8 @@ class LiveSession:
     """One session of a replay: what its client was sent, and what it has sent.
 
     Attributes:
-        recorded: id of the recorded session that is played in it; empty for clients without one.
-        sent: how many parts of each listening stream its client has had.
+        recorded_id: id of the recorded session that is played in it; empty for clients without one.
+        sent_counts: how many parts of each listening stream its client has had.
         misses_of_refused_calls: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded_events: events for its client that were not recorded, of a session whose
             responses all come on one stream; None for any other session.
@@ -109,11 +109,11 @@ class LiveSession:
             and answers.
     """
 
-    recorded: str = NO_SESSION
+    recorded_id: str = NO_SESSION
     id: str = NO_SESSION
     play_counts: dict[ReplayEntry, int] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
-    sent: dict[ReplayEntry, int] = field(default_factory=dict)
+    asked_questions: set[str] = field(default_factory=set)
+    sent_counts: dict[ReplayEntry, int] = field(default_factory=dict)
     values_of_callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
     misses_of_refused_calls: dict[ReplayEntry, Miss] = field(default_factory=dict)
     unrecorded_events: deque[bytes] | None = None
@@ -133,7 +133,7 @@ class LiveSession:
         """Count an exchange as played, and what it asks as asked."""
         self.play_counts[entry] = self.play_counts.get(entry, 0) + 1
         if entry.question is not None:
-            self.asked.add(entry.question)
+            self.asked_questions.add(entry.question)
 
     def was_asked(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
@@ -141,7 +141,7 @@ class LiveSession:
             return entry.answered_question.pending.numbers.lookup in self.arrival_counts
         if entry.parent is None or not entry.proves_its_ask:
             return True
-        return entry.parent.question in self.asked
+        return entry.parent.question in self.asked_questions
 
     def note_arrival(
         self, entry: ReplayEntry, caller: CallerValues | None = None
@@ -162,7 +162,7 @@ class LiveSession:
         if caller is not None:
             self.values_of_callers[entry] = caller
 
-        if entry.session == self.recorded:
+        if entry.session == self.recorded_id:
             self.latest_arrived_number = max(
                 self.latest_arrived_number, entry.exchange.number or 0
             )
@@ -205,13 +205,13 @@ class LiveSession:
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
-        is_known_otherwise = self.id not in (NO_SESSION, self.recorded)
+        is_known_otherwise = self.id not in (NO_SESSION, self.recorded_id)
         if not is_known_otherwise and not self.known_tasks:
             return request
 
         names = {live: recorded for recorded, live in self.known_tasks.items()}
         if is_known_otherwise:
-            names[self.id] = self.recorded
+            names[self.id] = self.recorded_id
 
         change = id_replacer(names)
         return request_with(request, lambda raw, _name: change(raw))
@@ -231,7 +231,7 @@ class ChosenRecording(NamedTuple):
     """The recording that a request gets; without one, the nearest ones, and why they don't fit.
 
     Attributes:
-        recorded: the recorded session for which its live session is taken, if for another one.
+        recorded_session: that for which its live session is taken, if for another one.
         line: the line from which it is, and how many calls of this are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
@@ -241,7 +241,7 @@ class ChosenRecording(NamedTuple):
     entry: ReplayEntry | None
     nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
-    recorded: str | None = None
+    recorded_session: str | None = None
     line: tuple[EqualCalls, int] | None = None
     function_name: str = ""
     failure: str = ""
@@ -328,7 +328,7 @@ class PlayOrder:
         """Forget what was played."""
         self.play_counts: Counter[ReplayEntry] = Counter()
         """How often each exchange was played."""
-        self.strayed: Counter[int] = Counter()
+        self.stray_read_counts: Counter[int] = Counter()
         """How often a read was played after other writes than recorded, by its interaction."""
         self.has_written_elsewhere = False
         """A write of this run was made where nothing is recorded of what it changed."""
@@ -412,7 +412,7 @@ class PlayOrder:
     # Choosing
 
     def choose_recording(
-        self, matched: MatchedRequest, session: LiveSession, now: float | None
+        self, matched: MatchedRequest, session: LiveSession, wall_s: float | None
     ) -> ChosenRecording:
         """Return what a request gets in a session, or why it gets nothing."""
         task = self.tasks.task_of_request(matched.lookup)
@@ -422,17 +422,17 @@ class PlayOrder:
         plays: Mapping[str, LiveTask] = session.tasks
         has_memory = self._stateless_groups is None
         if not has_memory:
-            plays = {task.id: self._new_task_play(task, now)}
+            plays = {task.id: self._new_task_play(task, wall_s)}
 
         step = self.tasks.choose_step(
             task, matched.lookup, plays, has_branches=has_memory
         )
         return ChosenRecording(None, step=step)
 
-    def _new_task_play(self, task: RecordedTask, now: float | None) -> LiveTask:
+    def _new_task_play(self, task: RecordedTask, wall_s: float | None) -> LiveTask:
         """Begin a play of a task, whose times are moved to now."""
         is_over = self._stateless_groups is not None
-        return LiveTask(task, now, poll_interval=self.poll_interval, is_over=is_over)
+        return LiveTask(task, wall_s, poll_interval=self.poll_interval, is_over=is_over)
 
     def _choose_call(
         self, matched: MatchedRequest, session: LiveSession
@@ -469,7 +469,7 @@ class PlayOrder:
     ) -> ChosenRecording:
         """Return the recording with the key of a request, or why there is none."""
         index = self.index
-        lookup = index.known_as(matched.lookup)
+        lookup = index.lookup_as_found(matched.lookup)
         equal = index.entries_by_lookup.get(lookup)
         if equal is None:
             return ChosenRecording(None)
@@ -534,7 +534,7 @@ class PlayOrder:
         candidates = Candidates(entries, self.histories)
         chosen = self._choose_by_history(candidates, matched, session)
 
-        return chosen._replace(recorded=recorded)
+        return chosen._replace(recorded_session=recorded)
 
     def _fitting_headers(
         self, equal: Sequence[ReplayEntry], traits: Traits
@@ -560,7 +560,7 @@ class PlayOrder:
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
-        recorded_session = session.recorded
+        recorded_session = session.recorded_id
         if recorded_session == NO_SESSION:
             return None
 
@@ -704,7 +704,7 @@ class PlayOrder:
 
         entries_in_place: list[ReplayEntry] = []
         for line in lines:
-            entries_in_place += self.histories.in_place(line, session.writes)
+            entries_in_place += self.histories.calls_in_place(line, session.writes)
 
         if not entries_in_place:
             return None
@@ -730,7 +730,7 @@ class PlayOrder:
         self, line: EqualCalls, session: LiveSession
     ) -> ReplayEntry | None:
         """Return the call of a line at its point that arrived last."""
-        in_place = self.histories.in_place(line, session.writes)
+        in_place = self.histories.calls_in_place(line, session.writes)
         if line.entries[0].parent is None:
             return next(in_place, None)
         # Retries arrived in another order than their calls began.
@@ -742,17 +742,17 @@ class PlayOrder:
         """Return the first call of a line at its point that was not played."""
         histories = self.histories
         writes = session.writes
-        used = session.used_by_line.get(line, 0)
+        used_count = session.used_by_line.get(line, 0)
         reached_count = histories.count_of_reached_calls(line, writes)
         first: ReplayEntry | None = None
-        for place in range(used, reached_count):
+        for place in range(used_count, reached_count):
             entry = line.entries[place]
             is_played = session.play_counts.get(entry, 0) > 0
             if is_played or histories.is_over(line, entry, writes):
                 # It never comes again.
                 is_used = is_played or histories.is_over_for_good(line, entry, writes)
-                if place == used and is_used:
-                    used += 1
+                if place == used_count and is_used:
+                    used_count += 1
 
                 continue
 
@@ -766,7 +766,7 @@ class PlayOrder:
         if first is None:
             return None
 
-        return ChosenRecording(first, line=(line, used))
+        return ChosenRecording(first, line=(line, used_count))
 
     @property
     def repeats_reads(self) -> bool:
@@ -785,7 +785,7 @@ class PlayOrder:
 
     def take_for(self, session: LiveSession, recorded: str) -> None:
         """Take a live session for another recorded one."""
-        session.recorded = recorded
+        session.recorded_id = recorded
         session.latest_arrived_number = 0
 
     def note_play(
@@ -808,7 +808,7 @@ class PlayOrder:
         # A task that is over may be polled for ever.
         if entry.created_by is None or session.play_counts[entry] == 1:
             if self.histories.note_play(entry, session.writes):
-                self.strayed[entry.interaction] += 1
+                self.stray_read_counts[entry.interaction] += 1
 
         return session
 
@@ -825,14 +825,14 @@ class PlayOrder:
         session.used_by_line.clear()
 
     def begin_task(
-        self, creating: ReplayEntry, session: LiveSession, now: float | None
+        self, creating: ReplayEntry, session: LiveSession, wall_s: float | None
     ) -> None:
         """Begin the task that a call creates, if it does."""
         task = self.tasks.created_by.get(creating)
         if task is not None:
-            session.start_task(self._new_task_play(task, now))
+            session.start_task(self._new_task_play(task, wall_s))
 
-    def step_played(self, step: StepChoice, session: LiveSession) -> None:
+    def note_task_step(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
         session.tasks = dict(step.plays)
         if step.exchanged is None:

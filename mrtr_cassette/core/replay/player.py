@@ -86,13 +86,13 @@ class Choice(NamedTuple):
     """What a request gets, before it counts as played or missed.
 
     Attributes:
-        recorded: the request as it would have been recorded.
+        request_as_recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
     """
 
     request: Request
-    recorded: Request
+    request_as_recorded: Request
     session: LiveSession
     reading: Reading
     wall_s: float | None
@@ -116,7 +116,7 @@ class Play(NamedTuple):
     The miss, if there is one, is what its client will find where the response sends it.
 
     Attributes:
-        times: how often its exchange has been played by now.
+        play_count: how often its exchange has been played by now.
         patience_s: how many seconds a client waits for a response that was not recorded, after all
             that was, until it is told; None where it expects no response, or gets one.
     """
@@ -125,7 +125,7 @@ class Play(NamedTuple):
     entry: ReplayEntry
     session: LiveSession
     delivery: Delivery | None
-    times: int
+    play_count: int
     patience_s: float | None = None
     miss: Miss | None = None
 
@@ -156,8 +156,8 @@ class Player:
             requests did as a user's function says, by its name.
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
-        redacted: gives a text for the terminal, without known secrets.
-        left_out: takes note of where an ignored pointer has left something out of a response.
+        shown_text: gives a text for the terminal, without known secrets.
+        note_left_out: takes note of where an ignored pointer has left something out of a response.
         was_probed: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
@@ -247,16 +247,16 @@ class Player:
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.unknown_tools: Counter[str] = Counter()
-        self.stopped = 0
+        self.stopped_request_count = 0
         self.reply_count = 0
         self.learned: dict[str, str] = {}
         self.match_counts_by_kind: Counter[str] = Counter()
-        self.divergences = Divergences(self._write_histories.recordings_held)
+        self.divergences = Divergences(self._write_histories.held_recording_count)
         self.play_counts = self._play_order.play_counts
         self.is_write = self._call_effects.is_write
         self.add_settings = self._matched_form.add_settings
-        self.redacted = self._matched_form.shown_text
-        self.left_out = self._matched_form.left_out
+        self.shown_text = self._matched_form.shown_text
+        self.note_left_out = self._matched_form.note_left_out
 
     def keep_pieces(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
@@ -308,16 +308,16 @@ class Player:
         return call.key(self._ignored_members)
 
     def request_received(
-        self, request: Request, now: float | None = None
+        self, request: Request, wall_s: float | None = None
     ) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless.
 
         Args:
-            now: the seconds since 1970, to which times of tasks are moved; without it they stay.
+            wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         """
-        return self.commit(self.choose(request, now))
+        return self.commit(self.choose(request, wall_s))
 
-    def stopped_by(self, request: Request) -> Miss | None:
+    def stopping_miss_for(self, request: Request) -> Miss | None:
         """Return the miss after which no request is answered any more, and count this one.
 
         What expects no response is none that gets it.
@@ -328,16 +328,16 @@ class Player:
         if read_call(request).kind is not Kind.REQUEST:
             return None
 
-        self.stopped += 1
+        self.stopped_request_count += 1
         return self.misses[0]
 
     # Choosing
 
-    def choose(self, request: Request, now: float | None = None) -> Choice:
+    def choose(self, request: Request, wall_s: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._play_order.session_of(request)
-        recorded, failure = self._as_recorded(request, session)
-        reading = self._recorded_requests.recognised(recorded)
+        recorded, failure = self._request_as_recorded(request, session)
+        reading = self._recorded_requests.recognised_reading(recorded)
         if reading is None:
             reading = self._matched_form.reading_of_request(recorded)
 
@@ -349,11 +349,13 @@ class Player:
                     reading, recorded, self._matched_form
                 )
 
-            chosen = self._play_order.choose_recording(reading.matched, session, now)
+            chosen = self._play_order.choose_recording(
+                reading.matched_request, session, wall_s
+            )
 
-        return Choice(request, recorded, session, reading, now, chosen)
+        return Choice(request, recorded, session, reading, wall_s, chosen)
 
-    def _as_recorded(
+    def _request_as_recorded(
         self, request: Request, session: LiveSession
     ) -> tuple[Request, str]:
         """Return a request as it would have been recorded, and what went wrong in the hook."""
@@ -372,11 +374,11 @@ class Player:
         if not self._value_names:
             return None
 
-        taught = choice.reading.texts
+        taught = choice.reading.learned_values
         if taught is not None:
             for name in self.values.unknown:
                 if name in taught.texts:
-                    self.learned[name] = self.redacted(taught.texts[name])
+                    self.learned[name] = self.shown_text(taught.texts[name])
 
             self.values = taught
 
@@ -389,7 +391,7 @@ class Player:
             return None
 
         return miss_of_unlearned_value(
-            self._shown_call(choice.recorded), missing, entry
+            self._shown_call(choice.request_as_recorded), missing, entry
         )
 
     # What is not played
@@ -409,7 +411,7 @@ class Player:
 
         return self._deliveries.new_delivery(entry, session, choice.reading.values)
 
-    def starts_over(self, choice: Choice) -> None:
+    def let_call_start_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
         if choice.entry is not None:
             self._play_order.allow_asks_again(choice.entry, choice.session)
@@ -424,17 +426,17 @@ class Player:
         if miss_for_value is not None:
             return self._count_miss(miss_for_value)
 
-        self._matched_form.note_seen_members(choice.reading.matched.request)
-        if choice.reading.matched.lookup.call.method == CANCELLED:
-            _note_cancelled_request(choice.recorded, session)
+        self._matched_form.note_seen_members(choice.reading.matched_request.request)
+        if choice.reading.matched_request.lookup.call.method == CANCELLED:
+            _note_cancelled_request(choice.request_as_recorded, session)
 
         step_played = self._play_step(choice)
         if step_played is not None:
             return step_played
 
         chosen = choice.chosen
-        if chosen.recorded is not None:
-            self._play_order.take_for(session, chosen.recorded)
+        if chosen.recorded_session is not None:
+            self._play_order.take_for(session, chosen.recorded_session)
             for stream in self._deliveries.switch_stream(session):
                 self.play_counts[stream] += 1
                 session.count_play(stream)
@@ -444,18 +446,18 @@ class Player:
             return self._play_nothing(choice)
         if not self._is_playable_to(entry, choice.reading.values.id):
             return self._count_miss(
-                miss_of_other_id(self._shown_call(choice.recorded), entry)
+                miss_of_other_id(self._shown_call(choice.request_as_recorded), entry)
             )
 
         choice = self._count_matches_and_echo(choice, entry)
         if chosen.line is not None:
-            line, used = chosen.line
-            session.used_by_line[line] = used
+            line, used_count = chosen.line
+            session.used_by_line[line] = used_count
 
         play = self._play_entry(choice, entry, session)
         if entry in self._entries_leading_elsewhere:
             # It counts as missed what the client asks a server to which it is sent.
-            call = self._shown_call(choice.recorded)
+            call = self._shown_call(choice.request_as_recorded)
             miss = self._count_miss(
                 miss_led_elsewhere(call, entry, self._entries_leading_elsewhere[entry])
             )
@@ -472,18 +474,19 @@ class Player:
         reading = choice.reading
         if (
             matchers is None
-            or entry.matched.stricter_lookups[0] == reading.matched.stricter_lookups[0]
+            or entry.matched.stricter_lookups[0]
+            == reading.matched_request.stricter_lookups[0]
         ):
             return choice
 
         recorded = entry.exchange.request
         self.match_counts_by_kind.update(
-            matchers.matchers_of_differences(recorded, choice.recorded)
+            matchers.matchers_of_differences(recorded, choice.request_as_recorded)
         )
         if not matchers.echo:
             return choice
 
-        echoed = matchers.echoed_spellings(recorded, choice.recorded)
+        echoed = matchers.echoed_spellings(recorded, choice.request_as_recorded)
         values = reading.values._replace(echoed=echoed)
         return choice._replace(reading=reading._replace(values=values))
 
@@ -491,15 +494,20 @@ class Player:
         self, choice: Choice, entry: ReplayEntry, session: LiveSession
     ) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
-        if self.divergences.recordings > 1 and self.divergences.followed:
+        if (
+            self.divergences.recording_count > 1
+            and self.divergences.followed_recordings
+        ):
             self._leave_other_recordings(entry, session)
 
-        matched = choice.reading.matched
+        matched_request = choice.reading.matched_request
         values = choice.reading.values
         while True:
-            session = self._play_order.note_play(entry, matched.secrets, session)
+            session = self._play_order.note_play(
+                entry, matched_request.secrets, session
+            )
             self.reply_count += 1
-            self._count_kinds(matched)
+            self._count_kinds(matched_request)
             if entry not in self._answered_by_proxy:
                 break
 
@@ -513,7 +521,7 @@ class Player:
 
     def _leave_other_recordings(self, entry: ReplayEntry, session: LiveSession) -> None:
         """Leave the recordings that don't have a call where this play is."""
-        followed = self.divergences.followed
+        followed = self.divergences.followed_recordings
         recordings = self._write_histories.recordings_with(
             entry, session.writes, followed
         )
@@ -545,9 +553,9 @@ class Player:
         if step is None:
             return None
 
-        self._play_order.step_played(step, session)
+        self._play_order.note_task_step(step, session)
         if isinstance(step.found, NoStep):
-            call = self._shown_call(choice.recorded)
+            call = self._shown_call(choice.request_as_recorded)
             return self._count_miss(
                 miss_without_step(call, step.found, self._ignored_members)
             )
@@ -591,17 +599,19 @@ class Player:
     def _play_nothing(self, choice: Choice) -> Play | Miss | Harmless:
         """Return what a request gets that gets no recording from its beginning."""
         session = choice.session
-        call = read_call(choice.recorded)
+        call = read_call(choice.request_as_recorded)
         failure = choice.chosen.failure
         if failure:
-            shown_request = self._shown_call(choice.recorded)
+            shown_request = self._shown_call(choice.request_as_recorded)
             return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
 
-        if is_pong(session.recorded, call.message, self._recorded_pings):
+        if is_pong(session.recorded_id, call.message, self._recorded_pings):
             return only_status(call, ACCEPTED)
 
         event_id = resumed_event(choice.request)
-        rest = self._deliveries.delivery_of_rest((session.recorded, event_id), session)
+        rest = self._deliveries.delivery_of_rest(
+            (session.recorded_id, event_id), session
+        )
         if rest is not None:
             self.reply_count += 1
             return self._play_of_entry(choice.request, rest.entry, session, rest)
@@ -611,7 +621,9 @@ class Player:
             if harmless is not None:
                 return harmless
 
-        miss = self._explained_miss(self._shown_call(choice.recorded), choice)
+        miss = self._explained_miss(
+            self._shown_call(choice.request_as_recorded), choice
+        )
         message = miss.call.message
         if message is not None and message.kind is Kind.RESPONSE:
             is_refused = self._refuse_pending_call(message, session, miss)
@@ -647,10 +659,12 @@ class Player:
         """Explain why a request gets no recording."""
         nearest_entries = choice.chosen.nearest_entries
         reason = choice.chosen.why_not
-        if choice.reading.teachers:
-            return miss_of_ambiguous_value(call, choice.reading.teachers, self.values)
+        if choice.reading.possible_values:
+            return miss_of_ambiguous_value(
+                call, choice.reading.possible_values, self.values
+            )
         if reason is None:
-            return self._explained_mismatch(call, choice.reading.matched)
+            return self._explained_mismatch(call, choice.reading.matched_request)
 
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes
@@ -660,7 +674,7 @@ class Player:
             return miss_after_other_writes(call, entry, writes_before, writes.made)
 
         if reason is Reason.SESSION_UNKNOWN:
-            session = session_of(choice.recorded)
+            session = session_of(choice.request_as_recorded)
             standing = self._play_order.opened_sessions.standing_of(session)
             return Miss(call, reason, standing.value, nearest_entries[0])
 
@@ -701,7 +715,7 @@ class Player:
         self, answer: Message, session: LiveSession, miss: Miss
     ) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        for entry in self._timelines.answers_like(answer, session.recorded):
+        for entry in self._timelines.answers_like(answer, session.recorded_id):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
 
@@ -729,7 +743,7 @@ class Player:
         ):
             return None
 
-        call = self._shown_call(self._as_recorded(play.request, session)[0])
+        call = self._shown_call(self._request_as_recorded(play.request, session)[0])
         detail = "its response was not recorded"
         return self._count_miss(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
 
@@ -746,14 +760,14 @@ class Player:
 
     def recorded_session(self, request: Request) -> str:
         """Return the id of the recorded session that is played to the client of a request."""
-        return self._play_order.session_of(request).recorded
+        return self._play_order.session_of(request).recorded_id
 
     def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
         session = self._play_order.session_of(request)
-        return self._shown_call(self._as_recorded(request, session)[0])
+        return self._shown_call(self._request_as_recorded(request, session)[0])
 
-    def goes_live(self, request: Request) -> None:
+    def note_live_request(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which ends histories if it writes.
 
         After a write nothing is played that may depend on it.
@@ -765,9 +779,9 @@ class Player:
         session = self._play_order.session_of(request)
         self._play_order.enter_session(session)
         key = self.key_of(call)
-        self._call_effects.went_live(key)
+        self._call_effects.note_live_call(key)
         if not self._call_effects.only_reads(key):
-            self._write_histories.went_live(key, session.writes)
+            self._write_histories.note_live_write(key, session.writes)
             self._play_order.has_written_elsewhere = True
 
     # Afterwards
@@ -795,7 +809,7 @@ class Player:
     @property
     def after_other_writes(self) -> dict[int, int]:
         """How often each read was played after other writes than recorded, by its interaction."""
-        return dict(sorted(self._play_order.strayed.items()))
+        return dict(sorted(self._play_order.stray_read_counts.items()))
 
     @property
     def numbers_without_response(self) -> list[int]:

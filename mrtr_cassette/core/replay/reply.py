@@ -69,7 +69,7 @@ class Gap(NamedTuple):
 class PieceArrival(NamedTuple):
     """When a piece came: after how many requests in all, and at which time of the recorder."""
 
-    after: int
+    arrived_count: int
     at_ms: float
 
 
@@ -84,7 +84,7 @@ class Part(NamedTuple):
     at_ms: float
     gate: Gate
     pieces: range
-    came: PieceArrival
+    arrival: PieceArrival
 
 
 class Reply(NamedTuple):
@@ -92,7 +92,7 @@ class Reply(NamedTuple):
 
     Attributes:
         notified: the states of tasks of which its pieces notify the client.
-        responds_at: the piece that completes the JSON-RPC response to the request, or None.
+        response_piece: the piece that completes the JSON-RPC response to the request, or None.
     """
 
     status: int
@@ -103,7 +103,7 @@ class Reply(NamedTuple):
     is_framed: bool
     waits: Waits
     notified: Mapping[int, TaskState]
-    responds_at: int | None
+    response_piece: int | None
 
 
 FindRepeated = Callable[[Located], list[tuple[Span, str]]]
@@ -166,7 +166,7 @@ def build_reply(
         is_framed=response.is_framed,
         waits=waits,
         notified=places.notified,
-        responds_at=places.responds_at,
+        response_piece=places.responds_at,
     )
 
 
@@ -211,9 +211,9 @@ def _parts_sent_together(
 
 def _arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
     """Return when a piece came; of a whole body only its end is known."""
-    if not piece.after:
+    if not piece.arrived_count:
         return ended
-    return PieceArrival(piece.after, piece.at_ms)
+    return PieceArrival(piece.arrived_count, piece.at_ms)
 
 
 _Place = tuple[Span, str, ReplayEntry | str | None]
@@ -247,7 +247,7 @@ class _Places:
 
             subject_request = None
             if waits.pieces:
-                subject_request = waits.pieces[located.piece].request
+                subject_request = waits.pieces[located.piece].subject_request
 
             places = _echo_places(located.message, caller, subject_request)
             if self._task_ids:
@@ -339,7 +339,7 @@ class Sending(NamedTuple):
     at_ms: float
     is_last: bool
     pieces: range
-    responds: bool = False
+    is_response: bool = False
 
 
 @dataclass(slots=True)
@@ -356,7 +356,7 @@ class Delivery:
         texts: returns the texts of values, as far as they are known by now; None without values.
         listening_streams: those of its session, whose clients get there first what came
             before the response to the request.
-        sent: parts that its client has had.
+        sent_count: parts that its client has had.
         is_left: whether its client has left, or reads no more.
     """
 
@@ -367,7 +367,7 @@ class Delivery:
     lifetime_of: Callable[[ReplayEntry], Lifetime]
     texts: Callable[[], Values] | None = None
     listening_streams: Sequence[Delivery] = ()
-    sent: int = 0
+    sent_count: int = 0
     is_left: bool = False
     _parts_set_aside: list[Part] = field(default_factory=list)
 
@@ -375,13 +375,13 @@ class Delivery:
         """Go on with what another recorded session has in the place of this stream."""
         self.entry = entry
         self.reply = reply
-        self.sent = min(self.sent, len(reply.parts))
+        self.sent_count = min(self.sent_count, len(reply.parts))
         self._parts_set_aside = []
 
     @property
     def _is_all_sent(self) -> bool:
         """Whether all parts were sent, but for those that are set aside."""
-        return self.sent == len(self.reply.parts)
+        return self.sent_count == len(self.reply.parts)
 
     @property
     def skippable_request(self) -> ReplayEntry | None:
@@ -391,7 +391,7 @@ class Delivery:
         """
         gate = self.reply.waits.end
         if not self._is_all_sent:
-            gate = self.reply.parts[self.sent].gate
+            gate = self.reply.parts[self.sent_count].gate
 
         missing = self._first_missing_cause(gate)
         if missing is None or missing.key.method == INITIALIZE:
@@ -424,12 +424,15 @@ class Delivery:
     def _streams_owing(self, part: Part) -> list[Delivery]:
         """Return the streams that have to send something before a part."""
         # Without the recording block nobody knows what came first.
-        if self.reply.responds_at not in part.pieces or not part.came.after:
+        if (
+            self.reply.response_piece not in part.pieces
+            or not part.arrival.arrived_count
+        ):
             return []
 
         owing = []
         for stream in self.listening_streams:
-            if stream.has_part_due_before(self.entry.stream, part.came):
+            if stream.has_part_due_before(self.entry.stream, part.arrival):
                 owing.append(stream)
 
         return owing
@@ -446,10 +449,10 @@ class Delivery:
         if part is None:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
-        if part.gate.request is call and not part.gate.is_response:
-            return part.came.after <= came.after
+        if part.gate.subject_request is call and not part.gate.is_response:
+            return part.arrival.arrived_count <= came.arrived_count
 
-        return part.came <= came
+        return part.arrival <= came
 
     @property
     def is_whole(self) -> bool:
@@ -483,7 +486,7 @@ class Delivery:
         session = self.session
         call = self.entry.stream
         if call in session.misses_of_refused_calls:
-            self.sent = 0
+            self.sent_count = 0
             self._parts_set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
 
@@ -507,11 +510,11 @@ class Delivery:
         self._mark_part_sent(part)
         raw = self._bytes_of_part(part)
         if self.entry.session:
-            session.sent[self.entry] = self.sent
+            session.sent_counts[self.entry] = self.sent_count
 
         is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
         responds = part.gate.is_response
-        request = part.gate.request
+        request = part.gate.subject_request
         if (
             responds
             and request is not None
@@ -597,18 +600,18 @@ class Delivery:
                 return part
 
         while not self._is_all_sent:
-            part = self.reply.parts[self.sent]
+            part = self.reply.parts[self.sent_count]
             gate = part.gate
             if self._first_missing_cause(gate) or self._is_early(gate):
                 return None
             if self._has_subject_arrived(gate):
                 return part
 
-            request = gate.request
+            request = gate.subject_request
             if request is not None and not self._is_passed_over(request):
                 return None
 
-            self.sent += 1
+            self.sent_count += 1
             self._parts_set_aside.append(part)
 
         return None
@@ -619,7 +622,9 @@ class Delivery:
             gate.earlier_call
         ):
             return False
-        return gate.request is None or self.session.has_arrived(gate.request)
+        return gate.subject_request is None or self.session.has_arrived(
+            gate.subject_request
+        )
 
     def _is_early(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""
@@ -644,7 +649,7 @@ class Delivery:
         if part in self._parts_set_aside:
             self._parts_set_aside.remove(part)
         else:
-            self.sent += 1
+            self.sent_count += 1
 
     def _first_missing_cause(self, gate: Gate) -> ReplayEntry | None:
         """Return the first cause that has not come, and is waited for; None where all have."""
@@ -657,7 +662,7 @@ class Delivery:
     def _is_passed_over(self, entry: ReplayEntry) -> bool:
         """Tell whether the client has gone on without a request that it sent while recorded."""
         session = self.session
-        if not entry.session or entry.session != session.recorded:
+        if not entry.session or entry.session != session.recorded_id:
             return False
 
         if entry.kind is Kind.RESPONSE:
@@ -738,7 +743,7 @@ class Deliveries:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
             if entry.resumed_entry is None:
-                delivery.sent = session.sent.get(entry, 0)
+                delivery.sent_count = session.sent_counts.get(entry, 0)
 
         self._add_listening_stream(session, delivery)
         return delivery
@@ -758,8 +763,8 @@ class Deliveries:
         if delivery is None:
             return None
 
-        delivery.sent = piece + 1
-        if len(delivery.reply.parts) == delivery.sent:
+        delivery.sent_count = piece + 1
+        if len(delivery.reply.parts) == delivery.sent_count:
             # What a call's stream has after that was never seen, unless it has its response.
             is_whole = _has_whole_response(entry.exchange.response)
             if not entry.is_listening and not is_whole:
@@ -781,7 +786,7 @@ class Deliveries:
     def switch_stream(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening_by_session.get(session, ()):
-            entry = self._stream_like(delivery.entry, session.recorded)
+            entry = self._stream_like(delivery.entry, session.recorded_id)
             if entry is None:
                 continue
 

@@ -156,7 +156,7 @@ class LiveTask:
         accepted: the updates and cancellations that came and were recorded.
 
     Args:
-        now: when the call was played, in seconds since 1970; None leaves times as recorded.
+        played_at: when the call was played, in seconds since 1970; None leaves times as recorded.
         poll_interval: the milliseconds between polls that the client is told.
         is_over: its last state is the only one.
     """
@@ -164,14 +164,14 @@ class LiveTask:
     def __init__(
         self,
         recorded: RecordedTask,
-        now: float | None,
+        played_at: float | None,
         *,
         poll_interval: int | None = None,
         is_over: bool = False,
     ) -> None:
         self.recorded = recorded
         self.accepted: list[LookupKey] = []
-        self._played_at = now
+        self._played_at = played_at
         self._poll_interval = poll_interval
         self._place_of_state = -1
         if is_over and recorded.polls:
@@ -208,7 +208,7 @@ class LiveTask:
 
         return found
 
-    def taken_for(self, recorded: RecordedTask) -> LiveTask | None:
+    def as_play_of(self, recorded: RecordedTask) -> LiveTask | None:
         """Return this play as one of another recorded task; None if that went on otherwise."""
         taken = LiveTask(recorded, self._played_at, poll_interval=self._poll_interval)
         for lookup in self.accepted:
@@ -378,9 +378,9 @@ class LiveTask:
         if not differing:
             return None
 
-        return self._step_lacking_answers(differing, asking)
+        return self._why_answers_differ(differing, asking)
 
-    def _step_lacking_answers(
+    def _why_answers_differ(
         self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]
     ) -> NoStep:
         """Explain that other answers to some keys were recorded, or none."""
@@ -439,11 +439,11 @@ class LiveTask:
             return recorded
 
         shift: timedelta = datetime.fromtimestamp(self._played_at, UTC) - created_at
-        time = moved_time(parse(recorded), shift)
-        if time is None:
+        live_time = moved_time(parse(recorded), shift)
+        if live_time is None:
             return recorded
 
-        return f'"{time}"'.encode()
+        return f'"{live_time}"'.encode()
 
 
 def _last_call(interaction: Sequence[ReplayEntry]) -> ReplayEntry | None:
@@ -574,14 +574,14 @@ class RecordedTasks:
             if not branch.is_branch_of(task):
                 continue
 
-            play_as_branch = plays[task.id].taken_for(branch)
+            play_as_branch = plays[task.id].as_play_of(branch)
             if play_as_branch is None:
                 continue
 
             branch_given_back = None
             play_of_branch = plays.get(branch.id)
             if play_of_branch is not None:
-                branch_given_back = play_of_branch.taken_for(task)
+                branch_given_back = play_of_branch.as_play_of(task)
                 if play_of_branch.accepted or branch_given_back is None:
                     continue
 

@@ -44,7 +44,7 @@ class Gate(NamedTuple):
 
     Attributes:
         causes: what clients must have sent, in the order of arrival.
-        request: the request that a message on a listening stream is about, or None.
+        subject_request: the request that a message on a listening stream is about, or None.
         is_response: whether the message is the response to that request.
         earlier_call: the call whose response came before a line that is not a message, or None.
         earlier_calls: the calls whose responses came before a message that is about no request:
@@ -52,14 +52,14 @@ class Gate(NamedTuple):
     """
 
     causes: tuple[ReplayEntry, ...] = ()
-    request: ReplayEntry | None = None
+    subject_request: ReplayEntry | None = None
     is_response: bool = False
     earlier_call: ReplayEntry | None = None
     earlier_calls: tuple[ReplayEntry, ...] = ()
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether it depends on another request than the one of its stream, or a later one."""
-        if self.request not in (None, entry):
+        if self.subject_request not in (None, entry):
             return True
 
         number = _number_of(entry)
@@ -178,7 +178,7 @@ class Timelines:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
 
-        ended = _end_of_own_response(entry) or self._ended_elsewhere.get(entry)
+        ended = _end_of_own_response(entry) or self._ends_on_other_streams.get(entry)
         if ended is None:
             return Lifetime(entry.arrival, _NEVER_ENDED)
 
@@ -186,7 +186,10 @@ class Timelines:
 
     def _has_response(self, call: ReplayEntry) -> bool:
         """Tell whether the response to a call was recorded, on whichever stream it came."""
-        return call.exchange.rpc_response is not None or call in self._ended_elsewhere
+        return (
+            call.exchange.rpc_response is not None
+            or call in self._ends_on_other_streams
+        )
 
     def is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
@@ -225,7 +228,7 @@ class Timelines:
         return max(ending_times)
 
     @cached_property
-    def _ended_elsewhere(self) -> dict[ReplayEntry, int]:
+    def _ends_on_other_streams(self) -> dict[ReplayEntry, int]:
         """How many requests had arrived with responses on a stream that another request began."""
         ended: dict[ReplayEntry, int] = {}
         for entry in self._by_arrival:
@@ -233,8 +236,8 @@ class Timelines:
             if entry.is_listening and response is not None:
                 gates = self.waits_of(entry).pieces
                 for piece, gate in zip(response.pieces, gates, strict=False):
-                    if gate.is_response and gate.request is not None:
-                        ended[gate.request] = piece.after
+                    if gate.is_response and gate.subject_request is not None:
+                        ended[gate.subject_request] = piece.arrived_count
             elif entry.resumed_entry is not None:
                 end = _end_of_own_response(entry)
                 if end is not None:
@@ -265,10 +268,12 @@ class Timelines:
         ended = _ended_after(exchange, response)
         passage = _Passage(causes)
         # Of a whole body only its end is known.
-        gates = [passage.next_gate(piece.after or ended) for piece in response.pieces]
+        gates = [
+            passage.next_gate(piece.arrived_count or ended) for piece in response.pieces
+        ]
         if entry.is_listening:
-            gates = self._about_requests(entry, response, gates)
-            gates = self._after_responses(entry, response, gates)
+            gates = self._gates_with_subjects(entry, response, gates)
+            gates = self._gates_after_responses(entry, response, gates)
 
         end = passage.next_gate(ended)
         return Waits(tuple(gates), Gate(_possible_causes(end.causes)))
@@ -286,7 +291,7 @@ class Timelines:
         gates = self.waits_of(entry).pieces
         return Waits(gates[: messages[-1].piece + 1]).depend_on_later(entry)
 
-    def _about_requests(
+    def _gates_with_subjects(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
     ) -> list[Gate]:
         """Let each message of a listening stream wait for the request that it is about.
@@ -298,7 +303,7 @@ class Timelines:
         reads_before: list[ReplayEntry] = []
         for index, gate in enumerate(gates):
             message = messages.get(index)
-            after = response.pieces[index].after
+            after = response.pieces[index].arrived_count
             subject_request = None
             if message is not None:
                 subject_request = self._request_of(entry.session, message, after)
@@ -317,7 +322,7 @@ class Timelines:
 
         return waiting_gates
 
-    def _after_responses(
+    def _gates_after_responses(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
     ) -> list[Gate]:
         """Let what is about no request come after the responses before it.
@@ -333,13 +338,13 @@ class Timelines:
         )
         for index, piece in enumerate(response.pieces):
             gate = gates[index]
-            moment = (piece.after, piece.at_ms)
+            moment = (piece.arrived_count, piece.at_ms)
             if index not in messages:
                 responses_before = bisect_right(responses, moment, key=itemgetter(0))
                 if responses_before and response.is_lines:
                     _, call = responses[responses_before - 1]
                     waiting_gates[index] = gate._replace(earlier_call=call)
-            elif gate.request is None and entry.session != NO_SESSION:
+            elif gate.subject_request is None and entry.session != NO_SESSION:
                 # What came in the same millisecond may have come later.
                 responses_before = bisect_left(responses, moment, key=itemgetter(0))
                 calls_before = []
@@ -366,8 +371,8 @@ class Timelines:
                 continue
 
             piece = exchange.response.pieces[located.piece]
-            moment = (piece.after, piece.at_ms)
-            if not piece.after:
+            moment = (piece.arrived_count, piece.at_ms)
+            if not piece.arrived_count:
                 # Of a whole body only its end is known.
                 moment = (exchange.ended_after or 0, exchange.ended_ms)
 
@@ -461,8 +466,8 @@ def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int
             continue
 
         for gate in timelines.waits_of(entry).pieces:
-            if gate.request is not None:
-                yield entry.interaction, gate.request.interaction
+            if gate.subject_request is not None:
+                yield entry.interaction, gate.subject_request.interaction
 
 
 def _messages_by_piece(response: Response) -> dict[int, Message]:
@@ -490,7 +495,7 @@ def _ended_after(exchange: RecordedExchange, response: Response) -> int:
         return exchange.ended_after
     if not response.pieces:
         return 0
-    return response.pieces[-1].after
+    return response.pieces[-1].arrived_count
 
 
 def _end_of_own_response(entry: ReplayEntry) -> int | None:
@@ -510,7 +515,7 @@ def _end_of_own_response(entry: ReplayEntry) -> int | None:
     arrived_by_then = None
     located = exchange.located_response
     if located is not None:
-        arrived_by_then = response.pieces[located.piece].after
+        arrived_by_then = response.pieces[located.piece].arrived_count
 
     if not arrived_by_then and is_answered(response):
         return exchange.ended_after

@@ -753,8 +753,8 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
         *_acceptance_lines(verifications, terms),
         *_leaving_out(verifications, terms),
     ]:
-        head = " or" if lines else "fix"
-        lines.append(f"{head}: {way}")
+        first_word = " or" if lines else "fix"
+        lines.append(f"{first_word}: {way}")
 
     return lines
 

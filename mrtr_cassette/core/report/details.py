@@ -279,9 +279,9 @@ def _turn_details(recorded: RecordedTurn) -> Turn:
         requests[printable(recorded.names[key])] = shown
 
     answers = None
-    if recorded.given is not None:
+    if recorded.given_answers is not None:
         answers = {}
-        for key, answer in recorded.given.items():
+        for key, answer in recorded.given_answers.items():
             name = recorded.names.get(key, key)
             answers[printable(name)] = canonical(answer, without_null=True)
 
@@ -368,7 +368,7 @@ def _streamed_responses(
             session = session_of(exchange.request) or opened_session(response)
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
-                    after = response.pieces[located.piece].after
+                    after = response.pieces[located.piece].arrived_count
                     streamed = interaction.number, after, located.message
                     found[session, located.message.same_id].append(streamed)
 

@@ -377,7 +377,7 @@ def turn_said(turn: CallTurn) -> Said:
         "request_state_sha256": turn.state_sha256,
     }
 
-    asked = []
+    questions_in_words = []
     for key, request in turn.requests.items():
         question = f"{key} ({request.kind})"
         if request.message:
@@ -387,9 +387,9 @@ def turn_said(turn: CallTurn) -> Said:
         if key in turn.answered_by:
             answered = f"answered by {turn.answered_by[key]}"
 
-        asked.append(f"{question}, {answered}")
+        questions_in_words.append(f"{question}, {answered}")
 
-    line = f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}"
+    line = f"turn {turn.number}: {'; '.join(questions_in_words) or 'asked for a retry only'}"
     return said(event, line)
 
 

@@ -193,7 +193,7 @@ def probing_text(probing: Probing) -> str:
         for probed in sorted(told, key=lambda probed: not probed.is_found):
             lines += probed_lines(probed)
 
-        lines += _other_lines(probes)
+        lines += _lines_of_untold_probes(probes)
 
     lines.append(probing_line(probing))
     return "\n".join(lines)
@@ -250,7 +250,7 @@ def probed_lines(probed: Probed) -> Iterator[str]:
         yield f"      also      {'; '.join(probed.also)}"
 
 
-def _other_lines(probes: Sequence[Probed]) -> Iterator[str]:
+def _lines_of_untold_probes(probes: Sequence[Probed]) -> Iterator[str]:
     """Yield the outcomes that need no words, by verdict and reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for probed in probes:

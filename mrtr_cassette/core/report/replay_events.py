@@ -51,7 +51,7 @@ def played_events(play: Play) -> Iterator[Event]:
         "event": "played",
         **place,
         "turn": entry.turn,
-        "times": play.times,
+        "times": play.play_count,
         "method": printable(entry.key.method),
         "name": printable(entry.key.name),
     }
@@ -60,7 +60,7 @@ def played_events(play: Play) -> Iterator[Event]:
         yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
 
     asking_turn = entry.place.asking_turn
-    is_asking_task = asking_turn and entry.state and play.times == 1
+    is_asking_task = asking_turn and entry.state and play.play_count == 1
     if entry.is_ask or is_asking_task:
         asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
         yield {**asked, "keys": kinds_of(entry.asked_inputs)}

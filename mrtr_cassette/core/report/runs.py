@@ -104,7 +104,7 @@ def report_of_miss(miss: Miss, player: Player, terms: Terms) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
     played_as = "".join([terms.get(f"append_{name}", "") for name in player.played_as])
     terms = {**terms, "played_as": played_as}
-    return miss_report(miss, player.recording, player.redacted, terms, player.adds_to)
+    return miss_report(miss, player.recording, player.shown_text, terms, player.adds_to)
 
 
 def miss_report(
@@ -346,7 +346,7 @@ class UnplayedError(MrtrCassetteError):
 def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
     """Return the outcome of a replay so far."""
     # Many interactions are of the same call.
-    redacted = cache(player.redacted)
+    redacted = cache(player.shown_text)
     unplayed = set(player.unplayed_numbers)
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):

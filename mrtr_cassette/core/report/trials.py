@@ -54,7 +54,7 @@ def reports_of_divergences(
     """Return where a play has left each recording so far, before or at the first of its misses."""
     followed = player.divergences
     paths = player.paths
-    if followed.recordings < len(paths):
+    if followed.recording_count < len(paths):
         paths = (player.path,)
 
     # Several recordings are left by the same request.
@@ -66,12 +66,12 @@ def reports_of_divergences(
             # Another thread replays, and it came just now.
             continue
 
-        request = (divergence.after, divergence.explained_miss is None)
+        request = (divergence.reply_count, divergence.explained_miss is None)
         if request not in reasons:
             reasons[request] = _why_left(divergence, player, misses)
 
         recording = paths[divergence.recording]
-        report = DivergenceReport(divergence.after, recording, reasons[request])
+        report = DivergenceReport(divergence.reply_count, recording, reasons[request])
         reports.append(report)
         if divergence is followed.longest_followed:
             nearest = report
@@ -90,7 +90,7 @@ def _why_left(
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
 
-    call = printable(player.redacted(str(entry.key)))
+    call = printable(player.shown_text(str(entry.key)))
     nearest = Nearest(entry.interaction, entry.turn, call)
     detail = f"this was played from another recording, {nearest}"
 

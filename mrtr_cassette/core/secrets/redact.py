@@ -376,8 +376,8 @@ class Redactor:
             if start < end or _NO_TEXT_BEGINS.match(raw, start):
                 continue
 
-            length = 12 if stop - start >= 12 else 8
-            first = raw[start : start + length].translate(_TO_STANDARD_BASE64)
+            beginning_length = 12 if stop - start >= 12 else 8
+            first = raw[start : start + beginning_length].translate(_TO_STANDARD_BASE64)
             if not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
 

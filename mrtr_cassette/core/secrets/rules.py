@@ -573,10 +573,13 @@ class RedactionRules:
             if not folded_name(key):
                 raise ValueError(f"redaction key {key!r} names no member")
 
-        for name in self.disabled:
-            if name not in RULE_NAMES and builtin_name(folded_name(name)) is None:
+        for rule_name in self.disabled:
+            if (
+                rule_name not in RULE_NAMES
+                and builtin_name(folded_name(rule_name)) is None
+            ):
                 raise ValueError(
-                    f"redaction rule {shorten(repr(name))} does not exist; the rules are "
+                    f"redaction rule {shorten(repr(rule_name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
                 )
 

@@ -105,7 +105,7 @@ class Piece(NamedTuple):
 
     raw: bytes
     at_ms: float
-    after: int
+    arrived_count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def differences(
     uncompared = [ValuesAt(pointer, recorded, received)]
     while uncompared:
         place = uncompared.pop()
-        inner = (within or members_and_items)(place)
+        inner = (within or differing_places_within)(place)
         if inner is not None:
             uncompared += reversed(inner)
             continue
@@ -107,19 +107,19 @@ def _common_start_length(recorded: str, received: str) -> int:
     return alike
 
 
-def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
+def differing_places_within(place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two objects, or two arrays of one length, that may differ."""
     pointer, recorded_value, received_value = place
-    differing_values = []
+    differing_places = []
     if isinstance(recorded_value, dict) and isinstance(received_value, dict):
         for key in sorted(recorded_value.keys() | received_value.keys()):
             recorded = recorded_value.get(key, ABSENT)
             received = received_value.get(key, ABSENT)
             if not _are_same_plainly(recorded, received):
                 inner = f"{pointer}/{escape_pointer(key)}"
-                differing_values.append(ValuesAt(inner, recorded, received))
+                differing_places.append(ValuesAt(inner, recorded, received))
 
-        return differing_values
+        return differing_places
 
     if (
         isinstance(recorded_value, list)
@@ -129,11 +129,11 @@ def members_and_items(place: ValuesAt) -> list[ValuesAt] | None:
         for index, recorded in enumerate(recorded_value):
             received = received_value[index]
             if not _are_same_plainly(recorded, received):
-                differing_values.append(
+                differing_places.append(
                     ValuesAt(f"{pointer}/{index}", recorded, received)
                 )
 
-        return differing_values
+        return differing_places
 
     return None
 

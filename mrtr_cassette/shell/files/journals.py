@@ -111,10 +111,10 @@ def _redactions_in(
     recorded: Cassette, path: Location, existing: Existing
 ) -> tuple[Redaction, ...]:
     """Return what redaction replaced, without what the cassette that is added to has already."""
-    redacted = redactions_of(recorded)
-    if redacted and existing == "append" and cassette_exists(path):
+    redactions = redactions_of(recorded)
+    if redactions and existing == "append" and cassette_exists(path):
         return redactions_of(recorded, load_cassette(path))
-    return redacted
+    return redactions
 
 
 class Journal:
@@ -198,7 +198,7 @@ def _has_only_errors(path: Path) -> bool:
     with suppress(CassetteError):
         if not is_locked(path):
             for exchange in read_journal(path).exchanges.values():
-                outcomes.add(exchange)
+                outcomes.count_exchange(exchange)
 
     return outcomes.has_only_errors
 

@@ -271,7 +271,7 @@ class _ClientConnection(asyncio.Protocol):
                         f"a {self._pending_refusal.text.removeprefix('the ')}"
                     )
 
-        self._begin_next()
+        self._begin_next_request()
 
     def pause_writing(self) -> None:
         # The client does not read.
@@ -375,7 +375,7 @@ class _ClientConnection(asyncio.Protocol):
 
     # One request after the other
 
-    def _begin_next(self) -> None:
+    def _begin_next_request(self) -> None:
         """Begin the next request if none is under way; if none waits, read on or refuse."""
         if self._current_exchange is not None or self.transport.is_closing():
             return
@@ -423,7 +423,7 @@ class _ClientConnection(asyncio.Protocol):
         if not client.keep_alive:
             self.transport.close()
 
-        self._begin_next()
+        self._begin_next_request()
 
     def _send_refusal(self, refusal: _RefusedError) -> None:
         """Send a refusal, and close the connection when the client has read it."""

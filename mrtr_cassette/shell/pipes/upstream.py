@@ -253,7 +253,7 @@ class PipeUpstream:
         if self._heard_stream is not None:
             self._heard_stream.end(self._loss_error)
 
-    def _heed_first_lines(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _judge_if_mcp(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         """Find out by its first lines whether a server speaks MCP."""
         if server_messages(line):
             self._speaks_mcp = True
@@ -277,7 +277,7 @@ class PipeUpstream:
     def _take_line(self, line: bytes, channel: Channel[PipeResponse]) -> None:
         """Add a line of the server to the response or the stream that it belongs to."""
         if not self._speaks_mcp:
-            self._heed_first_lines(line, channel)
+            self._judge_if_mcp(line, channel)
 
         response, is_over = channel.take_server_line(line)
         if response is self._unsolicited_messages and self._has_http:

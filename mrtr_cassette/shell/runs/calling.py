@@ -108,14 +108,14 @@ async def _reached_directly(
 ) -> AsyncIterator[_Reached]:
     """Connect to the server without a recording proxy."""
     reached = reached_upstream(upstream, options, BUILT_IN_RULES)
-    async with reached as target, target.connecting(add_settings) as client:
+    async with reached as target, target.connect(add_settings) as client:
         is_started = target.recorded_as != target.name
         shown = target.origin
         if is_started and target.command:
             shown = target.command
 
         server = LiveServer(
-            client, shown, target.given.headers, is_on_pipes=target.is_on_pipes
+            client, shown, target.settings.headers, is_on_pipes=target.is_on_pipes
         )
         try:
             yield _Reached(server, target.path, is_started)
@@ -137,7 +137,7 @@ async def _reached_by_proxy(
         CassetteError: at the end, as the recording is incomplete.
     """
     async with recording(upstream, cassette, options) as session:
-        add_settings(session.given)
+        add_settings(session.server_settings)
         url = URL(session.url)
         async with connected_client(url.origin(), None) as proxy:
             on_pipes = is_on_pipes(upstream)
@@ -320,12 +320,12 @@ class _Caller:
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session)
         await self.server.follow(conversation, supply, self._report_task_progress)
-        standing = conversation.standing
-        if not isinstance(standing, Finished):
+        stopping_point = conversation.stopping_point
+        if not isinstance(stopping_point, Finished):
             return None
 
-        self._check_reached(standing.exchange)
-        return standing.exchange
+        self._check_reached(stopping_point.exchange)
+        return stopping_point.exchange
 
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""

@@ -77,7 +77,7 @@ class RecordSession(Session):
     exchanges: int = 0
     """How many exchanges are in the journal."""
 
-    unread: int = 0
+    unread_count: int = 0
     """How many of them have a body that could not be read."""
 
     outcomes: Outcomes = field(default_factory=Outcomes)
@@ -87,7 +87,7 @@ class RecordSession(Session):
     published: Publication | None = None
     """The published cassette; None where there is none."""
 
-    given: UserSettings = field(default_factory=UserSettings)
+    server_settings: UserSettings = field(default_factory=UserSettings)
     """The credentials that the server is given."""
 
     is_started: bool = False
@@ -120,7 +120,7 @@ class RecordSession(Session):
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
-            unread=self.unread,
+            unread=self.unread_count,
         )
 
     @property
@@ -169,7 +169,7 @@ class RecordSession(Session):
         """Seal what is due of an exchange, and write it to the journal."""
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
-            self.live_asks.asked(observation.call, ask)
+            self.live_asks.add_ask(observation.call, ask)
 
         observation.ask = ask
         if observation.is_left_out:
@@ -177,7 +177,7 @@ class RecordSession(Session):
             return exchange
 
         if unread and not due.continues:
-            self.unread += 1
+            self.unread_count += 1
 
         for body in unread:
             if body not in self._warned_of:
@@ -186,7 +186,7 @@ class RecordSession(Session):
 
         self.journal.append(encode_line(exchange, continues=due.continues))
         if not due.continues and not self.outcomes.has_success:
-            self.outcomes.add(exchange)
+            self.outcomes.count_exchange(exchange)
 
         return exchange
 
@@ -216,7 +216,7 @@ class RecordSession(Session):
             # Until then nobody takes it for one that was left behind.
             self.journal.close()
 
-    def failed(self, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         """Say, once, that the recording is incomplete; what passes goes on."""
         if self.problem is not None:
             return
@@ -283,7 +283,7 @@ class ExchangeRecording:
         except Exception as error:  # noqa: BLE001
             self._stop_recording(error)
 
-    def sends_elsewhere(self, how: str, origin: str) -> None:
+    def note_sent_elsewhere(self, how: str, origin: str) -> None:
         """Say that the response sends its client to another server, once for each."""
         elsewhere = self.session.elsewhere
         place = f"{how} {origin}"
@@ -338,7 +338,7 @@ class ExchangeRecording:
     def _stop_recording(self, error: Exception) -> None:
         """Record no more of this exchange, and say why the recording is incomplete."""
         self.observation = None
-        self.session.failed(error)
+        self.session.report_failure(error)
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:

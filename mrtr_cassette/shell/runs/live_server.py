@@ -117,14 +117,14 @@ class LiveServer:
                     await self._give_up_task(steps)
                     raise
         except TimeoutError:
-            raise self._too_late(missing) from None
+            raise self._timeout_error(missing) from None
 
     @property
     def is_mute(self) -> bool:
         """Whether it was started on pipes, and no message has come from it."""
         return self.is_on_pipes and not self._has_spoken
 
-    def _too_late(self, missing: str) -> UpstreamError:
+    def _timeout_error(self, missing: str) -> UpstreamError:
         """Return the error for a call that took too long, which says if the server is mute."""
         if not self.is_mute:
             reason = ValueError(f"{missing} within {self.call_s:g} s")
@@ -211,10 +211,10 @@ class LiveServer:
         if observation is None:
             return None
 
-        begun = asyncio.Event()
-        reading = self._begin_exchange(observation, steps, supply, begun).reading
+        head_event = asyncio.Event()
+        reading = self._begin_exchange(observation, steps, supply, head_event).reading
         self._keep_beside_others(reading)
-        waiting = asyncio.ensure_future(begun.wait())
+        waiting = asyncio.ensure_future(head_event.wait())
         either: set[asyncio.Future[Any]] = {reading, waiting}
         await asyncio.wait(
             either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
@@ -269,11 +269,11 @@ class LiveServer:
         observation: Observation,
         steps: Conversation,
         supply: Supply | None,
-        begun: asyncio.Event | None = None,
+        head_event: asyncio.Event | None = None,
     ) -> _UnderWay:
         """Start a task that sends a request and reads the response, and keep it as under way."""
         reading = asyncio.ensure_future(
-            self._read_whole_response(observation, steps, begun)
+            self._read_whole_response(observation, steps, head_event)
         )
         under_way = _UnderWay(steps, reading, supply)
         self._under_way.append(under_way)
@@ -285,15 +285,15 @@ class LiveServer:
         self,
         observation: Observation,
         steps: Conversation,
-        begun: asyncio.Event | None = None,
+        head_event: asyncio.Event | None = None,
     ) -> None:
         """Send a request, and read its response to the end, also when it breaks off and resumes."""
         with closing(await self._send_request(observation.call.request)) as response:
             observation.response_started(
                 response.status, passed_headers(response.headers)
             )
-            if begun is not None:
-                begun.set()
+            if head_event is not None:
+                head_event.set()
 
             self._leave_as_client_left(observation, steps)
             await self._show_until_answered(response, observation, steps)
@@ -355,13 +355,13 @@ class LiveServer:
     async def _start_push_answer(self, push: OpenPush, steps: Conversation) -> None:
         """Start to post the answer to a pushed question, if a script or `supply` has any."""
         async with self._answering_lock:
-            posted = steps.session.route_push(push)
-            if posted is None:
-                posted = await self._take_supplied_answer()
+            answer_post = steps.session.route_push(push)
+            if answer_post is None:
+                answer_post = await self._take_supplied_answer()
 
-            if posted is not None:
+            if answer_post is not None:
                 # Beside the stream, on which the server may wait for this answer.
-                post = self._go_on(self._post_answer(posted, steps))
+                post = self._go_on(self._post_answer(answer_post, steps))
                 self._answers_under_way.add(post)
                 post.add_done_callback(self._answers_under_way.discard)
 
@@ -375,18 +375,20 @@ class LiveServer:
             await self._read_whole_response(pong, steps)
             steps.session.response_received(pong)
 
-    async def _post_answer(self, posted: Observation, steps: Conversation) -> None:
+    async def _post_answer(self, answer_post: Observation, steps: Conversation) -> None:
         """Post an answer; where the server refuses it, the call that waits for it fails."""
         problem: UpstreamError | None = None
         try:
-            await self._read_whole_response(posted, steps)
-            if posted.status >= _LEAST_REFUSED_STATUS:
-                exchange = posted.seal(End.COMPLETE, 0.0)
-                problem = AnswerRefusedError(self.shown_as, exchange, posted.status)
+            await self._read_whole_response(answer_post, steps)
+            if answer_post.status >= _LEAST_REFUSED_STATUS:
+                exchange = answer_post.seal(End.COMPLETE, 0.0)
+                problem = AnswerRefusedError(
+                    self.shown_as, exchange, answer_post.status
+                )
         except OSError as error:
             problem = UpstreamError(no_response(self.shown_as, error))
 
-        owner = steps.session.response_received(posted)
+        owner = steps.session.response_received(answer_post)
         if problem is not None and owner is not None:
             self._fail_waiting_call(owner, problem)
 

@@ -130,7 +130,7 @@ async def record_pipe(
         CommandError: the server can't be started.
     """
     command = options.filled_command(command)
-    plays = options.existing == "append"
+    plays_cassette = options.existing == "append"
     named = named or str(output)
     if client is not None:
         await _wait_for_predecessor(client, output, named)
@@ -142,7 +142,7 @@ async def record_pipe(
 
     shown = _shown_command(command, earlier, options)
     player = None
-    if plays and earlier is not None:
+    if plays_cassette and earlier is not None:
         check_transport(earlier, named, "stdio")
         earlier = replace(earlier, path=named)
         player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
@@ -302,13 +302,15 @@ class _PipedRecorder:
     def _record_line(self, line: Line, show: Callable[[bytes], None]) -> None:
         """Record a line by `show`; a failure is said, and lines are passed on all the same."""
         if not line.is_whole:
-            self._session.failed(BodyTooLargeError("a line", self._longest_line))
+            self._session.report_failure(
+                BodyTooLargeError("a line", self._longest_line)
+            )
             return
 
         try:
             show(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
-            self._session.failed(error)
+            self._session.report_failure(error)
 
     def _show_clients(self, line: bytes) -> None:
         """Record a line of the client, whose exchange is complete if no response follows."""

@@ -297,7 +297,7 @@ class _Branches:
 
     _is_begun: bool = False
 
-    def connecting(self, target: Target) -> Target:
+    def recorded_target(self, target: Target) -> Target:
         """Return how a server is reached whose responses are recorded."""
 
         @asynccontextmanager
@@ -308,13 +308,13 @@ class _Branches:
                 add_settings(given)
                 self.session.recorder.add_settings(given)
 
-            async with target.connecting(add) as live, self.session.finishing():
-                headers = target.given.headers
+            async with target.connect(add) as live, self.session.finishing():
+                headers = target.settings.headers
                 relay = Relay(live, target.origin, headers, self.session)
                 yield _BranchUpstream(relay, self)
 
         is_on_pipes = self.recorded.transport == "stdio"
-        return replace(target, connecting=connected, is_on_pipes=is_on_pipes)
+        return replace(target, connect=connected, is_on_pipes=is_on_pipes)
 
     @contextmanager
     def recording_answers_of(self, script: ProbingScript) -> Iterator[None]:
@@ -335,7 +335,7 @@ class _Branches:
             try:
                 self._write_branch_cassette()
             except CassetteError as error:
-                self.session.failed(error)
+                self.session.report_failure(error)
                 return None
 
         return recorded
@@ -420,10 +420,10 @@ async def _probe_cassette(
         async with reached as run:
             shown_server = run.shown
             if branches is not None:
-                run.target = branches.connecting(run.target)
+                run.target = branches.recorded_target(run.target)
 
             if prober is probers[0] and watching is not None:
-                count = sum(prober.conversations for prober in probers)
+                count = sum(prober.most_conversations for prober in probers)
                 facts = f"at most {counted(requests, 'request')} to {shown_server}"
                 talks = counted(count, "conversation")
                 watching.say(f"{cassette.path}: {facts} in {talks}")
@@ -456,7 +456,7 @@ class _Prober:
             self.asks[ask] = probes_of(ask, is_slow=is_slow)
 
     @property
-    def conversations(self) -> int:
+    def most_conversations(self) -> int:
         """How many conversations it has at most."""
         sent = [call for call in self.plan if call.is_sent]
         probes = sum(len(probes) + 2 for probes in self.asks.values())
@@ -479,13 +479,13 @@ class _Prober:
     async def probe_all(self) -> list[Probed]:
         """Repeat the recorded calls, and probe each question where it comes."""
         results: list[Probed] = []
-        verified = []
+        verified_calls = []
         for call in self.plan:
-            outcome = await self.run.repeat_call(call)
-            if outcome is not None:
-                verified.append(outcome)
+            verified_call = await self.run.repeat_call(call)
+            if verified_call is not None:
+                verified_calls.append(verified_call)
 
-            reason = _why_not_repeated(outcome)
+            reason = _why_not_repeated(verified_call)
             for ask, probes in self.asks.items():
                 if ask.planned is not call:
                     continue
@@ -495,7 +495,7 @@ class _Prober:
                 else:
                     results += self._not_reached(ask, probes, reason)
 
-        self.run.check_path(verified)
+        self.run.check_path(verified_calls)
         for server in self.run.servers.values():
             await server.close()
 
@@ -512,15 +512,15 @@ class _Prober:
         self, ask: ProbedAsk, probes: Sequence[Probe]
     ) -> list[Probed]:
         """Probe one question, or several that are asked together."""
-        accepted, script = await self._answer_ask(ask, ACCEPTED)
+        accepted_reaction, script = await self._answer_ask(ask, ACCEPTED)
         if script.reply is None:
-            reason = _why_unreached(accepted)
+            reason = _why_unreached(accepted_reaction)
             return self._not_reached(ask, probes, reason)
 
-        again, _ = await self._answer_ask(ask, ACCEPTED)
+        second_reaction, _ = await self._answer_ask(ask, ACCEPTED)
         known = ignored_in(self.run.found.rules, ask.planned.call)
-        ignored = (*known, *varying_places(accepted, again))
-        baseline = Baseline(ask, accepted, script, ignored)
+        ignored = (*known, *varying_places(accepted_reaction, second_reaction))
+        baseline = Baseline(ask, accepted_reaction, script, ignored)
         reactions = []
         for probe in probes:
             self._report_next_probe(probe.name, ask)
@@ -571,7 +571,7 @@ class _Prober:
             return _why_unreached(reaction)
 
         if probe.name in (DECLINED, CANCELLED):
-            baseline.declining[probe.name, probe.question] = reaction
+            baseline.declining_reactions[probe.name, probe.question] = reaction
 
         return reaction
 
@@ -686,7 +686,7 @@ class _Prober:
         state = None
         if probe.name != UNASKED:
             script = await self._script_brought_to(ask)
-            state = _state_after(probe, script.live_ask)
+            state = _state_sent_by_probe(probe, script.live_ask)
 
         if script.live_ask is None or script.reply is None:
             raise AssertionError("unreachable because the ask was reached")
@@ -807,7 +807,7 @@ class _Prober:
                 continue
             if is_of_tool and canonical(planned.call.arguments) == arguments:
                 continue
-            if planned.skipped or self.run.verifier.may_destroy(planned):
+            if planned.why_skipped or self.run.verifier.may_destroy(planned):
                 continue
 
             if other_ask.index == ask.index:
@@ -839,7 +839,7 @@ class _NoStateError(Exception):
     """There is no state of the kind that a probe sends."""
 
 
-def _state_after(probe: Probe, asked: LiveAsk | None) -> str | None:
+def _state_sent_by_probe(probe: Probe, asked: LiveAsk | None) -> str | None:
     """Return the state that a probe sends in place of the live one."""
     state = None if asked is None else asked.request_state
     if state is None or probe.name == "state-dropped":

@@ -165,14 +165,14 @@ async def _recording_target(
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
     secrets = UserSettings(secrets=options.secrets)
-    shown = text_redactor(rules_of_both(earlier, options.redaction), secrets)
-    command = None if target.command is None else shown(target.command)
-    server = RecordedServer(shown(target.recorded_as), command=command)
+    redact = text_redactor(rules_of_both(earlier, options.redaction), secrets)
+    command = None if target.command is None else redact(target.command)
+    server = RecordedServer(redact(target.recorded_as), command=command)
     player = None
     if earlier is not None:
         earlier = replace(earlier, path=str(place))
         with cassettes.without_collection():
-            player = player_of(earlier, options, target.given, strict=True)
+            player = player_of(earlier, options, target.settings, strict=True)
 
         # A miss names the server that is recorded now.
         player.recording = replace(
@@ -183,16 +183,16 @@ async def _recording_target(
     with site.opened() as base_url:
         is_own_port = target.port == urlsplit(base_url).port
         if is_own_port and is_own_name(target.host, options):
-            raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
+            raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
 
         url = f"{base_url}{target.path}"
         with journaling(output, options, announcer, earlier, player, server) as session:
             session.url = url
-            session.shown_url = shown(url)
-            session.given = target.given
+            session.shown_url = redact(url)
+            session.server_settings = target.settings
             session.is_started = target.recorded_as != target.name
-            async with target.connecting(session.recorder.add_settings) as live:
-                relay = Relay(live, target.origin, target.given.headers, session)
+            async with target.connect(session.recorder.add_settings) as live:
+                relay = Relay(live, target.origin, target.settings.headers, session)
                 async with (
                     _opened_handler(relay, options) as handler,
                     session.finishing(),
@@ -233,7 +233,7 @@ class RelayedResponse(ExchangeRecording):
     status: int
     reason: bytes
     headers: RawHeaders
-    passed: Headers
+    client_headers: Headers
     """The headers that go to the client."""
 
     def __init__(self, session: RecordSession, request: Request, upstream: str) -> None:
@@ -248,27 +248,30 @@ class RelayedResponse(ExchangeRecording):
         """It, until its end is recorded."""
         self._endpoint_passing: EndpointPassing | None = None
 
-    def answered(self, response: UpstreamResponse) -> None:
+    def take_response_head(self, response: UpstreamResponse) -> None:
         """Take the upstream's response, whose head has come."""
         self._upstream_response = response
         self.status = response.status
         self.reason = response.reason
         self.headers = response.headers
-        self.passed = passed_headers(response.headers)
-        if self._request.method == "GET" and is_event_stream(self.passed):
+        self.client_headers = passed_headers(response.headers)
+        if self._request.method == "GET" and is_event_stream(self.client_headers):
             self._endpoint_passing = EndpointPassing(ServerOrigin(self._upstream_url))
 
     def begin(self) -> None:
         """Record the head."""
-        self.response_started(self.status, self.passed)
+        self.response_started(self.status, self.client_headers)
         if not 300 <= self.status < 400:
             return
 
         elsewhere = foreign_redirect_origin(
-            self._request, self.status, self.passed, ServerOrigin(self._upstream_url)
+            self._request,
+            self.status,
+            self.client_headers,
+            ServerOrigin(self._upstream_url),
         )
         if elsewhere is not None:
-            self.sends_elsewhere("a redirect to", elsewhere)
+            self.note_sent_elsewhere("a redirect to", elsewhere)
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""
@@ -328,7 +331,9 @@ class RelayedResponse(ExchangeRecording):
 
         if endpoint.is_over:
             if endpoint.elsewhere:
-                self.sends_elsewhere("the endpoint of HTTP+SSE at", endpoint.elsewhere)
+                self.note_sent_elsewhere(
+                    "the endpoint of HTTP+SSE at", endpoint.elsewhere
+                )
 
             self._endpoint_passing = None
 
@@ -368,14 +373,17 @@ class Relay:
     session: RecordSession
 
     async def handle(
-        self, request: Request, downstream: Downstream, sent: Request | None = None
+        self,
+        request: Request,
+        downstream: Downstream,
+        upstream_request: Request | None = None,
     ) -> None:
         """Relay one exchange; `sent` goes upstream in the place of the client's request."""
         try:
-            response = await self.send(request, sent)
+            response = await self.send(request, upstream_request)
             try:
                 reason = response.reason.decode("utf-8", "surrogateescape")
-                downstream.begin(response.status, response.passed, reason)
+                downstream.begin(response.status, response.client_headers, reason)
             except ValueError:
                 response.forget()
                 response.close()
@@ -402,7 +410,7 @@ class Relay:
         await downstream.send(chunk, is_last=True)
 
     async def send(
-        self, received: Request, sent: Request | None = None
+        self, received: Request, upstream_request: Request | None = None
     ) -> RelayedResponse:
         """Send a request upstream, and return its response when the head has come.
 
@@ -410,10 +418,10 @@ class Relay:
             OSError: there is no response.
         """
         relayed = RelayedResponse(self.session, received, self.shown_as)
-        request = sent or received
+        request = upstream_request or received
         try:
             headers = sent_headers(request.headers, self.headers)
-            relayed.answered(await self.upstream.send(request, headers))
+            relayed.take_response_head(await self.upstream.send(request, headers))
         except asyncio.CancelledError:
             relayed.response_ended(End.OPEN)
             raise
@@ -484,9 +492,9 @@ class Appender:
         elif isinstance(decision, Miss):
             await self._refuse_request(decision, downstream)
         else:
-            await self._as_live(request, decision, downstream)
+            await self._relay_live_request(request, decision, downstream)
 
-    async def _as_live(
+    async def _relay_live_request(
         self, request: Request, shown: Call, downstream: Downstream
     ) -> None:
         """Relay a request that the cassette lacks, once the upstream is where the client is."""
@@ -638,7 +646,7 @@ class AutoAnswerHandler:
         if created is not None:
             self.tasks[created.id] = _CreatedTask(call, rounds)
 
-        passed = upstream.last.passed
+        passed = upstream.last.client_headers
         headers = [pair for pair in passed if pair[0].lower() != "content-length"]
         response = with_id_of(call, exchange).response or exchange.response
         status = upstream.last.status
@@ -665,8 +673,8 @@ class AutoAnswerHandler:
 
 def _last_exchange(steps: Conversation) -> RecordedExchange | None:
     """Return the exchange with which a conversation ended, or None."""
-    if isinstance(steps.standing, NeedsAnswers):
-        return steps.standing.ask.exchange
-    if isinstance(steps.standing, Finished):
-        return steps.standing.exchange
+    if isinstance(steps.stopping_point, NeedsAnswers):
+        return steps.stopping_point.ask.exchange
+    if isinstance(steps.stopping_point, Finished):
+        return steps.stopping_point.exchange
     return None

@@ -103,7 +103,7 @@ async def _serving_replay(
     origin = copy(player.origin)
     with site.opened() as base_url:
         session.url = f"{base_url}{place}"
-        session.shown_url = player.redacted(session.url)
+        session.shown_url = player.shown_text(session.url)
         served = OwnOrigin(server.handle, origin, base_url)
         session.elsewhere = served.elsewhere
         async with site.serving(served.handle, server.announcer) as session.admin_url:
@@ -126,7 +126,7 @@ def _place_of(cassette: Cassette) -> str:
 
 def load_server(
     path: Location,
-    over: Callable[[Cassette], Cassette],
+    to_transport: Callable[[Cassette], Cassette],
     options: ReplayOptions,
     announcer: Announcer,
     clock: Clock = CLOCK,
@@ -138,13 +138,13 @@ def load_server(
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
     if loaded is None:
-        cassette, player = _load_replay(path, over, options)
+        cassette, player = _load_replay(path, to_transport, options)
     else:
-        cassette, player = loaded.get(path, over, options)
+        cassette, player = loaded.get(path, to_transport, options)
 
     server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if options.faults:
-        is_piped = over is not over_http
+        is_piped = to_transport is not over_http
         server.faults = Faults(read_faults(options.faults, is_piped=is_piped))
 
     if announcer.listeners:
@@ -159,13 +159,13 @@ def load_played(path: Location, options: ReplayOptions) -> list[Cassette]:
 
 
 def _load_replay(
-    path: Location, over: Callable[[Cassette], Cassette], options: ReplayOptions
+    path: Location, to_transport: Callable[[Cassette], Cassette], options: ReplayOptions
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
     with without_collection():
         cassettes = load_played(path, options)
         recorded = combine_cassettes(cassettes)
-        cassette = over(recorded)
+        cassette = to_transport(recorded)
         player = player_of(cassette, options, stateless=options.stateless)
         if recorded.transport == "stdio":
             # A miss names the command that started the server.
@@ -191,7 +191,7 @@ class LoadedReplays:
     def get(
         self,
         path: Location,
-        over: Callable[[Cassette], Cassette],
+        to_transport: Callable[[Cassette], Cassette],
         options: ReplayOptions,
     ) -> tuple[Cassette, Player]:
         """Return what is played, with a player of its own.
@@ -204,13 +204,13 @@ class LoadedReplays:
         for name in options_of(ReplayOptions):
             values.append(repr(getattr(options, name)))
 
-        key = (tuple(map(_version_of, files)), over, tuple(values))
+        key = (tuple(map(_version_of, files)), to_transport, tuple(values))
         if key not in self._loaded_replays:
             # What was there before is probably outdated.
             while len(self._loaded_replays) >= _MOST_LOADED:
                 self._loaded_replays.pop(next(iter(self._loaded_replays)))
 
-            self._loaded_replays[key] = _load_replay(path, over, options)
+            self._loaded_replays[key] = _load_replay(path, to_transport, options)
 
         cassette, template = self._loaded_replays[key]
         player = template.fresh_player()
@@ -233,7 +233,7 @@ def _version_of(path: str) -> object:
 def player_of(
     cassette: Cassette,
     options: ProxyOptions,
-    given: UserSettings = NO_SETTINGS,
+    settings: UserSettings = NO_SETTINGS,
     **facts: Any,
 ) -> Player:
     """Return a player that matches as the options say; the live server has these credentials."""
@@ -255,7 +255,7 @@ def player_of(
         needs_all=bool(facts.get("stateless")),
     )
 
-    player.add_settings(given._replace(secrets=options.secrets))
+    player.add_settings(settings._replace(secrets=options.secrets))
 
     return player
 
@@ -268,7 +268,7 @@ class ReplayServer:
         paced: event streams keep the recorded rhythm.
         asking_events: what is told while a response is sent; empty if nobody wants to be told.
         faults: what goes wrong in this replay, or None.
-        arrival: set when the next request has got its reply; None while nobody waits for one.
+        arrival_event: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification or a read is waited for no
             more.
     """
@@ -279,7 +279,7 @@ class ReplayServer:
     clock: Clock = CLOCK
     asking_events: AskingEvents = field(default_factory=dict)
     faults: Faults | None = None
-    arrival: asyncio.Event | None = None
+    arrival_event: asyncio.Event | None = None
     silence_s: float = 10.0
     _latest_miss_report: tuple[Miss, MissReport] | None = None
     """The miss that was last reported, which may be the answer to all further requests."""
@@ -288,7 +288,7 @@ class ReplayServer:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        miss = self.player.stopped_by(request)
+        miss = self.player.stopping_miss_for(request)
         if miss is not None:
             body = self._miss_error_body(miss, read_call(request))
             await self._send_unrecorded_response(request, body, downstream)
@@ -296,7 +296,7 @@ class ReplayServer:
 
         if self.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
-            lookup = choice.reading.matched.lookup
+            lookup = choice.reading.matched_request.lookup
             fault = self.faults.fault_met_by(lookup, choice.entry, session_of(request))
             if fault is not None:
                 await self._meet_fault(fault, choice, downstream)
@@ -321,14 +321,14 @@ class ReplayServer:
     ) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
-        call = self.player.redacted(str(choice.reading.matched.lookup.call))
+        call = self.player.shown_text(str(choice.reading.matched_request.lookup.call))
         self.announcer.say(fault_said, fault.name, call)
         await self.clock.sleep(fault.delay)
         if fault.slow:
             downstream = _Slowed(downstream, fault.slow, self.clock, request.is_line)
 
         if fault.is_instead:
-            self.player.starts_over(choice)
+            self.player.let_call_start_over(choice)
 
         if fault.drop is not None:
             await self._drop_connection(fault, choice, downstream)
@@ -428,16 +428,16 @@ class ReplayServer:
 
             return
 
-        body = await self._miss_in_the_end(play, play.patience_s)
-        if body is None:
+        miss_body = await self._miss_in_the_end(play, play.patience_s)
+        if miss_body is None:
             await asyncio.Event().wait()
             return
 
         delivery = play.delivery
         if delivery is None:
-            await downstream.send_whole(200, JSON_HEADERS, body)
+            await downstream.send_whole(200, JSON_HEADERS, miss_body)
         elif delivery.reply.is_framed:
-            await self._send_message(body, delivery, downstream, is_last=True)
+            await self._send_message(miss_body, delivery, downstream, is_last=True)
         else:
             downstream.break_off()
 
@@ -497,9 +497,9 @@ class ReplayServer:
 
     def _wake_waiting_responses(self) -> None:
         """Let responses go on that wait for a request to come or an event to be sent."""
-        if self.arrival is not None:
-            self.arrival.set()
-            self.arrival = None
+        if self.arrival_event is not None:
+            self.arrival_event.set()
+            self.arrival_event = None
 
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
         """Send a response whole, once all of it is due; a refusal takes its place."""
@@ -565,7 +565,7 @@ class ReplayServer:
         if self.paced:
             elapsed = self.clock.now() - started
             await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
-        elif part.responds and follows_event:
+        elif part.is_response and follows_event:
             await self.clock.sleep(_APART_S)
 
     async def _send_part(
@@ -600,8 +600,8 @@ class ReplayServer:
         A client that never sends a notification or a read may say nothing else until it has this
         part, and one that never reads a stream may wait for a response.
         """
-        if self.arrival is None:
-            self.arrival = asyncio.Event()
+        if self.arrival_event is None:
+            self.arrival_event = asyncio.Event()
 
         skippable = delivery.skippable_request
         is_behind = delivery.is_behind
@@ -611,7 +611,7 @@ class ReplayServer:
 
         try:
             async with asyncio.timeout(seconds):
-                await self.arrival.wait()
+                await self.arrival_event.wait()
         except TimeoutError:
             if skippable is not None:
                 delivery.session.waive_request(skippable)

@@ -145,7 +145,7 @@ class Session:
             unplayed=player.unplayed_numbers,
             after_other_writes=[*player.after_other_writes],
             unknown_tools=dict(player.unknown_tools),
-            stopped=player.stopped,
+            stopped=player.stopped_request_count,
             divergences=reports_of_divergences(player, misses),
             unused=player.unused_options(),
             learned=dict(player.learned),
@@ -187,7 +187,7 @@ class ReplaySession(Session):
         """What it came to so far."""
         player = self.player
         counts = (player.reply_count, len(player.misses), len(player.harmless))
-        told = (counts, player.unknown_tools.total(), player.stopped)
+        told = (counts, player.unknown_tools.total(), player.stopped_request_count)
         faults = self.fault_outcomes
         after = (told, faults, self.problem)
         if self._outcome_of_counts is None or self._outcome_of_counts[0] != after:

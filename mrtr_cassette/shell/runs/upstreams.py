@@ -55,8 +55,8 @@ class Target:
     name: str
     origin: str
     path: str
-    given: UserSettings
-    connecting: Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
+    settings: UserSettings
+    connect: Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
     recorded_as: str
     """The URL that a cassette has for it: without the port, where we have started it."""
 
@@ -91,8 +91,8 @@ def target_of(
         name=STARTED_HERE,
         origin=shown,
         path=ENDPOINT,
-        given=given_to(upstream)._replace(headers=options.added_headers),
-        connecting=partial(pipe_upstream, upstream, options.max_body),
+        settings=given_to(upstream)._replace(headers=options.added_headers),
+        connect=partial(pipe_upstream, upstream, options.max_body),
         recorded_as=STARTED_HERE,
         command=shown,
         is_on_pipes=True,
@@ -137,8 +137,8 @@ def _target_at(
         name=name,
         origin=shown_url(url.origin()),
         path=path,
-        given=given,
-        connecting=connected,
+        settings=given,
+        connect=connected,
         recorded_as=recorded_as,
         command=shown_command(command, rules) if command else None,
         host=url.host or "",

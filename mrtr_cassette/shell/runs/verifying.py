@@ -26,7 +26,7 @@ from mrtr_cassette.core.drive.ignored import (
     call_name,
     ignored_in,
     learned_places,
-    varying_in,
+    varying_pointers_in,
     write_ignored,
 )
 from mrtr_cassette.core.drive.plan import (
@@ -271,9 +271,9 @@ def _target_over_lines(target: Target) -> Target:
         return target
 
     connecting = over_old_transport(
-        target.connecting, target.path, target.origin, target.given.headers
+        target.connect, target.path, target.origin, target.settings.headers
     )
-    return replace(target, connecting=connecting, is_on_pipes=True)
+    return replace(target, connect=connecting, is_on_pipes=True)
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, LearnedPlace]]) -> None:
@@ -327,7 +327,7 @@ class LiveRun:
     options: VerifyOptions
     stack: AsyncExitStack
     found: Found
-    reached: Target
+    reached_target: Target
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
 
@@ -336,7 +336,7 @@ class LiveRun:
     @property
     def shown(self) -> str:
         """The server's name, for people."""
-        return self.reached.command or self.reached.name
+        return self.reached_target.command or self.reached_target.name
 
     def check_path(self, verified: Sequence[VerifiedInteraction]) -> None:
         """Make sure that the server has something at the path: that not all is 404.
@@ -357,7 +357,7 @@ class LiveRun:
                     statuses.add(response.status)
 
         if statuses and statuses.issubset(NOTHING_THERE):
-            target = self.reached
+            target = self.reached_target
             is_started = target.command is not None
             status = min(statuses)
             raise nothing_at(target.path, self.shown, status, is_started=is_started)
@@ -377,13 +377,13 @@ class LiveRun:
     async def _connect_to_server(self) -> LiveServer:
         """Connect to the live server until the run ends."""
         target = self.target
-        connected = target.connecting(self.verifier.add_settings)
+        connected = target.connect(self.verifier.add_settings)
         server = LiveServer(
             await self.stack.enter_async_context(connected),
             target.origin,
-            target.given.headers,
+            target.settings.headers,
             float(self.options.timeout),
-            is_on_pipes=self.reached.is_on_pipes,
+            is_on_pipes=self.reached_target.is_on_pipes,
         )
 
         self.stack.push_async_callback(server.close)
@@ -476,7 +476,7 @@ class LiveRun:
             return self._leave_out_learned(first, places)
 
         is_written = self.verifier.is_written(first.planned)
-        varying = varying_in(first, places, is_written=is_written)
+        varying = varying_pointers_in(first, places, is_written=is_written)
         return replace(first, varying=varying)
 
     def _leave_out_learned(
@@ -498,7 +498,7 @@ class LiveRun:
         if pointers:
             self.found.rules.append(IgnoredPlaces(name_of_call, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
-            first = self.verifier.verified_again(first)
+            first = self.verifier.without_newly_ignored(first)
 
         if refusal_reason:
             return replace(first, verdict="unstable", reason=refusal_reason)
@@ -511,14 +511,14 @@ def differences_of(
     repeated: Cassette | None,
     options: VerifyOptions,
     *,
-    is_part: bool,
+    may_lack_calls: bool,
     is_open: bool,
 ) -> str | None:
     """Return, as text, what differs where the client of a cassette made its calls again; or None.
 
     Args:
         repeated: the recording of that; None where no call was made.
-        is_part: calls that were not made are no difference.
+        may_lack_calls: calls that were not made are no difference.
         is_open: the client may still leave, which is no call.
 
     Raises:
@@ -532,7 +532,7 @@ def differences_of(
     made = replace(repeated, path="this run")
     rules = rules_of(options)
     comparison = comparison_with_run(
-        recorded, made, partial(ignored_in, rules), is_part=is_part
+        recorded, made, partial(ignored_in, rules), may_lack_calls=may_lack_calls
     )
     not_due = _numbers_without_request(recorded) if is_open else set()
     verdicts = set()
@@ -612,14 +612,16 @@ async def update_cassette(
             path, [updated_cassette_file(data, cassette, chosen)], replace=True
         )
 
-    left = tuple(proposal for proposal in proposed if proposal not in chosen)
-    refused = {proposal.number for proposal in left if proposal.counting_changes}
+    left_proposals = tuple(proposal for proposal in proposed if proposal not in chosen)
+    refused = {
+        proposal.number for proposal in left_proposals if proposal.counting_changes
+    }
     taken = frozenset(proposal.number for proposal in chosen)
     verification = replace(verification, accepted=taken - refused)
     written = path if chosen else None
     live = _recorded_from(cassette, upstream, verification.upstream)
 
-    return Update(verification, chosen, left, written, live)
+    return Update(verification, chosen, left_proposals, written, live)
 
 
 def _recorded_from(

@@ -81,7 +81,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
     }
 
     skipped = [
-        planned_call.skipped
+        planned_call.why_skipped
         for planned_call in planned_interactions(cassette, is_on_pipes=True)
     ]
 

@@ -181,7 +181,7 @@ def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
         response = load(new, "f").interactions[0].exchanges[0].response
 
         assert response is not None
-        assert all(piece.after for piece in response.pieces)
+        assert all(piece.arrived_count for piece in response.pieces)
 
     new = with_live(file, 1, text("plain"))
 

@@ -104,8 +104,8 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
     ]
 
     assert len({body["id"] for body in bodies}) == 3
-    assert isinstance(conversation.standing, Finished)
-    assert conversation.standing.turn == 3
+    assert isinstance(conversation.stopping_point, Finished)
+    assert conversation.stopping_point.turn == 3
 
 
 def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
@@ -117,12 +117,12 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
 
     assert (ask.turn, ask.request_state) == (1, state)
     assert ask.exchange.ask.request_state == sealed_hash(state)
-    assert conversation.standing == NeedsAnswers(ask)
+    assert conversation.stopping_point == NeedsAnswers(ask)
 
     conversation, _ = talk(refusing)
     follow(conversation, asks("a"))
 
-    assert isinstance(conversation.standing, AskedOtherwise)
+    assert isinstance(conversation.stopping_point, AskedOtherwise)
 
 
 def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
@@ -155,7 +155,7 @@ def test_refused_push_cancels_its_call() -> None:
 
     finish(conversation, observation)
 
-    assert isinstance(conversation.standing, AskedOtherwise)
+    assert isinstance(conversation.stopping_point, AskedOtherwise)
     assert conversation.push_received(push) is None
 
 
@@ -169,13 +169,13 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
 
     finish(conversation, observation)
 
-    assert isinstance(conversation.standing, Finished)
+    assert isinstance(conversation.stopping_point, Finished)
 
     conversation, observation, push = pushing(NeedsAnswers)
     conversation.session.route_push(push)
     finish(conversation, observation)
 
-    assert isinstance(conversation.standing, Finished)
+    assert isinstance(conversation.stopping_point, Finished)
 
     conversation, _ = talk(NeedsAnswers)
     respond(conversation, asks("a"))
@@ -236,7 +236,7 @@ def test_ids_are_integers_unless_the_server_wants_texts() -> None:
         if len(ids) > len(sent) + 1:
             sent.append(respond(first, text("done")))
 
-        assert isinstance(first.standing, Finished)
+        assert isinstance(first.stopping_point, Finished)
 
         sent += follow(Conversation(post(CALL), None, live), text("done"))
 

@@ -147,8 +147,8 @@ def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
     declined = (retry(CALL, {"a": NO}, state=STATE), text("not deployed"))
     _, (ask,) = probing_of(SCRIPT[0], declined, SCRIPT[1])
 
-    assert ask.given == {"a": ACCEPT}
-    assert [exchange.number for exchange in ask.declining] == [1]
+    assert ask.given_answers == {"a": ACCEPT}
+    assert [exchange.number for exchange in ask.declined_interactions] == [1]
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     follow(conversation, form_of() | {"requestState": LIVE}, DONE)
     baseline = Baseline(ask, reaction_of(conversation, None), script)
     for declining in ("declined", "cancelled"):
-        baseline.declining[declining, "a"] = ended(REFUSED)
+        baseline.declining_reactions[declining, "a"] = ended(REFUSED)
 
     probe = name
     if isinstance(name, str):
@@ -362,7 +362,7 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
         follow(conversation, form_of() | {"requestState": LIVE}, DONE)
         baseline = Baseline(ask, reaction_of(conversation, None), probing)
         for declining in ("declined", "cancelled"):
-            baseline.declining[declining, "a"] = ended(DONE)
+            baseline.declining_reactions[declining, "a"] = ended(DONE)
 
         probe = Probe("declined", "a", b"{}")
 
@@ -386,7 +386,7 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
     _, script = apart(verifier, ask, ACCEPTED)
     accepted = ended(text(done))
     baseline = Baseline(ask, accepted, script)
-    baseline.declining["declined", "a"] = ended(text(declined))
+    baseline.declining_reactions["declined", "a"] = ended(text(declined))
     probe = Probe("url-accepted-at-once", "a", b"{}")
 
     assert verdict_and_reason(probe, baseline, accepted)[0] == verdict

@@ -251,10 +251,10 @@ def test_live_ask_without_state_is_answered_once() -> None:
     """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
     live = LiveAsks()
     call = read_call(post(CALL))
-    live.asked(
+    live.add_ask(
         call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None)
     )
-    live.asked(call, InputRequired("2026-07-28", {}, "state"))
+    live.add_ask(call, InputRequired("2026-07-28", {}, "state"))
     for body, is_answered in (
         (CALL, False),
         (retry(CALL, {"z": YES}), False),
@@ -263,7 +263,7 @@ def test_live_ask_without_state_is_answered_once() -> None:
         (retry(CALL, {"a": YES}), True),
         (retry(CALL, {"a": YES}), False),
     ):
-        assert live.answered_by(read_call(post(body))) is is_answered
+        assert live.close_answered_ask(read_call(post(body))) is is_answered
 
 
 # Sessions

@@ -119,7 +119,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
         named.append([request.header(name) for name in headers])
 
     assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
-    assert isinstance(conversation.standing, Finished)
+    assert isinstance(conversation.stopping_point, Finished)
 
 
 def test_task_that_nobody_waits_for_is_cancelled_once() -> None:

@@ -155,7 +155,7 @@ def test_each_kind_of_traffic_has_its_part() -> None:
         "notice",
         "other",
     ]
-    assert [planned.skipped for planned in plan] == [None] * 6
+    assert [planned.why_skipped for planned in plan] == [None] * 6
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_cannot_be_sent_as_recorded_is_skipped(
     script: Any, options: Any, reason: str
 ) -> None:
     """The reason says what is not known any more, or what else it depends on."""
-    assert reason in str(plan_of(*script, **options)[0].skipped)
+    assert reason in str(plan_of(*script, **options)[0].why_skipped)
 
 
 @pytest.mark.parametrize(
@@ -249,11 +249,11 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
 
     assert [
-        planned_call.skipped
+        planned_call.why_skipped
         for planned_call in planned_interactions(over_pipes(cassette), is_on_pipes=True)
     ] == [None]
     assert "beginning of a pipe" in str(
-        planned_interactions(over_pipes(cassette))[0].skipped
+        planned_interactions(over_pipes(cassette))[0].why_skipped
     )
 
 

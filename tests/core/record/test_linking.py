@@ -29,14 +29,14 @@ def _facts(number: int, step: Step) -> ExchangeFacts:
     is_retry = {"answers", "echoes"} & step.keys()
     is_ask = {"asks", "issues"} & step.keys()
     return ExchangeFacts(
-        call=step.get("key", "deploy"),
+        call_sha256=step.get("key", "deploy"),
         caller=step.get("caller", ""),
         client=step.get("client", ""),
         answered_keys=frozenset(step.get("answers", "")) if is_retry else None,
         echoed=step.get("echoes"),
         asked_keys=frozenset(step.get("asks", "")) if is_ask else None,
         issued=(step["issues"],) if "issues" in step else (),
-        asked=Moment(step.get("after", number), 0.0),
+        asked_moment=Moment(step.get("after", number), 0.0),
     )
 
 

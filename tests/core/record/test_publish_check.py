@@ -43,7 +43,9 @@ def objection(
     """Return what speaks against a recording in which pings got these answers."""
     outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
-        outcomes.add(exchange(post(PING, target=target), answered, number=number))
+        outcomes.count_exchange(
+            exchange(post(PING, target=target), answered, number=number)
+        )
 
     return outcomes.why_not_publish(failure)
 
@@ -114,9 +116,11 @@ def test_what_any_server_may_answer_says_nothing(
 ) -> None:
     """No stream, no sessions, a preflight, no response, silence over pipes: neither good nor bad."""
     outcomes = Outcomes()
-    outcomes.add(exchange(request_sent, answered))
+    outcomes.count_exchange(exchange(request_sent, answered))
     silence = Response(NO_STATUS, (), (), End.OPEN)
-    outcomes.add(RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None))
+    outcomes.count_exchange(
+        RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None)
+    )
 
     assert outcomes == Outcomes()
 

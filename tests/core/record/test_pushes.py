@@ -111,12 +111,12 @@ def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
         post(b"opaque", SESSION),
     )
 
-    assert recorder.has_asked(read_call(right))
-    assert not any(recorder.has_asked(read_call(request)) for request in wrong)
+    assert recorder.answers_open_push(read_call(right))
+    assert not any(recorder.answers_open_push(read_call(request)) for request in wrong)
 
     session.post(right)
 
-    assert not recorder.has_asked(read_call(right))
+    assert not recorder.answers_open_push(read_call(right))
 
 
 def test_turn_begins_when_all_before_it_is_answered() -> None:

@@ -114,8 +114,8 @@ def test_what_is_said_to_read_and_matches_nothing_is_known() -> None:
 
     assert unused == ["log", "live", "store/look", "tools/call", "tpyo"]
 
-    player.goes_live(post(tool("live")))
-    player.goes_live(post(rpc("store/look")))
+    player.note_live_request(post(tool("live")))
+    player.note_live_request(post(rpc("store/look")))
 
     assert player.unused_options() == [
         ("reads", name) for name in ("log", "tools/call", "tpyo")

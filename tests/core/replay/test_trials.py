@@ -123,18 +123,18 @@ def test_all_requests_get_the_miss_that_stops_a_play() -> None:
     player.stops = True
 
     assert told(player, GET, tool("fly")) == ["0", "Unknown tool: fly"]
-    assert player.stopped_by(as_request(GET)) is None
+    assert player.stopping_miss_for(as_request(GET)) is None
     assert told(player, tool("look")) == ["unknown-name"]
 
     (miss,) = player.misses
 
-    assert player.stopped_by(as_request(GET)) is miss
-    assert player.stopped_by(as_request(tool("fly"))) is miss
+    assert player.stopping_miss_for(as_request(GET)) is miss
+    assert player.stopping_miss_for(as_request(tool("fly"))) is miss
 
     ping = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
-    assert player.stopped_by(as_request(ping)) is None
-    assert player.stopped == 2
+    assert player.stopping_miss_for(as_request(ping)) is None
+    assert player.stopped_request_count == 2
 
 
 # The nearest recording
@@ -153,7 +153,7 @@ def diverged(player: Player) -> list[tuple[int, int, bool]]:
         found.append(
             (
                 divergence.recording,
-                divergence.after,
+                divergence.reply_count,
                 divergence.explained_miss is not None,
             )
         )
