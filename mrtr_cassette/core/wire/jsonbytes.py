@@ -483,7 +483,9 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
         if is_object:
             name, index = _scan_value(text, index)
             if not name.isascii():
-                name = parse(text[begin:index].encode("latin-1"))
+                spelled = text[begin:index].encode("latin-1")
+                # Tolerant clients read a name that is no UTF-8, too.
+                name = parse(spelled.decode("utf-8", "replace").encode())
 
             index = _skip_space(text, _skip_space(text, index) + 1)
 

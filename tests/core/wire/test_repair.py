@@ -218,3 +218,12 @@ def test_what_no_repair_makes_json_is_not_read(raw: bytes) -> None:
     """Names without quotes, and what is cut short or lacks a mark, are left unread."""
     with pytest.raises(NotJsonError):
         parse_tolerantly(raw)
+
+
+def test_members_are_found_beside_a_name_that_is_no_utf_8() -> None:
+    """The name is read as clients read it, and the members behind it are in their places."""
+    raw = b'{"\xffname":0,"id":7}'
+    (span,) = find_spans(raw, [("id",)])[("id",)]
+
+    assert raw[span.start : span.end] == b"7"
+    assert parse_tolerantly(raw) == {"\ufffdname": 0, "id": 7}
