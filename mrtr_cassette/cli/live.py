@@ -99,7 +99,7 @@ from mrtr_cassette.shell.runs.running import (
 )
 from mrtr_cassette.shell.runs.verifying import (
     Update,
-    check_selection,
+    check_selection_fits,
     update_cassette,
     verify_cassette,
 )
@@ -335,7 +335,7 @@ def verify(
     log = Log()
     options = read_options(VerifyOptions, given, log)
     paths, server = held_to(context, words, upstream)
-    check_selection(paths, options.only, options.texts)
+    check_selection_fits(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(
         _verify_cassettes(paths, server, options, choose)
@@ -582,7 +582,7 @@ def probe(
     log = Log()
     options = read_options(ProbeOptions, given, log)
     paths, server = held_to(context, words, upstream)
-    check_selection(paths, options.only, options.texts)
+    check_selection_fits(paths, options.only, options.texts)
     probings, code = run_until_signal(_probe_cassettes(paths, server, options))
     for probing in probings:
         print_annotations(probing_annotations(probing))

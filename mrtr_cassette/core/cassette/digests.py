@@ -64,7 +64,7 @@ class AnnouncedDigests:
         return tuple(pairs)
 
 
-def new_digests(
+def digest_replacements(
     sent: Mapping[str, str],
     exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]],
 ) -> dict[str, str]:
@@ -89,9 +89,9 @@ def new_digests(
         for sealed_text, written_text in _text_pairs(sealed, written):
             sealed_digest = sha256_of(sealed_text)
             sent_digest = sent.get(sealed_digest, sealed_digest)
-            new_digest = sha256_of(written_text)
-            if sent_digest in announced and sent_digest != new_digest:
-                replacements[sent_digest] = new_digest
+            written_digest = sha256_of(written_text)
+            if sent_digest in announced and sent_digest != written_digest:
+                replacements[sent_digest] = written_digest
 
     return replacements
 

@@ -11,7 +11,7 @@ from math import inf
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import new_digests, with_digests
+from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
 from mrtr_cassette.core.cassette.edited import with_recorded_times
 from mrtr_cassette.core.cassette.entries import entries_of
 from mrtr_cassette.core.cassette.recorded import (
@@ -214,7 +214,7 @@ def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
     exchanges = _with_kept_names(pairs, overlap.handles)
     _renew_digests(exchanges, pairs.new_by_kept)
 
-    return _in_earlier_time(exchanges, pairs)
+    return _with_earlier_times(exchanges, pairs)
 
 
 def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
@@ -313,7 +313,7 @@ def _renew_digests(
     for source, exchange in exchanges.items():
         pairs.append((kept.get(source, source), exchange))
 
-    digests = new_digests({}, pairs)
+    digests = digest_replacements({}, pairs)
     if not digests:
         return
 
@@ -328,7 +328,9 @@ def _renew_digests(
 # Times
 
 
-def _in_earlier_time(exchanges: _NewExchanges, pairs: _ExchangePairs) -> _NewExchanges:
+def _with_earlier_times(
+    exchanges: _NewExchanges, pairs: _ExchangePairs
+) -> _NewExchanges:
     """Return exchanges with their earlier times if the same came in the same order.
 
     Any other exchange has its time after the one before it.

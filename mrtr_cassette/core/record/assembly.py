@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mrtr_cassette.core.cassette.digests import new_digests, with_digests
+from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
@@ -504,7 +504,7 @@ class _Assembly:
         for number, exchange in named_exchanges.items():
             pairs.append((sealed.get(number, exchange), exchange))
 
-        cassette_digests = new_digests(sent, pairs)
+        cassette_digests = digest_replacements(sent, pairs)
         for number, exchange in named_exchanges.items():
             self._finished_exchanges[number] = with_texts(
                 exchange, lambda raw, _: with_digests(raw, cassette_digests)

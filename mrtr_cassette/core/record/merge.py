@@ -661,7 +661,7 @@ def _with_hashes_for_names(
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
         states = {**states, echoed: sha256}
 
-    change = _change_of_names_to_hashes(states, path)
+    change = _changer_to_journal_names(states, path)
     return replace(
         with_texts(exchange, lambda raw, _: with_refs(raw, change)),
         issued_sha256=None if issued is None else states[issued],
@@ -669,7 +669,7 @@ def _with_hashes_for_names(
     )
 
 
-def _change_of_names_to_hashes(states: Mapping[str, str], path: str) -> RefChange:
+def _changer_to_journal_names(states: Mapping[str, str], path: str) -> RefChange:
     """Return a change of names to hashes, and of the numbers of secrets to tokens of a journal."""
 
     def as_in_journal(ref: Ref) -> Ref | None:

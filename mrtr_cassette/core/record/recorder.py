@@ -61,8 +61,8 @@ from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     may_have_places,
-    replaced_states,
     seal_answers,
+    state_replacements,
 )
 from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.codings import (
@@ -364,7 +364,7 @@ class Recorder:
             self.known_states.remember_state(task)
 
         places = state_places(response, self.known_states)
-        replacements.extend(replaced_states(places, sealed_hash))
+        replacements.extend(state_replacements(places, sealed_hash))
         response = spliced_response(response, replacements)
         request = with_sealed_states(request, self.known_states)
         states = [place.state for place in places if not place.is_task]

@@ -25,7 +25,7 @@ from mrtr_cassette.core.secrets.sealed import (
     find_places,
     is_searched,
     may_have_places,
-    replaced_states,
+    state_replacements,
     with_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
@@ -235,7 +235,7 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
     if not places:
         return request
 
-    body = splice(request.body, replaced_states(places, sealed))
+    body = splice(request.body, state_replacements(places, sealed))
     for place in places:
         known_states.remember_state(place.state)
 

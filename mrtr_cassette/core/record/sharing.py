@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.cassette.digests import new_digests, with_digests
+from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
@@ -93,7 +93,7 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         # A secret may be found after it was in a text where nothing tells it.
         changed_exchanges[exchange] = sharing.without_known_secrets(without_found)
 
-    digests = new_digests({}, changed_exchanges.items())
+    digests = digest_replacements({}, changed_exchanges.items())
     if digests:
         for exchange, changed_exchange in changed_exchanges.items():
             changed_exchanges[exchange] = with_texts(

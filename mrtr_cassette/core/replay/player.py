@@ -507,7 +507,7 @@ class Player:
                 entry, matched_request.secrets, session
             )
             self.reply_count += 1
-            self._count_kinds(matched_request)
+            self._count_matches_by_kind(matched_request)
             if entry not in self._answered_by_proxy:
                 break
 
@@ -527,7 +527,7 @@ class Player:
         )
         self.divergences.note_play(entry, recordings, self.reply_count)
 
-    def _count_kinds(self, matched: MatchedRequest) -> None:
+    def _count_matches_by_kind(self, matched: MatchedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
         for secret in matched.secrets:
             if secret.kind in SHARED_NAMES and is_received(secret):

@@ -398,7 +398,7 @@ def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
         return request
 
     places = find_task_ids(request.body, {task})
-    body = splice(request.body, replaced_states(places, new))
+    body = splice(request.body, state_replacements(places, new))
     if is_searched(task):
         # Servers make keys of questions that begin with it.
         body = body.replace(task.encode(), new(task).encode())
@@ -414,21 +414,21 @@ def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
     return replace(request, headers=tuple(headers), body=body)
 
 
-def replaced_states(
+def state_replacements(
     places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
     """Return the replacements of states for `splice`; `new` returns the state for an old one."""
-    replaced = []
+    replacements = []
     for place in places:
         spelled = new(place.state)
         for _ in range(place.depth):
             spelled = encode_basestring_ascii(spelled)[1:-1]
 
-        replaced.append((place.span, spelled.encode()))
+        replacements.append((place.span, spelled.encode()))
 
-    return replaced
+    return replacements
 
 
 def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
     """Replace each state that a message issues or echoes by what `new` returns for it."""
-    return splice(raw, replaced_states(find_states(raw), new))
+    return splice(raw, state_replacements(find_states(raw), new))

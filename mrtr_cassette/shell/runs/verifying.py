@@ -84,7 +84,7 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 
 
-def check_selection(
+def check_selection_fits(
     paths: Sequence[Location], only: Collection[str], texts: Mapping[str, str]
 ) -> None:
     """Make sure that what selects calls, and values, fit some cassettes that can be read.
@@ -96,15 +96,15 @@ def check_selection(
         return
 
     interactions: list[RecordedInteraction] = []
-    known: list[str] = []
+    value_names: list[str] = []
     for path in paths:
         cassette = load_if_readable(path)
         if cassette is not None:
             interactions += cassette.interactions
-            known += cassette.values
+            value_names += cassette.values
 
     if interactions:
-        names = sorted(set(known))
+        names = sorted(set(value_names))
         values_of(names, texts, ", ".join(map(str, paths)))
         check_patterns(interactions, tuple(only))
 
