@@ -137,7 +137,7 @@ class SuiteRun:
         self.counts: Counter[str] = Counter()
         self._summary_notes: list[str] = []
         self.option_matches: Counter[str] = Counter()
-        self._answers_for_coverage: list[Any] = []
+        self._answers_given: list[Any] = []
         self._sharing_problems: list[str] = []
         self._own_uses: Uses | None = None
 
@@ -189,14 +189,14 @@ class SuiteRun:
         self.counts.update(counts)
         self.option_matches.update(matches)
         self._summary_notes += notes
-        self._answers_for_coverage += answers
+        self._answers_given += answers
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._own_uses is not None:
             self._sharing_problems = self._own_uses.publish_shared()
             self._summary_notes += self._own_uses.notes
-            self._answers_for_coverage += map(list, self._own_uses.answers)
+            self._answers_given += map(list, self._own_uses.answers)
 
         if self._sharing_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -209,7 +209,7 @@ class SuiteRun:
                 counts,
                 matches,
                 self._summary_notes,
-                self._answers_for_coverage,
+                self._answers_given,
             ]
 
     def pytest_terminal_summary(
@@ -233,10 +233,10 @@ class SuiteRun:
             ]
             terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
             lines = self._summary_notes
-            if self._answers_for_coverage:
+            if self._answers_given:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
 
-                given = [GivenAnswer(*answer) for answer in self._answers_for_coverage]
+                given = [GivenAnswer(*answer) for answer in self._answers_given]
                 untried = untried_line(given)
                 if untried is not None:
                     lines = [*lines, untried]

@@ -533,7 +533,7 @@ def _tell_of_update(update: Update) -> None:
             dict.fromkeys(change.verdict for change in proposal.changes)
         )
         say(f"accepted: {proposal_name(proposal)}: {verdicts}")
-        if proposal.ends_open:
+        if proposal.ends_at_question:
             way = recording_of_more(update.cassette, TERMS)
             say(
                 f"  it ends at a question without a recorded answer: record that with {way}"

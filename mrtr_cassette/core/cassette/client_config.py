@@ -29,9 +29,9 @@ class _ServerEntry(NamedTuple):
     """Where the parts of a server's entry are in its file."""
 
     command: Span
-    args: Span | None
-    arguments: list[Span]
-    """Spans of the items of `args`."""
+    args_span: Span | None
+    argument_spans: list[Span]
+    """Of the items of `args`."""
 
     wrapped_command: int | None
     """Index in `args` of the command of a wrapped server; None if it is not wrapped."""
@@ -58,12 +58,12 @@ def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> 
     arguments.append(json.dumps(_DASHES).encode())
     arguments.append(data[command.start : command.end])
     added_arguments = b", ".join(arguments)
-    if entry.args is None:
+    if entry.args_span is None:
         insert_at = command.end
         added_arguments = _ADDED_ARGUMENTS + b"[%b]" % added_arguments
     else:
-        insert_at = entry.args.start + 1
-        if entry.arguments:
+        insert_at = entry.args_span.start + 1
+        if entry.argument_spans:
             added_arguments += b", "
 
     changes = [(command, program), (Span(insert_at, insert_at), added_arguments)]
@@ -78,25 +78,25 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     """
     entry = _server_entry(data, path, server)
     command_index = entry.wrapped_command
-    args = entry.args
-    if command_index is None or args is None:
+    args_span = entry.args_span
+    if command_index is None or args_span is None:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
 
     command = entry.command
-    program = entry.arguments[command_index]
+    program = entry.argument_spans[command_index]
     own_command = data[program.start : program.end]
-    is_last = command_index + 1 == len(entry.arguments)
+    is_last = command_index + 1 == len(entry.argument_spans)
     if not is_last:
         # The comma behind the program, and the space behind the comma, are ours.
         end = data.index(b",", program.end) + 1
         if data.startswith(b" ", end):
             end += 1
 
-        removed = Span(args.start + 1, end)
-    elif data[command.end : args.start] == _ADDED_ARGUMENTS:
-        removed = Span(command.end, args.end)
+        removed = Span(args_span.start + 1, end)
+    elif data[command.end : args_span.start] == _ADDED_ARGUMENTS:
+        removed = Span(command.end, args_span.end)
     else:
-        removed = Span(args.start + 1, program.end)
+        removed = Span(args_span.start + 1, program.end)
 
     changes = [(command, own_command), (removed, b"")]
     return splice(data, changes)

@@ -58,7 +58,7 @@ class OpenTurn:
         """Whether a state of a task asks it."""
         return self.asking_poll is not None
 
-    def is_due(self, number: int | None) -> bool:
+    def was_answered_before(self, number: int | None) -> bool:
         """Tell whether all of it had been answered when the request with a number came."""
         if not self.questions or self.answered_at is None or number is None:
             return False

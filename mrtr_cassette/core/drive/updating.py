@@ -127,7 +127,7 @@ class Proposal:
         return {change.verdict for change in self.counting_changes}
 
     @property
-    def ends_open(self) -> bool:
+    def ends_at_question(self) -> bool:
         """Whether the conversation ends at a question for which no answer is recorded."""
         if self.course is None:
             return False

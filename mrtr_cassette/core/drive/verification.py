@@ -532,7 +532,7 @@ class Verifier:
         number = planned.interaction.exchanges[0].number
         turns = self._asides_of(planned.interaction).unasked_turns()
         return planned.why_skipped is None and any(
-            turn.is_due(number) for _, turn in turns
+            turn.was_answered_before(number) for _, turn in turns
         )
 
     def awaits_more(self, planned: PlannedInteraction) -> bool:
@@ -540,12 +540,12 @@ class Verifier:
         turns = self._asides_of(planned.interaction).unasked_turns()
         return any(number == planned.interaction.number for number, _ in turns)
 
-    def give_up_waiting(self, planned: PlannedInteraction) -> None:
+    def give_up_overdue_turns(self, planned: PlannedInteraction) -> None:
         """Expect no more what its call has waited for in vain; that is told of the stream."""
         request_number = planned.interaction.exchanges[0].number
         asides = self._asides_of(planned.interaction)
         for number, turn in asides.unasked_turns():
-            if turn.is_due(request_number):
+            if turn.was_answered_before(request_number):
                 if number in self._listening_scripts:
                     self._listening_scripts[number].note_unasked_turn(turn)
 

@@ -35,7 +35,7 @@ class Outcomes:
     has_success: bool = False
     """An exchange is no error, which says enough: no more is kept of a long recording."""
 
-    def count_exchange(self, exchange: RecordedExchange) -> None:
+    def note_outcome(self, exchange: RecordedExchange) -> None:
         """Take note of an exchange; of a later state of one, if it comes again."""
         request = exchange.request
         response = exchange.response

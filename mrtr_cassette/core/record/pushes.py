@@ -130,13 +130,15 @@ class PushTurns(Generic[P]):
                 del pending[number]
                 return
 
-    def end_response(self, session: str, number: int, *, goes_on: bool = False) -> None:
+    def end_response(
+        self, session: str, number: int, *, call_goes_on: bool = False
+    ) -> None:
         """Take the end of a response; the call goes on if the response only accepted it."""
         if self._turn_by_owner:
             self._turn_by_owner.pop(number, None)
 
         pending = self._pending_calls.get(session)
-        if pending and not goes_on:
+        if pending and not call_goes_on:
             pending.pop(number, None)
 
 

@@ -617,7 +617,7 @@ class Observation:
 
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
-        self._links.take_end(goes_on=self.status == ACCEPTED)
+        self._links.take_end(call_goes_on=self.status == ACCEPTED)
         has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
         if self._on_disk is _OnDisk.ALL and not has_rest:
             return None
@@ -722,10 +722,10 @@ class _Links:
 
             is_first = False
 
-    def take_end(self, *, goes_on: bool) -> None:
+    def take_end(self, *, call_goes_on: bool) -> None:
         """Take the end; the call goes on if the response only accepted it."""
         pushes = self._recorder.arrivals.pushes
-        pushes.end_response(self._channel, self._number, goes_on=goes_on)
+        pushes.end_response(self._channel, self._number, call_goes_on=call_goes_on)
 
     def _read_message(self, raw: bytes, *, is_first: bool) -> None:
         """Read an event or a line that may have a message."""

@@ -766,12 +766,7 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
     if heaviest not in ACCEPTABLE_VERDICTS:
         return []
 
-    # A response is taken if all its changes are accepted.
-    accepted = {str(heaviest)}
-    for proposal in accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS):
-        if heaviest in proposal.verdicts:
-            accepted |= proposal.verdicts
-
+    accepted = _verdicts_accepted_with(heaviest, proposed)
     taken_proposals = accepted_by_verdict(proposed, accepted)
     if not taken_proposals:
         return []
@@ -790,6 +785,18 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
 
     # Earlier calls may be why: what they wrote may outlive the server's process.
     return [_RESET_SERVER, advice]
+
+
+def _verdicts_accepted_with(
+    heaviest: Verdict, proposed: Sequence[Proposal]
+) -> set[str]:
+    """Return the verdicts to accept, so that all changes of the heaviest responses are."""
+    accepted = {str(heaviest)}
+    for proposal in accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS):
+        if heaviest in proposal.verdicts:
+            accepted |= proposal.verdicts
+
+    return accepted
 
 
 def _failing_verdicts(

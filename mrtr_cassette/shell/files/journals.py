@@ -198,7 +198,7 @@ def _has_only_errors(path: Path) -> bool:
     with suppress(CassetteError):
         if not is_locked(path):
             for exchange in read_journal(path).exchanges.values():
-                outcomes.count_exchange(exchange)
+                outcomes.note_outcome(exchange)
 
     return outcomes.has_only_errors
 

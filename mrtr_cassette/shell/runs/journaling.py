@@ -186,7 +186,7 @@ class RecordSession(Session):
 
         self.journal.append(encode_line(exchange, continues=due.continues))
         if not due.continues and not self.outcomes.has_success:
-            self.outcomes.count_exchange(exchange)
+            self.outcomes.note_outcome(exchange)
 
         return exchange
 

@@ -495,7 +495,7 @@ class _Prober:
                 else:
                     results += self._not_reached(ask, probes, reason)
 
-        self.run.check_path(verified_calls)
+        self.run.refuse_if_all_not_found(verified_calls)
         for server in self.run.servers.values():
             await server.close()
 

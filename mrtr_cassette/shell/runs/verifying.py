@@ -142,7 +142,7 @@ async def _verify_cassette(
         async with reached as run:
             shown_server = run.shown
             found_so_far.verified += await run.repeat_all(plan)
-            run.check_path(found_so_far.verified)
+            run.refuse_if_all_not_found(found_so_far.verified)
 
     if options.learn is not None:
         _keep_learned(Path(options.learn), found_so_far.places)
@@ -338,7 +338,7 @@ class LiveRun:
         """The server's name, for people."""
         return self.reached_target.command or self.reached_target.name
 
-    def check_path(self, verified: Sequence[VerifiedInteraction]) -> None:
+    def refuse_if_all_not_found(self, verified: Sequence[VerifiedInteraction]) -> None:
         """Make sure that the server has something at the path: that not all is 404.
 
         Raises:
@@ -421,7 +421,7 @@ class LiveRun:
             if not await server.has_asked_all_due(
                 partial(self.verifier.awaits_question, call)
             ):
-                self.verifier.give_up_waiting(call)
+                self.verifier.give_up_overdue_turns(call)
 
             tools = self.verifier.tools_for(call)
             if tools is not None:

@@ -746,7 +746,7 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     verifier, (listening, calling) = verifier_of(told_roots(during_call=False))
     stream_ = begun(verifier, listening)
     stream_.conversation.next()
-    verifier.give_up_waiting(calling)
+    verifier.give_up_overdue_turns(calling)
 
     assert not verifier.awaits_question(calling)
     assert verifier.end_interaction(stream_).verdict == "rounds-changed"

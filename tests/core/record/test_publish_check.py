@@ -43,7 +43,7 @@ def objection(
     """Return what speaks against a recording in which pings got these answers."""
     outcomes = Outcomes()
     for number, answered in enumerate(answers, start=1):
-        outcomes.count_exchange(
+        outcomes.note_outcome(
             exchange(post(PING, target=target), answered, number=number)
         )
 
@@ -116,9 +116,9 @@ def test_what_any_server_may_answer_says_nothing(
 ) -> None:
     """No stream, no sessions, a preflight, no response, silence over pipes: neither good nor bad."""
     outcomes = Outcomes()
-    outcomes.count_exchange(exchange(request_sent, answered))
+    outcomes.note_outcome(exchange(request_sent, answered))
     silence = Response(NO_STATUS, (), (), End.OPEN)
-    outcomes.count_exchange(
+    outcomes.note_outcome(
         RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None)
     )
 
