@@ -127,8 +127,8 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
                 await live_server.follow(conversation, supplied)
                 conversations.append(conversation)
 
-        assert isinstance(conversations[0].standing, Finished)
-        assert isinstance(conversations[1].standing, NeedsAnswers)
+        assert isinstance(conversations[0].stopping_point, Finished)
+        assert isinstance(conversations[1].stopping_point, NeedsAnswers)
 
     assert len(asked) == 2
 
