@@ -230,6 +230,20 @@ log_format = click.option(
 )
 
 
+def ignore_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore`, with this help text."""
+    return click.option(
+        "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
+    )
+
+
+def ignore_from_option(text: str) -> Decorator:
+    """Return the decorator that gives a command `--ignore-from`, with this help text."""
+    return click.option(
+        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
+    )
+
+
 def shared_options(options: type[Options]) -> Decorator:
     """Return what gives a command the options of a class."""
 
@@ -324,10 +338,7 @@ def read_options(
     for name, option in options_of(options).items():
         if option.flags is not None:
             chosen = [value for value in option.flags if given[f"{name}_{value}"]]
-            if len(chosen) > 1:
-                flags = [option.flags[value][0] for value in chosen]
-                raise UsageError(f"{' and '.join(flags)} don't go together")
-
+            refuse_together({option.flags[value][0]: True for value in chosen})
             if chosen:
                 values[name] = chosen[0]
         elif option.in_shell:
@@ -443,22 +454,12 @@ def refuse_without_scheme(word: str) -> None:
         raise UsageError(f"{word!r} has no scheme", hint=f"write http://{word}")
 
 
-def ignore_option(text: str) -> Decorator:
-    """Return the decorator that gives a command `--ignore`, with this help text."""
-    return click.option(
-        "--ignore", "ignored", metavar="POINTER", multiple=True, help=text
-    )
-
-
-def ignore_from_option(text: str) -> Decorator:
-    """Return the decorator that gives a command `--ignore-from`, with this help text."""
-    return click.option(
-        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
-    )
-
-
 def refuse_together(options: Mapping[str, object]) -> None:
-    """Refuse several options that each say what is printed."""
+    """Refuse several options of which one may be given.
+
+    Raises:
+        UsageError: more than one has a value.
+    """
     given = [option for option, value in options.items() if value]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} don't go together")

@@ -581,9 +581,8 @@ class Appending:
         its client is.
         """
         call = self._recorder.read(self.as_recorded(request))
-        if self._live_asks.close_answered_ask(call) or self._recorder.answers_open_push(
-            call
-        ):
+        answers_ask = self._live_asks.close_answered_ask(call)
+        if answers_ask or self._recorder.answers_open_push(call):
             return self._player.call_as_shown(request)
 
         decision = self._player.request_received(request, wall_s)

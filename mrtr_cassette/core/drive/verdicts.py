@@ -223,9 +223,8 @@ class Baseline:
     @property
     def is_accepted(self) -> bool:
         """Whether the live server accepts what was accepted in the recording."""
-        return self.accepted_reaction.problem is None and not self.is_refusal(
-            self.accepted_reaction
-        )
+        accepted = self.accepted_reaction
+        return accepted.problem is None and not self.is_refusal(accepted)
 
     def is_refusal(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is an error, or a question that was asked before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.protocol.calls import read_call
@@ -121,18 +121,25 @@ class Channel(Generic[E]):
             return None if name is None else self._exchange_by_token[name]
 
         if message.method == CANCELLED:
-            named = self._pending_exchange(message.params.get("requestId"))
+            named = self._pending_exchange(message.cancelled_id)
             # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
             return None if named in self._pending_calls else named
 
-        return self._pending_exchange(message.meta.get(SUBSCRIPTION_ID))
+        subscription = message.meta.get(SUBSCRIPTION_ID)
+        if subscription is None:
+            return None
+        return self._pending_exchange(canonical(subscription))
 
-    def _pending_exchange(self, identity: Any) -> E | None:
-        """Return the oldest request with an id, which a server may repeat in another type."""
+    def _pending_exchange(self, identity: str | None) -> E | None:
+        """Return the oldest request with an id, which a server may repeat in another type.
+
+        Args:
+            identity: canonical text of the id, or None.
+        """
         if identity is None:
             return None
 
-        name = name_in(self._pending_requests, canonical(identity))
+        name = name_in(self._pending_requests, identity)
         return None if name is None else self._pending_requests[name][0]
 
     def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:

@@ -282,18 +282,20 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
-    requires = tuple(_causes_needed_by(exchange, facts, ask))
-    provides: tuple[_Cause, ...] = ()
+    needed_causes = tuple(_causes_needed_by(exchange, facts, ask))
+    given_causes: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
-        provides = ((_REQUEST_CAUSE, session, facts.request_id),)
+        given_causes = ((_REQUEST_CAUSE, session, facts.request_id),)
 
-    yield _Happening(number, False, exchange.started_ms, number, requires, provides)
+    yield _Happening(
+        number, False, exchange.started_ms, number, needed_causes, given_causes
+    )
 
     def came(
-        moment: Moment, *causes: _Cause, requires: tuple[_Cause, ...] = ()
+        moment: Moment, *given: _Cause, needed: tuple[_Cause, ...] = ()
     ) -> _Happening:
         after = max(number, moment.arrived_count)
-        return _Happening(after, True, moment.at_ms, number, requires, causes)
+        return _Happening(after, True, moment.at_ms, number, needed, given)
 
     moments = _response_moments(exchange, number)
     end_moment = moments[-1]
@@ -311,7 +313,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         yield came(push.moment, (_PUSH_CAUSE, session, push.id))
 
     for identity, moment in facts.responses:
-        yield came(moment, requires=((_REQUEST_CAUSE, session, identity),))
+        yield came(moment, needed=((_REQUEST_CAUSE, session, identity),))
 
 
 def _response_moments(exchange: RecordedExchange, number: int) -> list[Moment]:
@@ -371,9 +373,9 @@ def _causes_seen_elsewhere(
     """Return for each recorder the causes that only others have seen."""
     causes_by_recorder: list[set[_Cause]] = [set() for _ in recorders]
     for cause, providers_of_cause in providers.items():
-        provider_indexes = {recorder_index for recorder_index, _ in providers_of_cause}
-        for index, causes in enumerate(causes_by_recorder):
-            if index not in provider_indexes:
+        provider_indexes = {index for index, _ in providers_of_cause}
+        for recorder_index, causes in enumerate(causes_by_recorder):
+            if recorder_index not in provider_indexes:
                 causes.add(cause)
 
     return causes_by_recorder
@@ -398,8 +400,10 @@ def _happenings_in_order(
         for index, queue in enumerate(queues):
             if queue:
                 heads.append((index, queue[0]))
-                requires = causes_elsewhere[index].intersection(queue[0].needed_causes)
-                if given_causes.issuperset(requires):
+                needed_causes = causes_elsewhere[index].intersection(
+                    queue[0].needed_causes
+                )
+                if given_causes.issuperset(needed_causes):
                     ready_heads.append((index, queue[0]))
 
         if not heads:

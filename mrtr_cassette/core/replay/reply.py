@@ -166,7 +166,7 @@ def build_reply(
         is_framed=response.is_framed,
         waits=waits,
         notified=places.notified,
-        response_piece=places.responds_at,
+        response_piece=places.response_piece,
     )
 
 
@@ -226,7 +226,7 @@ class _Places:
     def __init__(self, response: Response, tasks: Collection[str]) -> None:
         self.gaps: list[Gap] = []
         self.notified: dict[int, TaskState] = {}
-        self.responds_at: int | None = None
+        self.response_piece: int | None = None
         self._response = response
         self._task_ids: Collection[str] = ()
         if b'"taskId"' in response.body:
@@ -243,7 +243,7 @@ class _Places:
 
         for located in messages_in(self._response):
             if caller is not None and _responds_to(located.message, caller):
-                self.responds_at = located.piece
+                self.response_piece = located.piece
 
             subject_request = None
             if waits.pieces:
@@ -618,13 +618,11 @@ class Delivery:
 
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
-        if gate.earlier_call is not None and not self.session.has_answered(
-            gate.earlier_call
-        ):
+        earlier_call = gate.earlier_call
+        if earlier_call is not None and not self.session.has_answered(earlier_call):
             return False
-        return gate.subject_request is None or self.session.has_arrived(
-            gate.subject_request
-        )
+        subject = gate.subject_request
+        return subject is None or self.session.has_arrived(subject)
 
     def _is_early(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""

@@ -120,7 +120,7 @@ def response_said(
     """
     call = _recorded_call(observation, exchange)
     label = observation.recorder.label(call, is_sealed=True)
-    asked = _asked_in(observation, exchange, task)
+    asked = _asked_in(observation, call, exchange, task)
     took_ms = at_ms - observation.started_ms
     event: Event = {
         "event": "ended" if asked is None else "asked",
@@ -189,7 +189,10 @@ class _Asked(NamedTuple):
 
 
 def _asked_in(
-    observation: Observation, exchange: RecordedExchange, task: TaskState | None
+    observation: Observation,
+    call: Call,
+    exchange: RecordedExchange,
+    task: TaskState | None,
 ) -> _Asked | None:
     """Return the questions of a response or of a task's state; None if there are none."""
     if task is not None and task.input_requests:
@@ -203,7 +206,7 @@ def _asked_in(
         return None
 
     # The ask that was observed has not been sealed.
-    ask = ask_in(exchange.call.message, response)
+    ask = ask_in(call.message, response)
     if ask is None:
         return None
 

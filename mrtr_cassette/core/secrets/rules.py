@@ -574,10 +574,8 @@ class RedactionRules:
                 raise ValueError(f"redaction key {key!r} names no member")
 
         for rule_name in self.disabled:
-            if (
-                rule_name not in RULE_NAMES
-                and builtin_name(folded_name(rule_name)) is None
-            ):
+            is_name = builtin_name(folded_name(rule_name)) is not None
+            if rule_name not in RULE_NAMES and not is_name:
                 raise ValueError(
                     f"redaction rule {shorten(repr(rule_name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"

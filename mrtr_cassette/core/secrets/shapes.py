@@ -1,4 +1,4 @@
-"""The shapes of secrets, such as tokens of providers: a table of regular expressions.
+"""The shapes of secrets, such as tokens of providers, and of texts that could identify somebody.
 
 Text that nobody chose is searched in linear time. Filters of Rust's `regex`, which comes with
 pydantic, tell which rows a text may match; they never backtrack. Where a row matches, `re` tells,

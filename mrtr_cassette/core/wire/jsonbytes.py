@@ -1,4 +1,7 @@
-"""JSON as bytes (RFC 8259): read exactly, compared by exact decimal value, changed by span."""
+"""JSON as bytes (RFC 8259): read exactly, compared by exact decimal value, changed by span.
+
+What tolerant clients read although it is no JSON is read too.
+"""
 
 from __future__ import annotations
 
