@@ -347,10 +347,12 @@ def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
 
 def _echoed_member(name: str, value: str | None, wanted: str | None) -> str | None:
     """Return the member of the caller's values that a value repeats, or None."""
-    if value is None or wanted is None or same_name(value) != same_name(wanted):
+    if value is None or wanted is None:
         return None
     if value == wanted:
         return name
+    if same_name(value) != same_name(wanted):
+        return None
 
     spelling = "text" if value.startswith('"') else "number"
     return f"{name} as {spelling}"

@@ -428,17 +428,33 @@ def _unread_bodies(call: Call, response: Response) -> list[Unread]:
     if has_unread_texts and not reason:
         reason = "it is not readable JSON-RPC"
 
-    found = [
-        Unread("request", why_unread(request)),
-        Unread("response", reason, hides_id),
-    ]
+    found = []
+    request_reason = why_unread(request)
+    if request_reason:
+        found.append(Unread("request", request_reason))
+
+    if reason:
+        found.append(Unread("response", reason, hides_id))
 
     if call.message is None and request.is_line:
-        found.append(Unread("request", why_no_line(request.body)))
-        for piece in response.pieces:
-            found.append(Unread("response", why_no_line(piece.raw)))
+        found += _misframed_lines(request, response)
 
-    return [unread for unread in found if unread.reason]
+    return found
+
+
+def _misframed_lines(request: Request, response: Response) -> list[Unread]:
+    """Return which lines of a pipe are no messages as MCP has them."""
+    found = []
+    request_reason = why_no_line(request.body)
+    if request_reason:
+        found.append(Unread("request", request_reason))
+
+    for piece in response.pieces:
+        reason = why_no_line(piece.raw)
+        if reason:
+            found.append(Unread("response", reason))
+
+    return found
 
 
 # One exchange while it passes

@@ -227,9 +227,6 @@ class Player:
             stateless=stateless,
             matchers=self._matched_form.matchers,
         )
-
-        self._hides_response_by_entry: dict[ReplayEntry, bool] = {}
-        """Whether responses can't be given another caller's id, of those that were asked for."""
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -576,10 +573,8 @@ class Player:
         if identity is None or entry.asker is None or response is None:
             return True
 
-        if entry not in self._hides_response_by_entry:
-            self._hides_response_by_entry[entry] = hides_response(entry.asker, response)
-
-        if not self._hides_response_by_entry[entry]:
+        is_found = self._deliveries.has_json_rpc_response(entry)
+        if is_found or not hides_response(entry.asker, response):
             return True
 
         return canonical(parse(identity)) == entry.asker.id

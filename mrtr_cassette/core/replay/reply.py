@@ -160,7 +160,7 @@ def build_reply(
         status=response.status,
         # A stranger's cassette may have what no recorder keeps: other framing, or cookies.
         headers=kept_response_headers(response.headers),
-        parts=tuple(parts),
+        parts=parts,
         end=end,
         is_event_stream=response.is_event_stream,
         is_framed=response.is_framed,
@@ -178,8 +178,8 @@ def _parts_sent_together(
     ended: PieceArrival,
     *,
     piecewise: bool,
-) -> Iterator[Part]:
-    """Yield the pieces of a body that are sent together: all up to one that waits."""
+) -> tuple[Part, ...]:
+    """Return the pieces of a body that are sent together: all up to one that waits."""
     body = response.body
     gates = waits.pieces or (OPEN_GATE,) * len(response.pieces)
     first_pieces = []
@@ -190,6 +190,7 @@ def _parts_sent_together(
     piece_ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
     remaining_gaps = list(gaps)
     sent_bytes = 0
+    parts = []
     for first, behind in pairwise([*first_pieces, len(gates)]):
         part_end = piece_ends[behind - 1]
         segments: list[bytes | Gap] = []
@@ -202,11 +203,17 @@ def _parts_sent_together(
         segments.append(body[sent_bytes:part_end])
         sent_bytes = max(sent_bytes, part_end)
         piece = response.pieces[first]
-        pause = piece.at_ms - started_ms
-        part_arrival = _arrival_of_piece(piece, ended)
-        yield Part(
-            tuple(segments), pause, gates[first], range(first, behind), part_arrival
+        parts.append(
+            Part(
+                tuple(segments),
+                piece.at_ms - started_ms,
+                gates[first],
+                range(first, behind),
+                _arrival_of_piece(piece, ended),
+            )
         )
+
+    return tuple(parts)
 
 
 def _arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
@@ -808,6 +815,11 @@ class Deliveries:
         """Where events are, by session and id."""
         return places_of_events(self._by_arrival)
 
+    def has_json_rpc_response(self, entry: ReplayEntry) -> bool:
+        """Tell whether what is sent for a recorded request has its JSON-RPC response."""
+        reply = self._reply_for_entry(entry)
+        return reply is not None and reply.response_piece is not None
+
     def _reply_for_entry(self, entry: ReplayEntry) -> Reply | None:
         """Return what to send for a recorded response, which is built once; None without one."""
         response = entry.exchange.response
@@ -829,6 +841,10 @@ class Deliveries:
             request = entry.stream.exchange.request
             repeated_values_finder = partial(self._matchers.echo_spans, request)
 
+        batch: Sequence[Message] = ()
+        if entry.stream.asker is None:
+            batch = read_call(entry.matched.request).batch
+
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
         reply = build_reply(
@@ -839,9 +855,7 @@ class Deliveries:
             started_ms=exchange.started_ms,
             ended=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
             piecewise=self.paced or may_be_resumed,
-            caller=Caller(
-                read_call(entry.matched.request).batch, repeated_values_finder
-            ),
+            caller=Caller(batch, repeated_values_finder),
         )
 
         is_stateless_stream = self._is_stateless and entry.is_listening

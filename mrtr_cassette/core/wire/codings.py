@@ -163,8 +163,9 @@ def content_coding(headers: Headers) -> str:
 def why_unread(message: Request | Response) -> str:
     """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
+    body = message.body
     # Text in another encoding than UTF-16 and UTF-32 has no NUL, and can be searched.
-    if not message.body or (not coding and b"\0" not in message.body):
+    if not body or (not coding and b"\0" not in body):
         return ""
     if not coding:
         return "it is not UTF-8"

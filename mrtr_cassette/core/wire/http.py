@@ -156,12 +156,12 @@ class Response:
     @property
     def is_framed(self) -> bool:
         """Whether each piece is a message's own: an event or a line."""
-        return self.is_lines or self.is_event_stream
+        return self.status == NO_STATUS or is_event_stream(self.headers)
 
     @property
     def only_accepts(self) -> bool:
         """Whether it only acknowledges a message, whatever its body has."""
-        return self.status == ACCEPTED and not self.is_event_stream
+        return self.status == ACCEPTED and not is_event_stream(self.headers)
 
 
 @lru_cache(maxsize=4096)
@@ -236,14 +236,17 @@ def kept_response_headers(headers: Headers) -> Headers:
 
 def _kept_headers(headers: Headers, names: frozenset[str]) -> Headers:
     """Return the headers with these names or a kept prefix, without those that HTTP forbids."""
-    return tuple(
-        (name, value)
-        for name, value in headers
-        if (name.lower() in names or name.lower().startswith(_KEPT_PREFIXES))
+    kept: list[tuple[str, str]] = []
+    for name, value in headers:
+        lower_name = name.lower()
+        if lower_name not in names and not lower_name.startswith(_KEPT_PREFIXES):
+            continue
+
         # Nobody can send what HTTP forbids, so a replay could not either.
-        and HEADER_NAME.fullmatch(name)
-        and not FORBIDDEN_IN_HEADER.search(value)
-    )
+        if HEADER_NAME.fullmatch(name) and not FORBIDDEN_IN_HEADER.search(value):
+            kept.append((name, value))
+
+    return tuple(kept)
 
 
 # Lines on a pipe, and a client's line as a request (MCP 2026-07-28, stdio)
