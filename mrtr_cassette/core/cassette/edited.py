@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
 from mrtr_cassette.core.cassette.load import decode_cassette
 from mrtr_cassette.core.cassette.loader import ExchangePlace, cassette_of, place_of
 from mrtr_cassette.core.cassette.model import CassetteModel, ExchangeFactsModel
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.wire.http import Piece, Response
 
@@ -43,13 +43,22 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
         accepted.append(facts.model_copy(update=members))
 
     count = len(file.recording.exchanges) - len(unchanged)
-    return dump(cassette_of(file, path, accepted)), count
+    return dump(_loaded(file, path, accepted)), count
+
+
+def _loaded(
+    file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+) -> Cassette:
+    """Return the recording in a file, with these facts about its exchanges."""
+    interactions = file.interactions
+    numbers = range(1, len(interactions) + 1)
+    return cassette_of(file, path, facts, interactions, origins=numbers)
 
 
 def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str]:
     """Return the digests of the exchanges as they are in the file now."""
     digests: dict[ExchangePlace, str] = {}
-    cassette = cassette_of(file, path, ())
+    cassette = _loaded(file, path, ())
     for interaction in cassette.interactions:
         for exchange, turn_place in interaction.placed_exchanges:
             place = ExchangePlace(interaction.number, *turn_place)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
 from mrtr_cassette.core.cassette.recorded import VERSION, Cassette
-from mrtr_cassette.core.wire.pointers import escape_pointer
+from mrtr_cassette.core.wire.pointers import escape_pointer, members_of
 from mrtr_cassette.errors import CassetteError, damage_error, shorten
 from mrtr_cassette.terms import shell_command
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.cassette.model import CassetteModel, ExchangeFactsModel
+    from pydantic import BaseModel
+
+    from mrtr_cassette.core.cassette.model import CassetteModel
+
+_Item = TypeVar("_Item")
+_Model = TypeVar("_Model", bound="BaseModel")
 
 LFS_POINTER: Final = b"version https://git-lfs"
 """The first bytes of a file that Git LFS has not fetched."""
@@ -31,20 +36,42 @@ def load(data: bytes, path: str) -> Cassette:
     """
     # The models of a file take half of a start: only who reads a cassette waits for them.
     from mrtr_cassette.core.cassette.loader import cassette_of
+    from mrtr_cassette.core.cassette.model import CassetteModel, InteractionModel
 
     tree = _tree_of(data, path)
-    # The models that come next take as much memory as the text did.
     del data
-    file = _checked_model(tree, path)
-    del tree
-    return cassette_of(file, path, _taken(file.recording.exchanges))
+    _check_version(tree, path)
+    # A model takes more memory than what is made of it, so there is one at a time.
+    interactions: list[Any] = []
+    if isinstance(tree["interactions"], list):
+        interactions = tree["interactions"]
+        tree["interactions"] = []
+
+    file = _checked(CassetteModel, tree, path)
+    origins = _numbers_of_origins(interactions)
+    models = _checked_items(InteractionModel, interactions, path, "/interactions")
+    facts = _taken(file.recording.exchanges)
+
+    return cassette_of(file, path, facts, models, origins)
 
 
-def _taken(facts: list[ExchangeFactsModel]) -> Iterator[ExchangeFactsModel]:
-    """Yield facts, and leave none: they take more memory than what is made of them."""
-    facts.reverse()
-    while facts:
-        yield facts.pop()
+def _taken(items: list[_Item]) -> Iterator[_Item]:
+    """Yield the items of a list, and leave none."""
+    items.reverse()
+    while items:
+        yield items.pop()
+
+
+def _numbers_of_origins(interactions: list[Any]) -> set[int]:
+    """Return the numbers of the interactions that others branch off from, in unchecked JSON."""
+    numbers = set()
+    for interaction in interactions:
+        branch = members_of(members_of(interaction).get("branch"))
+        origin = branch.get("of")
+        if isinstance(origin, int):
+            numbers.add(origin)
+
+    return numbers
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
@@ -53,7 +80,11 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     Raises:
         CassetteError: no JSON, no cassette, of another version, or of a wrong type.
     """
-    return _checked_model(_tree_of(data, path), path)
+    from mrtr_cassette.core.cassette.model import CassetteModel
+
+    tree = _tree_of(data, path)
+    _check_version(tree, path)
+    return _checked(CassetteModel, tree, path)
 
 
 def _tree_of(data: bytes, path: str) -> Any:
@@ -74,8 +105,8 @@ def _tree_of(data: bytes, path: str) -> Any:
         raise _not_json_error(data, path, error) from None
 
 
-def _checked_model(tree: Any, path: str) -> CassetteModel:
-    """Return the model of a cassette; the error names the version or the first wrong member."""
+def _check_version(tree: Any, path: str) -> None:
+    """Make sure that JSON is a cassette of the version that this program reads."""
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
         raise CassetteError(
@@ -90,17 +121,31 @@ def _checked_model(tree: Any, path: str) -> CassetteModel:
             hint="update mrtr-cassette" if version > VERSION else "record it again",
         )
 
+
+def _checked_items(
+    model: type[_Model], trees: list[Any], path: str, place: str
+) -> Iterator[_Model]:
+    """Yield the models of the items of a list at a place in a cassette, and leave none."""
+    for index, tree in enumerate(_taken(trees)):
+        yield _checked(model, tree, path, f"{place}/{index}")
+
+
+def _checked(model: type[_Model], tree: Any, path: str, place: str = "") -> _Model:
+    """Return the model of a cassette, or of a part of it; the error names the first wrong member.
+
+    Args:
+        place: the pointer to the part.
+    """
     from pydantic import ValidationError
 
-    from mrtr_cassette.core.cassette.model import CassetteModel
-
     try:
-        return CassetteModel.model_validate(tree)
+        return model.model_validate(tree)
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
-        pointer = "".join(
-            f"/{escape_pointer(str(step))}" for step in first_error["loc"]
-        )
+        pointer = place
+        for step in first_error["loc"]:
+            pointer += f"/{escape_pointer(str(step))}"
+
         reason = first_error["msg"].lower()
         if first_error["type"] != "missing":
             reason += f", found {shorten(repr(first_error['input']))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
@@ -72,14 +72,21 @@ def place_of(facts: ExchangeFactsModel) -> ExchangePlace:
 
 
 def cassette_of(
-    file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+    file: CassetteModel,
+    path: str,
+    facts: Iterable[ExchangeFactsModel],
+    interactions: Iterable[InteractionModel],
+    origins: Container[int],
 ) -> Cassette:
     """Return the recording in a file, with these facts about its exchanges.
+
+    Args:
+        origins: the numbers of the interactions that others branch off from.
 
     Raises:
         CassetteError: turns or branches contradict each other, or an exchange is not as recorded.
     """
-    loader = _Loader(file, path, facts)
+    loader = _Loader(file, path, facts, origins)
     redaction = None
     if file.redaction is not None:
         redaction = file.redaction.redaction_rules()
@@ -93,7 +100,7 @@ def cassette_of(
         values=tuple(file.values or ()),
         recorded_at=file.recording.recorded_at,
         tool=file.recording.tool,
-        interactions=loader.loaded_interactions(),
+        interactions=loader.loaded_interactions(interactions),
         transport=file.transport or "http",
         client=file.recording.client,
         command=file.recording.command,
@@ -103,33 +110,45 @@ def cassette_of(
 
 class _Loader:
     def __init__(
-        self, file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+        self,
+        file: CassetteModel,
+        path: str,
+        facts: Iterable[ExchangeFactsModel],
+        origins: Container[int],
     ) -> None:
         recorders = []
         for model in file.recording.recorders or ():
             recorders.append(RecorderFacts(model.id, model.wall_ms, model.offset_ms))
 
         self.recorders = tuple(recorders)
-        self._interaction_models = file.interactions
         self._path = path
+        self._origins = origins
+        self._kept_models: dict[int, InteractionModel] = {}
+        """Those that others branch off from, or that have pushed turns, by number."""
         self._is_stdio = file.transport == "stdio"
         self._facts = {place_of(exchange): exchange for exchange in facts}
         self._interactions_so_far: list[RecordedInteraction] = []
 
-    def loaded_interactions(self) -> tuple[RecordedInteraction, ...]:
+    def loaded_interactions(
+        self, models: Iterable[InteractionModel]
+    ) -> tuple[RecordedInteraction, ...]:
         """Return all interactions."""
-        self._for_each_model(self._add_interaction)
+        self._for_each_model(enumerate(models, start=1), self._add_interaction)
         # The response that has a pushed request may belong to a later interaction.
-        self._for_each_model(self._add_pushed_turns)
+        self._for_each_model(self._kept_models.items(), self._add_pushed_turns)
         for facts in self._facts.values():
             if facts.sha256 is not None:
                 raise self._changed_exchange_error(facts, "there is no such exchange")
 
         return tuple(self._interactions_so_far)
 
-    def _for_each_model(self, add: Callable[[int, InteractionModel], None]) -> None:
-        """Call a function for all interactions; an error gets the pointer to its interaction."""
-        for number, model in enumerate(self._interaction_models, start=1):
+    def _for_each_model(
+        self,
+        numbered_models: Iterable[tuple[int, InteractionModel]],
+        add: Callable[[int, InteractionModel], None],
+    ) -> None:
+        """Call a function for interactions; an error gets the pointer to its interaction."""
+        for number, model in numbered_models:
             try:
                 add(number, model)
             except ValueError as error:
@@ -143,7 +162,7 @@ class _Loader:
         shared: tuple[RecordedExchange, ...] = ()
         if model.branch is not None:
             branch = Branch(model.branch.of, model.branch.turn)
-            shared = self._shared_exchanges(number, branch)
+            shared = self._shared_exchanges(number, model, branch)
 
         chain = self._call_exchanges(number, model, len(shared))
         interaction = RecordedInteraction(
@@ -154,12 +173,13 @@ class _Loader:
             steps=tuple(self._task_steps(number, model)),
         )
         self._interactions_so_far.append(interaction)
+        if number in self._origins or _has_pushed_turns(model):
+            self._kept_models[number] = model
 
     def _shared_exchanges(
-        self, number: int, branch: Branch
+        self, number: int, model: InteractionModel, branch: Branch
     ) -> tuple[RecordedExchange, ...]:
         """Return the exchanges that a branch shares, which must be equal in the file."""
-        model = self._interaction_models[number - 1]
         turns = model.elicitation_turns[: branch.turn]
         is_answered = False
         if len(turns) == branch.turn:
@@ -172,7 +192,7 @@ class _Loader:
                 "it branches at no answered result of an earlier interaction"
             )
 
-        origin = self._interaction_models[branch.of - 1]
+        origin = self._kept_models[branch.of]
         if _parts_up_to_ask(model, branch.turn) != _parts_up_to_ask(
             origin, branch.turn
         ):
@@ -414,6 +434,11 @@ class _Loader:
                 raise ValueError(
                     "it has not all members of HTTP, and the transport is HTTP"
                 )
+
+
+def _has_pushed_turns(model: InteractionModel) -> bool:
+    """Tell whether the server asked by requests of its own."""
+    return any(isinstance(turn, PushedTurnModel) for turn in model.elicitation_turns)
 
 
 def _parts_up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:

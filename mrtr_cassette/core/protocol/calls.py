@@ -455,14 +455,15 @@ class Call(NamedTuple):
 
         headers = self.request.headers
         of_headers = traits_of_headers(headers)
-        lower = [(name.lower(), value) for name, value in headers]
+        named_headers = []
+        for name, value in headers:
+            if name.lower() in header_names:
+                named_headers.append((name.lower(), value))
 
         return of_headers._replace(
             empty_members=self._empty_members,
             session=session_of(self.request),
-            named_headers=tuple(
-                sorted(pair for pair in lower if pair[0] in header_names)
-            ),
+            named_headers=tuple(sorted(named_headers)),
             has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
