@@ -450,6 +450,7 @@ class CassetteModel(_Model):
 
 
 # Here, and not at their first use, so that threads which load at once wait for it.
+InteractionModel.model_rebuild()
 CassetteModel.model_rebuild()
 TaskTurnModel.model_rebuild()
 
