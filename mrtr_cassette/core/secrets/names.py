@@ -117,17 +117,25 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
     found = []
     if b"mrtr-" in raw or b"sha256" in raw:
         for match in _NAME_PATTERN.finditer(raw):
-            colon = b"%3A" if b"%3A" in match[0] else b":"
-            kind, *parts = match[0].decode().split(colon.decode())
-            ref = Ref(kind, tuple(parts), (b"", colon, b""))
-            found.append((Span(*match.span()), ref))
+            found.append((Span(*match.span()), _ref_of_name(match)))
 
     for match in _PLACEHOLDER_PATTERN.finditer(raw):
-        opening, rule, colon, token, closing = match.groups()
-        ref = Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
-        found.append((Span(*match.span()), ref))
+        found.append((Span(*match.span()), _ref_of_placeholder(match)))
 
     return sorted(found)
+
+
+def _ref_of_name(match: re.Match[bytes]) -> Ref:
+    """Return the reference that a match of a name is."""
+    colon = b"%3A" if b"%3A" in match[0] else b":"
+    kind, *parts = match[0].decode().split(colon.decode())
+    return Ref(kind, tuple(parts), (b"", colon, b""))
+
+
+def _ref_of_placeholder(match: re.Match[bytes]) -> Ref:
+    """Return the reference that a match of a placeholder is."""
+    opening, rule, colon, token, closing = match.groups()
+    return Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
 
 
 def split_at_refs(raw: bytes) -> CutText:
@@ -196,13 +204,20 @@ def with_refs(text: AnyStr, change: RefChange) -> AnyStr:
 
 def ref_of(text: str, *kinds: str) -> Ref | None:
     """Return the reference that a text is as a whole, if it is of one of the kinds, or None."""
-    refs = refs_in(text)
-    if len(refs) != 1 or refs[0].raw != as_bytes(text):
-        return None
-    if kinds and refs[0].kind not in kinds:
+    raw = as_bytes(text)
+    name = _NAME_PATTERN.fullmatch(raw)
+    placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
+    if name is not None:
+        ref = _ref_of_name(name)
+    elif placeholder_match is not None:
+        ref = _ref_of_placeholder(placeholder_match)
+    else:
         return None
 
-    return refs[0]
+    if kinds and ref.kind not in kinds:
+        return None
+
+    return ref
 
 
 def is_of_kind(text: str, *kinds: str) -> bool:
