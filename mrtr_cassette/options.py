@@ -395,7 +395,7 @@ class SecretOptions(Options):
         """
         texts = {**self.texts, "port": "{port}"}
 
-        def text_of(named: re.Match[str]) -> str:
+        def value_in_command(named: re.Match[str]) -> str:
             """Return the text for a name, which stays as it is if no values are given."""
             if named[1] in texts or not self.values:
                 return texts.get(named[1], named[0])
@@ -405,7 +405,7 @@ class SecretOptions(Options):
                 hint="give it as <<give_value>>",
             )
 
-        return [_NAME_IN_COMMAND.sub(text_of, part) for part in command]
+        return [_NAME_IN_COMMAND.sub(value_in_command, part) for part in command]
 
     def check_secrets(self) -> None:
         """Make sure that each variable is set to what can be told apart from other text.

@@ -279,7 +279,7 @@ def taken(cassette: Cassette, live: Live) -> tuple[Cassette, list[Proposal]]:
 def waits_for_answers(interaction: RecordedInteraction) -> bool:
     """Tell whether a replay says what follows a question once that is answered, by its id."""
     for turn in interaction.pushed_turns:
-        for request, posted in zip(turn.asked, turn.answers, strict=False):
+        for request, posted in zip(turn.pushed_requests, turn.answers, strict=False):
             pieces = request.exchange.response.pieces  # type: ignore[union-attr]
             number = posted.exchange.number or 0
             later = [piece.arrived_count for piece in pieces[request.piece + 1 :]]

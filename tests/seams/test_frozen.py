@@ -86,7 +86,7 @@ def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
     for turn in interaction.pushed_turns:
         asked = [
             [push.key, push.exchange.number, push.piece, push.interaction]
-            for push in turn.asked
+            for push in turn.pushed_requests
         ]
         answers = [[answer.key, said_of(answer.exchange)] for answer in turn.answers]
         said.append({"position": turn.position, "asked": asked, "answers": answers})

@@ -237,7 +237,7 @@ def value_schema(request: InputRequest) -> dict[str, Any]:
     return {"type": request.kind}
 
 
-def is_required(request: InputRequest) -> bool:
+def must_be_answered(request: InputRequest) -> bool:
     """Tell whether a request for input has to be answered."""
     return (
         not request.takes_value or request.definition.get("required", True) is not False
@@ -547,7 +547,7 @@ def dialogue_with_person(key: str, request: InputRequest) -> Steps:
         if not request.takes_value:
             return (yield from _ask_for_form(request, lines))
 
-        required = is_required(request)
+        required = must_be_answered(request)
         value = yield from _ask_for_value(
             lines, key, value_schema(request), is_required=required
         )

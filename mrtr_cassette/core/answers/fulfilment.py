@@ -14,7 +14,7 @@ from mrtr_cassette.core.answers.forms import (
     CallTurn,
     Unanswered,
     elicitation_answer,
-    is_required,
+    must_be_answered,
     problem_of,
     with_defaults,
 )
@@ -192,7 +192,7 @@ class _Answering:
                 self._answers[question.key] = Answer(
                     elicitation_answer(action), "otherwise"
                 )
-            elif is_required(request):
+            elif must_be_answered(request):
                 return self._question_without_answer(question)
 
         answers = {}

@@ -182,7 +182,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
 def _pushed_turn_tree(turn: PushedTurn) -> Tree:
     """Return a pushed turn as it is in the file."""
     events = []
-    for request in turn.asked:
+    for request in turn.pushed_requests:
         event = {
             "key": request.key,
             "interaction": request.interaction,

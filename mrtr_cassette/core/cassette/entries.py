@@ -40,7 +40,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.secrets.names import ANSWER, HASH, Ref, sha256_of, with_refs
+from mrtr_cassette.core.secrets.names import (
+    ANSWER,
+    HASH,
+    Ref,
+    sha256_of,
+    with_changed_refs,
+)
 from mrtr_cassette.core.secrets.sealed import is_searched
 from mrtr_cassette.core.wire.http import (
     ABOUT_COPIES,
@@ -403,7 +409,7 @@ def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
 
         text = text.replace(issued_state, "")
 
-    text = with_refs(text, kind_alone)
+    text = with_changed_refs(text, kind_alone)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -555,7 +561,7 @@ def _posted_answer_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
         if turn.position < interaction.shared_count:
             continue
 
-        questions = {question.key: question for question in turn.asked}
+        questions = {question.key: question for question in turn.pushed_requests}
         pending = interaction.exchanges[turn.position]
         for answer in turn.answers:
             place = EntryPlace(interaction.number, number, 0)

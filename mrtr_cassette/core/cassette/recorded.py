@@ -198,13 +198,13 @@ class PushedTurn:
     """Pushed requests that were open together, while the exchange at a position was pending."""
 
     position: int
-    asked: tuple[PushedRequest, ...]
+    pushed_requests: tuple[PushedRequest, ...]
     answers: tuple[PostedAnswer, ...]
 
     @property
     def requests(self) -> dict[str, InputRequest]:
         """What the server asked, by key."""
-        return {request.key: request.asked_input for request in self.asked}
+        return {request.key: request.asked_input for request in self.pushed_requests}
 
     @property
     def given(self) -> dict[str, Any] | None:
@@ -223,9 +223,9 @@ def _pushed_turn(number: int, pushed: PushedTurn) -> RecordedTurn:
         "push",
         pushed.requests,
         pushed.given,
-        {request.key: request.key for request in pushed.asked},
-        pushed.asked[0].exchange,
-        min(request.pushed_ms for request in pushed.asked),
+        {request.key: request.key for request in pushed.pushed_requests},
+        pushed.pushed_requests[0].exchange,
+        min(request.pushed_ms for request in pushed.pushed_requests),
         tuple([answer.exchange for answer in pushed.answers]),
         pushed,
     )
@@ -485,7 +485,7 @@ class RecordedInteraction:
         """The interactions on whose streams the server asks for it, and not in its own."""
         numbers = []
         for turn in self.pushed_turns:
-            for request in turn.asked:
+            for request in turn.pushed_requests:
                 if request.interaction is not None:
                     numbers.append(request.interaction)
 
@@ -558,7 +558,7 @@ def _interaction_with_exchanges(
     exchanges = [changed.get(before, before) for before in interaction.exchanges]
     turns = []
     for turn in interaction.pushed_turns:
-        asked = _parts_with_exchanges(turn.asked, changed)
+        asked = _parts_with_exchanges(turn.pushed_requests, changed)
         answers = _parts_with_exchanges(turn.answers, changed)
         turns.append(PushedTurn(turn.position, asked, answers))
 
@@ -734,8 +734,10 @@ def with_numbers(
 
     pushed_turns = []
     for turn in interaction.pushed_turns:
-        asked = [_push_with_number(request, numbers) for request in turn.asked]
-        pushed_turns.append(replace(turn, asked=tuple(asked)))
+        asked = [
+            _push_with_number(request, numbers) for request in turn.pushed_requests
+        ]
+        pushed_turns.append(replace(turn, pushed_requests=tuple(asked)))
 
     return replace(
         interaction,

@@ -18,7 +18,7 @@ from mrtr_cassette.core.secrets.names import (
     TASK,
     Ref,
     example_in_place,
-    with_refs,
+    with_changed_refs,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
@@ -118,7 +118,7 @@ def with_examples(cassette: Cassette) -> Cassette:
         return cassette
 
     def with_example(raw: bytes, _name: str) -> bytes:
-        return with_refs(raw, example_in_place)
+        return with_changed_refs(raw, example_in_place)
 
     changed = {}
     for exchange in cassette.exchanges:
@@ -224,7 +224,7 @@ def _exchanges_renamed_apart(
         return ref.with_last(first_number + int(ref.token))
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
-        return with_refs(raw, counted_on)
+        return with_changed_refs(raw, counted_on)
 
     def moved_count(after: int, _at_ms: float) -> int:
         if not after:

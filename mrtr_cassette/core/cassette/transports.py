@@ -106,7 +106,7 @@ def over_pipes(cassette: Cassette) -> Cassette:
     if cassette.transport == "stdio":
         return _cassette_with_changes(cassette, _with_session)
 
-    _check_headers_decide_nothing(cassette)
+    _refuse_if_headers_decide(cassette)
     is_session = _is_one_session(cassette)
     if is_session:
         cassette = _without_session_end(cassette)
@@ -148,7 +148,7 @@ def _without_session_end(cassette: Cassette) -> Cassette:
     return without_interactions(cassette, ends)
 
 
-def _check_headers_decide_nothing(cassette: Cassette) -> None:
+def _refuse_if_headers_decide(cassette: Cassette) -> None:
     """Make sure that no request had other responses with another header, or at another path.
 
     Equal requests with equal headers may have had several responses, so a header decides only if
@@ -437,7 +437,7 @@ def over_lines(cassette: Cassette) -> Cassette:
     for session, stream in streams.items():
         lines = _lines_by_exchange(stream, posts[session])
         for exchange, pieces in lines.items():
-            response = _pipe_response(exchange, pieces)
+            response = _response_as_over_pipes(exchange, pieces)
             request = line_request(on_one_line(exchange.request.body), session)
             if exchange is stream:
                 request = channel_request(session)
@@ -510,7 +510,7 @@ def _exchange_of_message(
     return None
 
 
-def _pipe_response(
+def _response_as_over_pipes(
     exchange: RecordedExchange, pieces: Sequence[Piece]
 ) -> Response | None:
     """Return a response on pipes with these pieces; None for a notification or an answer."""

@@ -65,7 +65,7 @@ from mrtr_cassette.core.secrets.names import (
     Ref,
     placeholder_without_token,
     reveal_states,
-    with_refs,
+    with_changed_refs,
 )
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import (
@@ -179,8 +179,8 @@ def response_changes(
     if (recorded.ask is None) != (live.ask is None):
         return [_ask_change(recorded, live)]
 
-    old_members = _members_of_response(recorded, old_response, states)
-    new_members = _members_of_response(live, new_response, states)
+    old_members = _compared_members(recorded, old_response, states)
+    new_members = _compared_members(live, new_response, states)
     if old_response.is_lines or new_response.is_lines:
         drop_stray_messages(
             recorded.call.method,
@@ -434,7 +434,7 @@ def question_of(turn: RecordedTurn) -> Any:
         return asked_question(turn.asking)
 
     asked = {}
-    for request in turn.pushed.asked:
+    for request in turn.pushed.pushed_requests:
         if request.message.method != PING:
             asked[request.key] = pushed_value(request.message.raw)
 
@@ -475,7 +475,7 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     if exchange.response is None:
         return None
 
-    members = _members_of_response(exchange, exchange.response, NO_STATES)
+    members = _compared_members(exchange, exchange.response, NO_STATES)
     if "#error" in members:
         return {"error": members["#error"]}
 
@@ -510,7 +510,7 @@ def _comparable_bytes(raw: bytes, states: States) -> bytes:
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
 
-    return with_refs(reveal_states(raw, states.get), _alike_in_recordings)
+    return with_changed_refs(reveal_states(raw, states.get), _alike_in_recordings)
 
 
 def _alike_in_recordings(ref: Ref) -> Ref | bytes | None:
@@ -525,7 +525,7 @@ def _alike_in_recordings(ref: Ref) -> Ref | bytes | None:
     return ref._replace(parts=())
 
 
-def _members_of_response(
+def _compared_members(
     exchange: RecordedExchange, response: Response, states: States
 ) -> Members:
     """Read a response for comparing: the members of its result, and all else under `#` names."""
@@ -809,7 +809,7 @@ def _strays_at_recorded_places(
     return placed + others
 
 
-def calls_at_start(interactions: Sequence[RecordedInteraction]) -> set[int]:
+def first_calls_on_pipes(interactions: Sequence[RecordedInteraction]) -> set[int]:
     """Return the numbers of the first calls of sessions over pipes: the server may still start."""
     first_call_by_session: dict[str, int] = {}
     for interaction in in_conversation_order(interactions):

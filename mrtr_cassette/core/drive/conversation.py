@@ -428,7 +428,7 @@ class Conversation:
             return self.leave_task()
 
         self.leaving.pending_request = None
-        departure = self.leaving.departure
+        departure = self.leaving.client_departure
         if departure is not None and departure.notice is None:
             # The recorded client closed the connection.
             return None
@@ -456,7 +456,7 @@ class Conversation:
         if self.is_over or not self.leaving.is_due(observation):
             return None
 
-        departure = self.leaving.departure
+        departure = self.leaving.client_departure
         if departure is not None and departure.is_answered:
             return self._cancel_pending_request(observation)
 
@@ -846,7 +846,7 @@ class Leaving:
         """The request of the call whose response is not complete yet."""
         self.sent_cancellation: Observation | None = None
         """The notification that cancels the call, once sent."""
-        self.departure = departure
+        self.client_departure = departure
         self._sent_count = 0
 
     def count_request(self, pending: Observation | None) -> None:
@@ -861,7 +861,7 @@ class Leaving:
     @property
     def may_be_at_once(self) -> bool:
         """Whether the pending request is left before any of its response has come."""
-        departure = self.departure
+        departure = self.client_departure
         if departure is None or self.pending_request is None:
             return False
         return departure.message_count == 0 and self._is_at(departure)
@@ -872,7 +872,7 @@ class Leaving:
 
     def is_due(self, observation: Observation) -> bool:
         """Tell whether the call is left now, after this much of a response."""
-        departure = self.departure
+        departure = self.client_departure
         if departure is None or observation is not self.pending_request:
             return False
         if observation.is_answered or self.sent_cancellation is not None:

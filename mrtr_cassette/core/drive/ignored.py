@@ -103,7 +103,7 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     pointers = rule.get("pointers")
     if "masks" in rule and "pointers" not in rule:
         pointers = []
-    elif not _are_pointers(pointers):
+    elif not _is_pointer_list(pointers):
         raise ValueError(wrong_table)
 
     if not isinstance(masks, list) or not all(isinstance(mask, str) for mask in masks):
@@ -121,7 +121,7 @@ def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     return IgnoredPlaces(call, (*pointers, *places))
 
 
-def _are_pointers(value: Any) -> TypeGuard[list[str]]:
+def _is_pointer_list(value: Any) -> TypeGuard[list[str]]:
     """Tell whether a value is a list of JSON Pointers, and not empty."""
     if not isinstance(value, list) or not value:
         return False

@@ -33,7 +33,7 @@ from mrtr_cassette.core.secrets.names import (
     reveal_states,
     sha256_of,
     state_surrogate,
-    with_refs,
+    with_changed_refs,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
@@ -113,7 +113,7 @@ class KeptNames:
         for new_id, kept_id in self._kept_question_ids.items():
             text = text.replace(new_id, kept_id)
 
-        return with_refs(text, self._reference_with_kept_name)
+        return with_changed_refs(text, self._reference_with_kept_name)
 
     def _reference_with_kept_name(self, ref: Ref) -> Ref | None:
         """Return a reference with its kept name and its own turn; None if it isn't renamed."""

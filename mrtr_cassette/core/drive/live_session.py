@@ -31,7 +31,13 @@ from mrtr_cassette.core.protocol.methods import (
 from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.names import SESSION, STATE, TASK, Ref, with_refs
+from mrtr_cassette.core.secrets.names import (
+    SESSION,
+    STATE,
+    TASK,
+    Ref,
+    with_changed_refs,
+)
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -356,7 +362,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         quoted = _json_string(live_by_name[ref.name])
         return quoted[1:-1]
 
-    return with_refs(raw, live)
+    return with_changed_refs(raw, live)
 
 
 def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
         turn.number,
         pushed.position,
         questions,
-        is_aside=all(_is_aside(request) for request in pushed.asked),
+        is_aside=all(_is_aside(request) for request in pushed.pushed_requests),
         answered_at=_number_of_last_answer(pushed),
     )
 
@@ -129,7 +129,7 @@ def _number_of_last_answer(pushed: PushedTurn) -> int | None:
         if answer.exchange.number is not None:
             numbers.append(answer.exchange.number)
 
-    if not numbers or len(numbers) != len(pushed.asked):
+    if not numbers or len(numbers) != len(pushed.pushed_requests):
         return None
 
     return max(numbers)

@@ -621,7 +621,9 @@ class _WholeProposal:
         replacing: list[tuple[Located, PushedRequest]] = []
         for number, group in groupby(pushed, _turn_of_push):
             recorded = self._interaction.numbered_turns.get(number, _NO_TURN)
-            recorded_by_key = {request.key: request for request in recorded.asked}
+            recorded_by_key = {
+                request.key: request for request in recorded.pushed_requests
+            }
             asked = []
             for located, push in group:
                 key = push.name or push.key
@@ -785,7 +787,7 @@ def _last_answers_by_piece(
     """Return the number of the last answer to each turn, by the piece with its last question."""
     answered: dict[int, int] = {}
     for turn in turns:
-        last_question = turn.asked[-1]
+        last_question = turn.pushed_requests[-1]
         if last_question.exchange is exchange:
             numbers = [0]
             for answer in turn.answers:

@@ -11,7 +11,7 @@ from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
-    calls_at_start,
+    first_calls_on_pipes,
     response_changes,
     whole_response_value,
 )
@@ -275,7 +275,7 @@ class Verifier:
 
         self._sessions: dict[str, ServerSession] = {}
         self._issued_sessions: set[str] = set()
-        self._calls_at_start = calls_at_start(cassette.interactions)
+        self._first_calls_on_pipes = first_calls_on_pipes(cassette.interactions)
         self._why_unopened_by_session: dict[str, str] = {}
         self._tool_lists: dict[str, ToolList] = {}
         self._asides_by_session: dict[str, Asides] = {}
@@ -444,7 +444,7 @@ class Verifier:
             asides,
             self._handles,
             renames_keys=True,
-            is_at_start=interaction.number in self._calls_at_start,
+            is_at_start=interaction.number in self._first_calls_on_pipes,
         )
 
     def _verified_cancellation(

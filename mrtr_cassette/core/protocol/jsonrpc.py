@@ -278,13 +278,13 @@ class Echo(NamedTuple):
 
 def echoes_of_request(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
-    plain = _plain_echoes(message, request)
+    plain = _echoes_by_search(message, request)
     if plain is None:
         return _echoes_by_path(message, request)
     return plain
 
 
-def _plain_echoes(message: Message, request: Message) -> list[Echo] | None:
+def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
     """Return the same by a search, which takes a moment; None where that is not certain."""
     if message.kind is Kind.RESPONSE:
         value = message.id

@@ -80,7 +80,7 @@ class ExchangeFacts:
     """Its response carries messages that other requests caused."""
 
     request_id: str | None = None
-    posted_id: str | None = None
+    answered_push_id: str | None = None
     """Id of the JSON-RPC response that the client posted with this request."""
 
     pushes: tuple[Push, ...] = ()
@@ -155,7 +155,7 @@ def facts_of(
         session=intern(session_of(exchange.request) or opened_session(response)),
         listens=response_facts.listens,
         request_id=request_id,
-        posted_id=_id_of(call.message, Kind.RESPONSE),
+        answered_push_id=_id_of(call.message, Kind.RESPONSE),
         pushes=response_facts.pushes,
         responses=response_facts.responses,
         end_moment=ended,

@@ -50,7 +50,7 @@ from mrtr_cassette.core.secrets.names import (
     renumber_secrets,
     sha256_of,
     strip_volatile,
-    with_refs,
+    with_changed_refs,
 )
 from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.errors import CassetteError, counted
@@ -282,7 +282,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
-    needed_causes = tuple(_causes_needed_by(exchange, facts, ask))
+    needed_causes = tuple(_exchanges_needed_before(exchange, facts, ask))
     given_causes: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
         given_causes = ((_REQUEST_CAUSE, session, facts.request_id),)
@@ -333,7 +333,7 @@ def _cause_of_ask(exchange: RecordedExchange) -> _Cause:
     return (_ASK_CAUSE, sha256_of(strip_volatile("\n".join(call.key()))), call.client)
 
 
-def _causes_needed_by(
+def _exchanges_needed_before(
     exchange: RecordedExchange, facts: ExchangeFacts, ask: _Cause
 ) -> Iterator[_Cause]:
     """Yield what has to be there before an exchange."""
@@ -345,8 +345,8 @@ def _causes_needed_by(
     elif exchange.call.answers is not None:
         yield ask
 
-    if facts.posted_id is not None:
-        yield (_PUSH_CAUSE, facts.session, facts.posted_id)
+    if facts.answered_push_id is not None:
+        yield (_PUSH_CAUSE, facts.session, facts.answered_push_id)
 
 
 # The order of what several recorders saw
@@ -574,7 +574,7 @@ def _exchanges_by_recorder(
         offset_ms = offsets.get(recorder, 0)
         reopened[recorder] = {}
         for number, number_at_recorder in recorder_numbers[1:]:
-            exchange = _as_recorder_counted(
+            exchange = _with_recorder_numbers(
                 exchanges_put_back[number],
                 number_at_recorder,
                 recorder_numbers,
@@ -617,7 +617,7 @@ class _ExchangeNumbers(NamedTuple):
     at_recorder: int
 
 
-def _as_recorder_counted(
+def _with_recorder_numbers(
     exchange: RecordedExchange,
     number: int,
     numbers: Sequence[_ExchangeNumbers],
@@ -631,10 +631,10 @@ def _as_recorder_counted(
         for piece in response.pieces:
             if not piece.arrived_count:
                 # Of a response in one piece a cassette tells the end alone.
-                moved = piece._replace(
+                piece_at_end = piece._replace(
                     at_ms=exchange.ended_ms, arrived_count=ended_after
                 )
-                pieces.append(moved)
+                pieces.append(piece_at_end)
             else:
                 pieces.append(piece)
 
@@ -667,7 +667,7 @@ def _with_hashes_for_names(
 
     change = _changer_to_journal_names(states, path)
     return replace(
-        with_texts(exchange, lambda raw, _: with_refs(raw, change)),
+        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change)),
         issued_sha256=None if issued is None else states[issued],
         echoed_sha256=None if echoed is None else states[echoed],
     )

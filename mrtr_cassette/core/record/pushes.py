@@ -165,7 +165,7 @@ class LinkedPush(NamedTuple):
     """Index of the piece of the exchange's response that completes it."""
 
 
-class _EventKind(IntEnum):
+class _SessionEventKind(IntEnum):
     """What happened in a session; of several things at one moment, the smaller comes first."""
 
     REQUEST = 0
@@ -174,7 +174,7 @@ class _EventKind(IntEnum):
     END = 3
 
 
-class _Event(NamedTuple):
+class _SessionEvent(NamedTuple):
     """Something that happened in a session; events sort in the order of the conversation.
 
     A request comes before everything that came after it, whatever the clock says.
@@ -183,7 +183,7 @@ class _Event(NamedTuple):
     arrived_count: int
     came_later: bool
     at_ms: float
-    kind: _EventKind
+    kind: _SessionEventKind
     number: int
     position: int = 0
     """Which of the exchange's pushes or responses it is."""
@@ -199,17 +199,17 @@ def link_pushes(
         number = event.number
         exchange = facts[number]
         session = exchange.session
-        if event.kind is _EventKind.PUSH:
+        if event.kind is _SessionEventKind.PUSH:
             turn = _turn_with_push(machine, exchange, number, event.position)
             if len(turn.asked) == 1:
                 turns.setdefault(turn.owner, []).append(turn)
-        elif event.kind is _EventKind.RESPONSE:
+        elif event.kind is _SessionEventKind.RESPONSE:
             identity, _ = exchange.responses[event.position]
             machine.end_answered_call(session, identity)
-        elif event.kind is _EventKind.END:
+        elif event.kind is _SessionEventKind.END:
             machine.end_response(session, number)
-        elif exchange.posted_id is not None:
-            machine.close_answered_push(session, exchange.posted_id, number)
+        elif exchange.answered_push_id is not None:
+            machine.close_answered_push(session, exchange.answered_push_id, number)
         elif exchange.request_id is not None and not exchange.listens:
             machine.begin_call(session, number, exchange.request_id)
 
@@ -236,40 +236,54 @@ def _turn_with_push(
     return turn
 
 
-def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_Event]:
+def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_SessionEvent]:
     """Return what happened, in order, in the sessions in which the server pushed requests."""
     sessions = {exchange.session for exchange in facts.values() if exchange.pushes}
-    events: list[_Event] = []
+    events: list[_SessionEvent] = []
     for number, exchange in facts.items():
         if exchange.session in sessions:
-            events.extend(_events_of(number, exchange))
+            events.extend(_session_events_in_exchange(number, exchange))
 
     events.sort()
     return events
 
 
-def _events_of(number: int, exchange: ExchangeFacts) -> list[_Event]:
+def _session_events_in_exchange(
+    number: int, exchange: ExchangeFacts
+) -> list[_SessionEvent]:
     """Return what happened in one exchange, in any order."""
     ended = exchange.end_moment
     events = [
-        _Event(number, False, 0.0, _EventKind.REQUEST, number),
-        _Event(ended.arrived_count, True, ended.at_ms, _EventKind.END, number),
+        _SessionEvent(number, False, 0.0, _SessionEventKind.REQUEST, number),
+        _SessionEvent(
+            ended.arrived_count, True, ended.at_ms, _SessionEventKind.END, number
+        ),
     ]
 
     for index, (_, moment) in enumerate(exchange.responses):
-        responded = _Event(
-            moment.arrived_count, True, moment.at_ms, _EventKind.RESPONSE, number, index
+        responded = _SessionEvent(
+            moment.arrived_count,
+            True,
+            moment.at_ms,
+            _SessionEventKind.RESPONSE,
+            number,
+            index,
         )
         events.append(responded)
 
-    if exchange.posted_id is not None:
+    if exchange.answered_push_id is not None:
         return events
 
     for index, push in enumerate(exchange.pushes):
         moment = push.moment
         events.append(
-            _Event(
-                moment.arrived_count, True, moment.at_ms, _EventKind.PUSH, number, index
+            _SessionEvent(
+                moment.arrived_count,
+                True,
+                moment.at_ms,
+                _SessionEventKind.PUSH,
+                number,
+                index,
             )
         )
 

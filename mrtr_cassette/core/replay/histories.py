@@ -28,7 +28,7 @@ from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_numbers
 from mrtr_cassette.core.protocol.calls import CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
-from mrtr_cassette.core.secrets.names import with_refs
+from mrtr_cassette.core.secrets.names import with_changed_refs
 
 _NEVER_ENDED: Final = (float("inf"), float("inf"))
 
@@ -312,7 +312,7 @@ class WriteHistories:
         for step in self._steps_by_call.get(entry, ()):
             if step.state is None:
                 text = str(step.matched.lookup.answers)
-                answers.append(with_refs(text, kind_alone))
+                answers.append(with_changed_refs(text, kind_alone))
 
         return answers
 

@@ -427,7 +427,7 @@ class StatelessGroups:
             return secret.name
         return secret.kind
 
-    def first_fitting(
+    def first_for_caller(
         self, entries: Sequence[ReplayEntry], matched: MatchedRequest
     ) -> ReplayEntry | None:
         """Return the first of some equal recordings that fits, its caller's if possible."""

@@ -49,7 +49,7 @@ from mrtr_cassette.core.secrets.names import (
     renumber_secrets,
     sealed_hash,
     secrets_in,
-    with_refs,
+    with_changed_refs,
     without_numbers,
     without_rules,
 )
@@ -641,7 +641,7 @@ class _PlacedSecrets:
         redactor = Redactor(self._redaction_rules, lambda _rule, _secret: "0")
         redactor.on_find = take
         request_with_stand_ins = request_with(
-            recorded, lambda raw, _name: with_refs(raw, stand_in)
+            recorded, lambda raw, _name: with_changed_refs(raw, stand_in)
         )
         redactor.request(request_with_stand_ins)
 

@@ -231,7 +231,7 @@ class ChosenRecording(NamedTuple):
     """The recording that a request gets; without one, the nearest ones, and why they don't fit.
 
     Attributes:
-        recorded_session: that for which its live session is taken, if for another one.
+        other_recorded_session: that for which its live session is taken, if for another one.
         line: the line from which it is, and how many calls of this are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
@@ -241,7 +241,7 @@ class ChosenRecording(NamedTuple):
     entry: ReplayEntry | None
     nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
-    recorded_session: str | None = None
+    other_recorded_session: str | None = None
     line: tuple[EqualCalls, int] | None = None
     function_name: str = ""
     failure: str = ""
@@ -518,7 +518,9 @@ class PlayOrder:
     ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
         if self._stateless_groups is not None:
-            fitting = self._stateless_groups.first_fitting(candidates.entries, matched)
+            fitting = self._stateless_groups.first_for_caller(
+                candidates.entries, matched
+            )
             if fitting is None:
                 return ChosenRecording(
                     None, candidates.entries, Reason.ARGUMENTS_DIFFER
@@ -534,7 +536,7 @@ class PlayOrder:
         candidates = Candidates(entries, self.histories)
         chosen = self._choose_by_history(candidates, matched, session)
 
-        return chosen._replace(recorded_session=recorded)
+        return chosen._replace(other_recorded_session=recorded)
 
     def _fitting_headers(
         self, equal: Sequence[ReplayEntry], traits: Traits
@@ -783,7 +785,7 @@ class PlayOrder:
 
     # Playing
 
-    def take_for(self, session: LiveSession, recorded: str) -> None:
+    def switch_recorded_session(self, session: LiveSession, recorded: str) -> None:
         """Take a live session for another recorded one."""
         session.recorded_id = recorded
         session.latest_arrived_number = 0

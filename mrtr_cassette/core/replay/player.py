@@ -432,9 +432,11 @@ class Player:
             return step_played
 
         chosen = choice.chosen
-        if chosen.recorded_session is not None:
-            self._play_order.take_for(session, chosen.recorded_session)
-            for stream in self._deliveries.switch_stream(session):
+        if chosen.other_recorded_session is not None:
+            self._play_order.switch_recorded_session(
+                session, chosen.other_recorded_session
+            )
+            for stream in self._deliveries.switch_streams_of_session(session):
                 self.play_counts[stream] += 1
                 session.count_play(stream)
 
@@ -728,7 +730,7 @@ class Player:
 
         return False
 
-    def count_unanswered_call(self, play: Play) -> Miss | None:
+    def count_call_without_response(self, play: Play) -> Miss | None:
         """Count a call without a recorded response as a miss, unless its client cancelled it."""
         session = play.session
         request_id = play.request_id

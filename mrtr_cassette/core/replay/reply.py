@@ -788,7 +788,7 @@ class Deliveries:
         streams[:] = [stream for stream in streams if not stream.is_left]
         streams.append(delivery)
 
-    def switch_stream(self, session: LiveSession) -> Iterator[ReplayEntry]:
+    def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening_by_session.get(session, ()):
             entry = self._stream_like(delivery.entry, session.recorded_id)

@@ -13,7 +13,7 @@ from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
 from mrtr_cassette.core.report.text import json_text, mermaid_diagram
-from mrtr_cassette.core.secrets.names import example_in_place, with_refs
+from mrtr_cassette.core.secrets.names import example_in_place, with_changed_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import printable, shorten
@@ -209,7 +209,7 @@ def _replay_command(cassette: Cassette, call: Interaction) -> str:
     else:
         command = shell_command("play_call", path=_ATTACHED_FILE)
 
-    words = [with_refs(word, example_in_place) for word in _words_of_call(call)]
+    words = [with_changed_refs(word, example_in_place) for word in _words_of_call(call)]
     return f"{command} {shell_words(words)}"
 
 

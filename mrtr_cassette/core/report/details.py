@@ -160,7 +160,7 @@ def arguments_json(call: Call) -> str | None:
 
 def details_of(cassette: Cassette) -> CassetteDetails:
     """Return the details of a cassette, in the order of the conversation."""
-    streamed = _streamed_responses(cassette.interactions)
+    streamed = _responses_on_streams(cassette.interactions)
     calls = []
     for recorded in in_conversation_order(cassette.interactions):
         calls.append(_interaction_details(recorded, streamed))
@@ -349,7 +349,7 @@ Each has the interaction of its stream, and how many requests had arrived before
 """
 
 
-def _streamed_responses(
+def _responses_on_streams(
     interactions: Iterable[RecordedInteraction],
 ) -> _StreamedResponses:
     """Find the responses to other requests, which only streams that a GET opened carry.
@@ -415,7 +415,7 @@ def _interaction_ending(
 
     place_in_stream = ""
     if message is None:
-        message, place_in_stream = _streamed_response(last_exchange, streamed)
+        message, place_in_stream = _response_on_other_stream(last_exchange, streamed)
 
     outcome = _response_outcome(message)
     if outcome.words:
@@ -456,7 +456,7 @@ def _response_facts(response: Response | None, words: str) -> Iterator[str]:
     yield _END_WORDS.get(response.end, "")
 
 
-def _streamed_response(
+def _response_on_other_stream(
     exchange: RecordedExchange, streamed: _StreamedResponses
 ) -> tuple[Message | None, str]:
     """Return the response to a request that came on another stream, and words for its place."""

@@ -91,7 +91,7 @@ def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
             call = interaction.exchanges[turn.position].call
             place = {"call": call.title, "interaction": interaction.number}
             asked = {"event": "asked", **place, "turn": number, "via": "push"}
-            for request in turn.asked:
+            for request in turn.pushed_requests:
                 event = {**asked, "keys": kinds_of({request.key: request.asked_input})}
                 asks[request.exchange].append((request.piece, event))
 

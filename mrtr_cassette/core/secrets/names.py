@@ -182,7 +182,7 @@ def has_kind(text: AnyStr, *kinds: str) -> bool:
     return any(ref.kind in kinds for ref in refs_in(text))
 
 
-def with_refs(text: AnyStr, change: RefChange) -> AnyStr:
+def with_changed_refs(text: AnyStr, change: RefChange) -> AnyStr:
     """Return a text with other references, or with other bytes in their places."""
     changed_parts = []
     for part in split_at_refs(as_bytes(text)):
@@ -266,7 +266,7 @@ def renumber_secrets(
         new_token = number(ref.kind, ref.token)
         return None if new_token is None else ref.with_last(new_token)
 
-    return with_refs(text, numbered)
+    return with_changed_refs(text, numbered)
 
 
 def without_rules(text: str) -> str:
@@ -279,7 +279,7 @@ def without_rules(text: str) -> str:
 
 def without_numbers(text: AnyStr) -> AnyStr:
     """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
-    return with_refs(text, placeholder_without_token)
+    return with_changed_refs(text, placeholder_without_token)
 
 
 def placeholder_without_token(ref: Ref) -> bytes | None:
@@ -330,7 +330,7 @@ def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr
         spelled = encode_basestring_ascii(state)[1:-1].encode()
         return spelled.replace(b":", colon)
 
-    return with_refs(text, named)
+    return with_changed_refs(text, named)
 
 
 def strip_volatile(text: str) -> str:
@@ -344,7 +344,7 @@ def strip_volatile(text: str) -> str:
             return ref.with_last(0)
         return None
 
-    return with_refs(text, alike)
+    return with_changed_refs(text, alike)
 
 
 def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:

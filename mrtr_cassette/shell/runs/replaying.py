@@ -412,7 +412,7 @@ class ReplayServer:
         None where its client has cancelled it.
         """
         await self.clock.sleep(patience_s)
-        miss = self.player.count_unanswered_call(play)
+        miss = self.player.count_call_without_response(play)
         if miss is None:
             return None
 

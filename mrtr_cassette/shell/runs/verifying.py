@@ -131,25 +131,21 @@ async def _verify_cassette(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found_so_far = Found(rules_of(options))
+    found = Found(rules_of(options))
     recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
     shown_server = ""
     for plan in plans_of(cassette, recorded, upstream, options):
         part = part_of(recorded, plan)
-        reached = live_run(
-            cassette, part, upstream, options, found_so_far, accepts=accepts
-        )
+        reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
         async with reached as run:
             shown_server = run.shown
-            found_so_far.verified += await run.repeat_all(plan)
-            run.refuse_if_all_not_found(found_so_far.verified)
+            found.verified += await run.repeat_all(plan)
+            run.refuse_if_all_not_found(found.verified)
 
     if options.learn is not None:
-        _keep_learned(Path(options.learn), found_so_far.places)
+        _keep_learned(Path(options.learn), found.places)
 
-    verified = tuple(
-        sorted(found_so_far.verified, key=lambda interaction: interaction.number)
-    )
+    verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
     proposed: Sequence[Proposal] = ()
     redaction = cassette.redaction or BUILT_IN_RULES
     # What came over another transport, or for examples of texts, can't be in the cassette.
@@ -161,8 +157,8 @@ async def _verify_cassette(
         shown_server,
         verified,
         frozenset(options.fail_on),
-        tuple(found_so_far.places),
-        untried=tuple(found_so_far.untried),
+        tuple(found.places),
+        untried=tuple(found.untried),
         proposed=tuple(proposed),
     )
 

@@ -70,7 +70,7 @@ def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
         "roots-1": InputRequest("roots", ""),
     }
 
-    assert [push.message.raw for push in turn.asked] == pushes
+    assert [push.message.raw for push in turn.pushed_requests] == pushes
     assert turn.given is None
 
 

@@ -392,7 +392,7 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
     assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
     assert asked.pushed_turns[0].given == {"elicitation-1": YES}
     assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
-    assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
+    assert asked.pushed_turns[1].pushed_requests[0].exchange is listening.exchanges[0]
     assert asked.pushed_turns[1].given == {"roots-1": {"roots": []}}
     assert [exchange.number for exchange in asked.own_exchanges] == [3, 4, 5]
     assert [exchange.ended_after for exchange in asked.own_exchanges] == [5, 4, 5]

@@ -244,7 +244,7 @@ def test_turns_of_a_cassette_are_those_that_were_told_live(script: Any) -> None:
     for interaction in cassette.interactions:
         for turn in interaction.pushed_turns:
             number = interaction.exchanges[turn.position].number
-            keys = [push.key for push in turn.asked]
+            keys = [push.key for push in turn.pushed_requests]
             published += [(number, key) for key in keys]
 
             assert len(set(keys)) == len(keys)

@@ -152,8 +152,10 @@ def replay_told(name: str, dialect: str) -> Told:
     cassette = asked_once(elicit(words=name), YES, call, text(name))
     (interaction,) = cassette.interactions
     (turn,) = interaction.pushed_turns
-    request = replace(turn.asked[0], key=name)
-    named = replace(interaction, pushed_turns=(replace(turn, asked=(request,)),))
+    request = replace(turn.pushed_requests[0], key=name)
+    named = replace(
+        interaction, pushed_turns=(replace(turn, pushed_requests=(request,)),)
+    )
     ((asking,),) = replay_events.asking_events([named]).values()
     _, event = asking
     yield "asking_events", event

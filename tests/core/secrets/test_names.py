@@ -19,7 +19,7 @@ from mrtr_cassette.core.secrets.names import (
     refs_in,
     split_at_refs,
     strip_volatile,
-    with_refs,
+    with_changed_refs,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -91,7 +91,7 @@ def test_names_are_found_in_any_spelling(
 def test_any_bytes_are_joined_as_they_were(raw: bytes) -> None:
     """What is no text has no name, or is spelled again as it was."""
     assert joined_bytes(split_at_refs(raw)) == raw
-    assert with_refs(raw, lambda ref: ref) == raw
+    assert with_changed_refs(raw, lambda ref: ref) == raw
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,7 +108,7 @@ def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
     """In a URL the colons of a new name are escaped, as those of the old one were."""
     text = "?s=mrtr-session%3A1 mrtr-session:1 %3Cjwt%3A1%3E"
 
-    changed = with_refs(text, lambda ref: ref.with_last(7))
+    changed = with_changed_refs(text, lambda ref: ref.with_last(7))
 
     assert changed == "?s=mrtr-session%3A7 mrtr-session:7 %3Cjwt%3A7%3E"
 
