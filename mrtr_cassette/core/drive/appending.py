@@ -36,7 +36,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_values,
 )
 from mrtr_cassette.core.drive.plan import why_not_repeatable
-from mrtr_cassette.core.drive.script import RecordedScript, without_turns
+from mrtr_cassette.core.drive.script import RecordedScript, without_turn_numbers
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
@@ -387,7 +387,7 @@ class RepeatedPlay(Conversation):
             case _:
                 detail = "does not end it as recorded"
 
-        changes = without_turns(self._recorded_script.findings.changes)
+        changes = without_turn_numbers(self._recorded_script.findings.changes)
         detail = f"the live server {detail}"
         return DivergedWrite(self.entry, detail, _differences_without_verdicts(changes))
 

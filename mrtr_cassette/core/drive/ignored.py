@@ -20,7 +20,7 @@ from mrtr_cassette.core.compare.values import (
     without_times_and_ids,
     word_places,
 )
-from mrtr_cassette.core.drive.script import without_turns
+from mrtr_cassette.core.drive.script import without_turn_numbers
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.secrets.sealed import reads_as_words
@@ -179,7 +179,7 @@ def learned_places(
     ]
     reason_if_unproven = _CALLED_ONCE if second_run is None else _SAME_TODAY
     for change in without_ignored(
-        without_turns(first_run.changes), [*known, *learned_pointers]
+        without_turn_numbers(first_run.changes), [*known, *learned_pointers]
     ):
         _add_places_of_change(places, change, reason_if_unproven)
 
@@ -194,7 +194,9 @@ def varying_pointers_in(
     Two calls differ there; or, if something was written, which can't be asked twice, both values
     are times or random ids.
     """
-    changes = {change.pointer: change for change in without_turns(verified.changes)}
+    changes = {
+        change.pointer: change for change in without_turn_numbers(verified.changes)
+    }
     varying_pointers = []
     for place in places:
         change = changes.get(place.pointer.partition(WORD_STEP)[0])

@@ -59,7 +59,7 @@ class TurnChange(NamedTuple):
     change: Change
 
 
-def without_turns(changes: Iterable[TurnChange]) -> list[Change]:
+def without_turn_numbers(changes: Iterable[TurnChange]) -> list[Change]:
     """Return changes without the turns in which they are."""
     return [change for _, change in changes]
 
@@ -632,7 +632,7 @@ class RecordedScript:
         recorded_id = self._interaction.task_id
         if not recorded_id or not self._is_at_end:
             self.take_final_response(ask)
-            changes = without_turns(self.findings.changes)
+            changes = without_turn_numbers(self.findings.changes)
             return AskedOtherwise(ask, tuple(changes))
 
         self._pair_response(self._exchanges[-1], ask, 0)

@@ -28,7 +28,7 @@ from mrtr_cassette.core.drive.kept_names import (
     recorded_names,
 )
 from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
-from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turns
+from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turn_numbers
 from mrtr_cassette.core.drive.verification import (
     Accepts,
     VerifiedInteraction,
@@ -449,7 +449,7 @@ class _WholeProposal:
     def __init__(self, repetition: _Repetition) -> None:
         self._repetition = repetition
         self._interaction = repetition.interaction
-        self._changes = without_turns(repetition.verified.changes)
+        self._changes = without_turn_numbers(repetition.verified.changes)
         self._call_pairs: list[LivePair] = []
         """The responses to the call and to its retries."""
         self._poll_pairs: list[LivePair] = []
@@ -720,7 +720,7 @@ def _with_live_responses(
     new_exchanges: _NewExchanges = {}
     for proposal in proposed:
         for response in proposal.taken:
-            recorded = _as_recorded(response, proposal.recorded_by_hash, kept)
+            recorded = _updated_exchange(response, proposal.recorded_by_hash, kept)
             new_exchanges[response.base] = recorded
 
     return new_exchanges
@@ -799,7 +799,7 @@ def _last_answers_by_piece(
     return answered
 
 
-def _as_recorded(
+def _updated_exchange(
     taken: TakenResponse, recorded_by_hash: Mapping[str, str], kept: KeptNames
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""

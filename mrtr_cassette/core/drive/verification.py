@@ -45,7 +45,7 @@ from mrtr_cassette.core.drive.script import (
     Findings,
     RecordedScript,
     TurnChange,
-    without_turns,
+    without_turn_numbers,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
@@ -116,7 +116,7 @@ class VerifiedInteraction:
     @property
     def varies(self) -> bool:
         """Whether all that differs is at such places."""
-        counting = without_ignored(without_turns(self.changes), self.varying)
+        counting = without_ignored(without_turn_numbers(self.changes), self.varying)
         return self.verdict == "text-changed" and heaviest_verdict(counting) == "same"
 
     @property
@@ -213,7 +213,7 @@ class RepeatedInteraction:
         changes = tuple(findings.changes)
         return VerifiedInteraction(
             self.planned,
-            heaviest_verdict(without_turns(changes)),
+            heaviest_verdict(without_turn_numbers(changes)),
             changes,
             findings=findings,
             after=None if self.after is None else self.after.number,
@@ -648,7 +648,9 @@ class Verifier:
     ) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
-        counting_changes = without_ignored(without_turns(verified.changes), ignored)
+        counting_changes = without_ignored(
+            without_turn_numbers(verified.changes), ignored
+        )
         kept = [
             change for change in verified.changes if change.change in counting_changes
         ]

@@ -137,7 +137,7 @@ class RecordHook(Hook):
 
     option = "before_record"
 
-    def kept_request(self, request: Request) -> Request | None:
+    def request_after_hook(self, request: Request) -> Request | None:
         """Return a request as a cassette has it; None if it leaves out its call.
 
         Raises:
@@ -145,8 +145,8 @@ class RecordHook(Hook):
         """
         # The function may change what it is given.
         request_for_function = request_for_hooks(request)
-        request_before = request_for_hooks(request)
-        if request_for_function is None or request_before is None:
+        unchanged_request = request_for_hooks(request)
+        if request_for_function is None or unchanged_request is None:
             return request
 
         returned = self._call_function(request_for_function)
@@ -156,16 +156,16 @@ class RecordHook(Hook):
             raise self.error(f"returned {returned!r}, and not a request or None")
 
         fixed = (
-            request_before.method,
-            request_before.name,
-            request_before.answers is None,
+            unchanged_request.method,
+            unchanged_request.name,
+            unchanged_request.answers is None,
         )
         if fixed != (returned.method, returned.name, returned.answers is None):
             raise self.error("changed more than values of arguments and answers")
 
-        place = _arguments_path(request_before.method)
+        place = _arguments_path(unchanged_request.method)
         changes = dict(
-            _changed_values(place, request_before.arguments, returned.arguments)
+            _changed_values(place, unchanged_request.arguments, returned.arguments)
         )
         headers = list(request.headers)
         if changes:
@@ -173,7 +173,7 @@ class RecordHook(Hook):
             headers = [pair for pair in headers if not _is_parameter(pair[0])]
 
         changes |= _changed_values(
-            ANSWERS_PATH, request_before.answers, returned.answers
+            ANSWERS_PATH, unchanged_request.answers, returned.answers
         )
         body = self._with_values(request.body, changes)
         if body == request.body:

@@ -144,7 +144,9 @@ def facts_of(
     if exchange.issued_sha256 is not None:
         issued = (exchange.issued_sha256,)
 
-    response_facts = _response_facts(call, response, is_resumption=resumes is not None)
+    response_facts = _facts_for_linking(
+        call, response, is_resumption=resumes is not None
+    )
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     has_response = response_facts.has_response
     if request_id is not None and response is not None and response.only_accepts:
@@ -181,7 +183,7 @@ def _id_of(message: Message | None, kind: Kind) -> str | None:
     return message.same_id
 
 
-class _ResponseFacts(NamedTuple):
+class _FactsForLinking(NamedTuple):
     """Facts that only the response tells."""
 
     listens: bool = False
@@ -198,21 +200,21 @@ class _ResponseFacts(NamedTuple):
     asked: Moment = NEVER
 
 
-def _response_facts(
+def _facts_for_linking(
     call: Call, response: Response | None, *, is_resumption: bool
-) -> _ResponseFacts:
+) -> _FactsForLinking:
     """Return the facts that a response tells, which may go on with the stream of another one."""
     if response is None:
-        return _ResponseFacts(listens=not is_resumption and listens(call, None))
+        return _FactsForLinking(listens=not is_resumption and listens(call, None))
 
     ask = ask_in(call.message, response)
     if ask is not None:
-        response_facts = _ResponseFacts(
+        response_facts = _FactsForLinking(
             asked_keys=frozenset(ask.input_requests),
             asked=_moment_of(response.pieces[ask.piece]),
         )
     else:
-        response_facts = _ResponseFacts(
+        response_facts = _FactsForLinking(
             listens=not is_resumption and listens(call, response)
         )
 

@@ -254,7 +254,7 @@ class Recorder:
         if hook is None:
             return call
 
-        request = hook.kept_request(call.request)
+        request = hook.request_after_hook(call.request)
         names_in_call = [named_task(call.message)]
         if call.answers is not None:
             names_in_call.append(call.answers.request_state)

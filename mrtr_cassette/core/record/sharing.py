@@ -148,12 +148,16 @@ class _Sharing:
         names = list(_ANY_MACHINE) if name in _ANY_MACHINE else [name]
         for spelled in names:
             if port:
-                self._hosts.add(f"{spelled}{port}", _HOST_PLACEHOLDER, is_kept=True)
+                self._hosts.add(
+                    f"{spelled}{port}", _HOST_PLACEHOLDER, is_permanent=True
+                )
 
         if name not in _ANY_MACHINE:
             # A name without a dot may be a word.
             mark = "" if "." in name else "//"
-            self._hosts.add(f"{mark}{name}", f"{mark}{_HOST_PLACEHOLDER}", is_kept=True)
+            self._hosts.add(
+                f"{mark}{name}", f"{mark}{_HOST_PLACEHOLDER}", is_permanent=True
+            )
 
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]

@@ -362,7 +362,7 @@ class Player:
 
         try:
             # A call that is left out is not in the cassette.
-            return self.before_record.kept_request(recorded) or recorded, ""
+            return self.before_record.request_after_hook(recorded) or recorded, ""
         except HookError as error:
             return recorded, str(error)
 

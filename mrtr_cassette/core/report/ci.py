@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from mrtr_cassette.core.drive.script import without_turns
+from mrtr_cassette.core.drive.script import without_turn_numbers
 from mrtr_cassette.core.report.comparison import (
     Verification,
     folded_changes,
@@ -156,7 +156,7 @@ def verification_annotations(verification: Verification) -> list[str]:
         if interaction.reason:
             facts.append(printable(interaction.reason))
 
-        for fold in folded_changes(without_turns(interaction.changes)):
+        for fold in folded_changes(without_turn_numbers(interaction.changes)):
             facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
 
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"

@@ -26,7 +26,7 @@ from mrtr_cassette.core.compare.values import (
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import LearnedPlace
-from mrtr_cassette.core.drive.script import TurnChange, without_turns
+from mrtr_cassette.core.drive.script import TurnChange, without_turn_numbers
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE_VERDICTS,
     Proposal,
@@ -862,7 +862,7 @@ def _hide_changes(
     for verification in verifications:
         for call in verification.failures:
             of_others = set(pointers).difference(call.varying)
-            changes = without_turns(call.changes)
+            changes = without_turn_numbers(call.changes)
             if len(without_ignored(changes, of_others)) < len(changes):
                 return True
 

@@ -63,7 +63,7 @@ class _KnownText(NamedTuple):
     """A text that is replaced."""
 
     shown: str
-    is_kept: bool
+    is_permanent: bool
     is_searched: bool
 
 
@@ -232,7 +232,12 @@ class RepeatedSecrets:
         return text in self.texts
 
     def add(
-        self, text: str, shown: str, *, is_searched: bool = True, is_kept: bool = False
+        self,
+        text: str,
+        shown: str,
+        *,
+        is_searched: bool = True,
+        is_permanent: bool = False,
     ) -> None:
         """Replace a text from now on; the oldest one that is not kept is forgotten for it."""
         if text in self.texts:
@@ -241,14 +246,14 @@ class RepeatedSecrets:
         if len(self.texts) >= self._most_texts:
             self._forget_oldest()
 
-        self.texts[text] = _KnownText(shown, is_kept, is_searched)
+        self.texts[text] = _KnownText(shown, is_permanent, is_searched)
         # Of the many secrets of a large body, most are forgotten before the next search.
         self._added[text] = None
 
     def _forget_oldest(self) -> None:
         """Forget the oldest text that is not kept, if there is any."""
         for text, known in self.texts.items():
-            if known.is_kept:
+            if known.is_permanent:
                 continue
 
             del self.texts[text]
@@ -398,15 +403,15 @@ class Credentials:
         redactor = self._redactor
         for secret in given.secrets:
             shown = redactor.placeholder("secret", secret)
-            self._add_secret(secret, shown, is_kept=True)
+            self._add_secret(secret, shown, is_permanent=True)
 
         settings = [
             pair
             for pair in given.environment
             if not _WORDS_OR_NUMBER.fullmatch(pair[1])
         ]
-        self.add_headers(given.headers, ours=True, is_kept=True)
-        self.add_headers((*given.query, *settings), is_kept=True)
+        self.add_headers(given.headers, ours=True, is_permanent=True)
+        self.add_headers((*given.query, *settings), is_permanent=True)
         lines = [f"{name}={value}" for name, value in settings]
         found = redactor.secrets_in(given.target, is_target=True)
         found += redactor.secrets_in(given.command)
@@ -422,14 +427,14 @@ class Credentials:
         """Look for a secret in all that passes, unless other text may have it in its own right."""
         if not _WORDS_OR_NUMBER.fullmatch(secret):
             shown = self._redactor.placeholder(rule, secret)
-            self._add_secret(secret, shown, is_kept=True)
+            self._add_secret(secret, shown, is_permanent=True)
 
     def add_headers(
-        self, headers: Headers, *, ours: bool = False, is_kept: bool = False
+        self, headers: Headers, *, ours: bool = False, is_permanent: bool = False
     ) -> None:
         """Look for the credentials in headers from now on; `ours` are those that the user adds."""
         for secret, shown in self._credentials_in(headers, ours=ours):
-            self._add_secret(secret, shown, is_kept=is_kept)
+            self._add_secret(secret, shown, is_permanent=is_permanent)
 
     def _add_found_secret(self, rule: str, secret: str) -> None:
         """Look from now on, in all that passes, for a secret that the redactor has found."""
@@ -438,7 +443,7 @@ class Credentials:
 
         self.has_found = True
         self._add_secret(
-            secret, self._redactor.placeholder(rule, secret), is_kept=False
+            secret, self._redactor.placeholder(rule, secret), is_permanent=False
         )
 
     def _read_credentials(
@@ -473,10 +478,10 @@ class Credentials:
             return self._redactor.rule_of("credentials")
         return self._redactor.rule_of(name)
 
-    def _add_secret(self, secret: str, shown: str, *, is_kept: bool) -> None:
+    def _add_secret(self, secret: str, shown: str, *, is_permanent: bool) -> None:
         """Replace a secret from now on, unless it is too short or already known."""
         if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
-            self.known.add(secret, shown, is_kept=is_kept)
+            self.known.add(secret, shown, is_permanent=is_permanent)
 
 
 def is_told_apart(rule: str, secret: str) -> bool:

@@ -244,7 +244,7 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     states_elsewhere = []
     for text in _json_text_spans(raw):
         spans = _state_spans(raw, text)
-        for place in _states_in(raw, text):
+        for place in _states_by_search(raw, text):
             if spans is None or place.span in spans:
                 found.append(place)
             else:
@@ -337,7 +337,7 @@ def _message_spans(raw: bytes, text: Span) -> list[Span]:
     return messages
 
 
-def _states_in(raw: bytes, part: Span) -> list[StatePlace]:
+def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     text = raw[part.start : part.end].decode("latin-1")
     flat = with_real_line_ends(text)

@@ -460,12 +460,12 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
         if text[span.start] not in "{[":
             continue
 
-        inner = []
+        inner_spans = []
         for index, part in enumerate(_parts_of(text, span.start)):
             name = part.name if text[span.start] == "{" else str(index)
-            inner.append(((*path, name), part.value))
+            inner_spans.append(((*path, name), part.value))
 
-        pending_spans += reversed(inner)
+        pending_spans += reversed(inner_spans)
 
 
 class _Part(NamedTuple):

@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 def kept(function: Any, request: Request) -> Request:
     """Return what a cassette has of a request."""
-    changed = RecordHook(function).kept_request(request)
+    changed = RecordHook(function).request_after_hook(request)
     assert changed is not None
     return changed
 
@@ -115,7 +115,7 @@ def test_what_goes_wrong_has_the_name_of_the_function(
 ) -> None:
     """The error says which function it was, and where it raised."""
     with pytest.raises(HookError, match=f"before_record: .*{problem}"):
-        RecordHook(function).kept_request(post(CALL))
+        RecordHook(function).request_after_hook(post(CALL))
 
 
 def call_of(method: str, **params: Any) -> ClientRequest:
@@ -129,10 +129,10 @@ def test_members_that_are_not_there_can_not_be_changed() -> None:
     """What would need another spelling of the params is refused with its place."""
     hook = RecordHook(lambda call: replace(call, arguments={"cursor": "c"}))
     with pytest.raises(HookError, match="changed /params, whose members stay"):
-        hook.kept_request(post(rpc("tools/list", {})))
+        hook.request_after_hook(post(rpc("tools/list", {})))
 
     with pytest.raises(HookError, match="changed /params/arguments, whose members"):
-        hook.kept_request(post(rpc("tools/call", {"name": "t"})))
+        hook.request_after_hook(post(rpc("tools/call", {"name": "t"})))
 
 
 def test_a_match_is_true_or_false() -> None:
