@@ -27,7 +27,8 @@ async def answer(message: str, kind: Any, params: Any, _: Any) -> dict[str, str]
 async def begun(client: Client[Any], name: str, /, **arguments: Any) -> ToolTask:
     """Call a tool, of which the server makes a task."""
     task = await call_tool_task(client, name, arguments)
-    print(f"task {task.task_id}", file=sys.stderr)
+    # In one write, as the log of a recorder goes there too.
+    sys.stderr.write(f"task {task.task_id}\n")
     return task
 
 
