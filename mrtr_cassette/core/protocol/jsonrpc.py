@@ -278,10 +278,10 @@ class Echo(NamedTuple):
 
 def echoes_of_request(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
-    plain = _echoes_by_search(message, request)
-    if plain is None:
+    found = _echoes_by_search(message, request)
+    if found is None:
         return _echoes_by_path(message, request)
-    return plain
+    return found
 
 
 def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:

@@ -282,7 +282,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
-    needed_causes = tuple(_exchanges_needed_before(exchange, facts, ask))
+    needed_causes = tuple(_causes_needed_before(exchange, facts, ask))
     given_causes: tuple[_Cause, ...] = ()
     if facts.request_id is not None:
         given_causes = ((_REQUEST_CAUSE, session, facts.request_id),)
@@ -333,7 +333,7 @@ def _cause_of_ask(exchange: RecordedExchange) -> _Cause:
     return (_ASK_CAUSE, sha256_of(strip_volatile("\n".join(call.key()))), call.client)
 
 
-def _exchanges_needed_before(
+def _causes_needed_before(
     exchange: RecordedExchange, facts: ExchangeFacts, ask: _Cause
 ) -> Iterator[_Cause]:
     """Yield what has to be there before an exchange."""
