@@ -48,6 +48,7 @@ def load(data: bytes, path: str) -> Cassette:
         tree["interactions"] = []
 
     file = _checked(CassetteModel, tree, path)
+    del tree
     origins = _numbers_of_origins(interactions)
     models = _checked_items(InteractionModel, interactions, path, "/interactions")
     facts = _taken(file.recording.exchanges)

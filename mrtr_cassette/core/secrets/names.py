@@ -205,14 +205,15 @@ def with_changed_refs(text: AnyStr, change: RefChange) -> AnyStr:
 def ref_of(text: str, *kinds: str) -> Ref | None:
     """Return the reference that a text is as a whole, if it is of one of the kinds, or None."""
     raw = as_bytes(text)
-    name = _NAME_PATTERN.fullmatch(raw)
-    placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
-    if name is not None:
-        ref = _ref_of_name(name)
-    elif placeholder_match is not None:
-        ref = _ref_of_placeholder(placeholder_match)
+    name_match = _NAME_PATTERN.fullmatch(raw)
+    if name_match is not None:
+        ref = _ref_of_name(name_match)
     else:
-        return None
+        placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
+        if placeholder_match is None:
+            return None
+
+        ref = _ref_of_placeholder(placeholder_match)
 
     if kinds and ref.kind not in kinds:
         return None
