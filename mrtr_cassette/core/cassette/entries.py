@@ -706,7 +706,7 @@ def _asker_of(message: Message | None) -> Message | None:
     if "progressToken" in message.meta:
         meta["progressToken"] = message.meta["progressToken"]
 
-    return message._replace(raw=b"", tree={}, params={}, meta=meta)
+    return Message(b"", message.kind, {}, message.method, message.id, {}, meta)
 
 
 def is_pong(session: str, answer: Message | None, pings: PingIds) -> bool:

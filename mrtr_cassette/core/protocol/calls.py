@@ -434,12 +434,14 @@ class Call(NamedTuple):
             return f"Mcp-Method: {method}"
 
         spelled = self.request.header("mcp-name")
-        name = meaning_of("mcp-name", spelled)
-        is_named = spelled and method_of(self.method).named_by
-        if is_named and self.name not in (spelled, name):
-            return f"Mcp-Name: {name}"
+        if spelled in ("", self.name):
+            return ""
 
-        return ""
+        name = meaning_of("mcp-name", spelled)
+        if name == self.name or not method_of(self.method).named_by:
+            return ""
+
+        return f"Mcp-Name: {name}"
 
     def traits(self, header_names: Collection[str] = ()) -> Traits:
         """Return what breaks ties among recorded requests with the same key.
@@ -460,13 +462,19 @@ class Call(NamedTuple):
             if name.lower() in header_names:
                 named_headers.append((name.lower(), value))
 
-        return of_headers._replace(
+        return Traits(
             empty_members=self._empty_members,
             session=session_of(self.request),
+            is_conditional=of_headers.is_conditional,
             named_headers=tuple(sorted(named_headers)),
+            is_authorized=of_headers.is_authorized,
             has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
             protocol_version=f"{canonical(version)} {of_headers.protocol_version}",
+            further_headers=of_headers.further_headers,
+            accepted=of_headers.accepted,
+            weights=of_headers.weights,
+            spellings=of_headers.spellings,
         )
 
     @property

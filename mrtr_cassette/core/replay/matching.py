@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, ReplayEntry
@@ -234,12 +234,9 @@ class MatchedForm:
         if self.has_placeholders:
             self._recorded_keys.add(self._distinguishing_key(request))
 
-        call, matched = self._call_with_matched_request(request)
-        is_whole = matched.request is request and self._keeps_body(request)
-        if call.message is not None and is_whole:
-            matched = matched._replace(digest=digest_of(call.message))
-
-        return call, matched
+        return self._call_with_matched_request(
+            request, keeps_body=self._keeps_body(request)
+        )
 
     def _keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
@@ -261,9 +258,13 @@ class MatchedForm:
         return Reading(matched, caller_values_in(call))
 
     def _call_with_matched_request(
-        self, request: Request
+        self, with_secrets: Request, *, keeps_body: bool = False
     ) -> tuple[Call, MatchedRequest]:
-        """Make all secrets of a rule the same one, and tell which they are."""
+        """Make all secrets of a rule the same one, and tell which they are.
+
+        `keeps_body` tells whether the bytes of the body match by themselves.
+        """
+        request = with_secrets
         stricter_lookups: tuple[LookupKey, ...] = ()
         if self.matchers is not None or self.hook is not None:
             stricter_lookups = (self._key_of(request),)
@@ -284,6 +285,10 @@ class MatchedForm:
         call = read_call(request)
         key, lookup = self._call_and_lookup_key(call, self._ignored_members)
         traits = call.traits(self._user_header_names)
+        digest = None
+        if keeps_body and request is with_secrets and call.message is not None:
+            digest = digest_of(call.message)
+
         matched = MatchedRequest(
             request,
             key,
@@ -291,6 +296,7 @@ class MatchedForm:
             traits,
             call.caller,
             secrets,
+            digest=digest,
             stricter_lookups=stricter_lookups,
         )
 
@@ -540,9 +546,16 @@ def _without_session(request: Request) -> Request:
 
 def _has_placeholders(request: Request) -> bool:
     """Tell whether a request has placeholders of secrets."""
-    values = [value for _, value in request.headers]
-    head = "\n".join([request.target, *values])
-    return has_secrets(head) or has_secrets(request.body)
+    if has_secrets(request.body):
+        return True
+    return _head_has_placeholders(request.target, request.headers)
+
+
+@lru_cache(maxsize=1024)
+def _head_has_placeholders(target: str, headers: Headers) -> bool:
+    """Tell whether a URL or headers have placeholders: most requests have the same ones."""
+    values = [value for _, value in headers]
+    return has_secrets("\n".join([target, *values]))
 
 
 def _with_alike_secrets(request: Request) -> Request:

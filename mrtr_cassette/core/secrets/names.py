@@ -119,8 +119,9 @@ def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
         for match in _NAME_PATTERN.finditer(raw):
             found.append((Span(*match.span()), _ref_of_name(match)))
 
-    for match in _PLACEHOLDER_PATTERN.finditer(raw):
-        found.append((Span(*match.span()), _ref_of_placeholder(match)))
+    if _may_have_secrets(raw):
+        for match in _PLACEHOLDER_PATTERN.finditer(raw):
+            found.append((Span(*match.span()), _ref_of_placeholder(match)))
 
     return sorted(found)
 
@@ -174,7 +175,13 @@ def secrets_in(text: AnyStr) -> list[Ref]:
 
 def has_secrets(text: AnyStr) -> bool:
     """Tell whether a text has a placeholder."""
-    return _PLACEHOLDER_PATTERN.search(as_bytes(text)) is not None
+    raw = as_bytes(text)
+    return _may_have_secrets(raw) and _PLACEHOLDER_PATTERN.search(raw) is not None
+
+
+def _may_have_secrets(raw: bytes) -> bool:
+    """Tell, quickly, whether a text has what a placeholder begins with, in any spelling."""
+    return b"<" in raw or b"%3" in raw or b"u003" in raw
 
 
 def has_kind(text: AnyStr, *kinds: str) -> bool:
@@ -204,21 +211,26 @@ def with_changed_refs(text: AnyStr, change: RefChange) -> AnyStr:
 
 def ref_of(text: str, *kinds: str) -> Ref | None:
     """Return the reference that a text is as a whole, if it is of one of the kinds, or None."""
-    raw = as_bytes(text)
-    name_match = _NAME_PATTERN.fullmatch(raw)
-    if name_match is not None:
-        ref = _ref_of_name(name_match)
-    else:
-        placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
-        if placeholder_match is None:
-            return None
-
-        ref = _ref_of_placeholder(placeholder_match)
-
-    if kinds and ref.kind not in kinds:
+    ref = _whole_ref(text)
+    if ref is None or (kinds and ref.kind not in kinds):
         return None
 
     return ref
+
+
+@lru_cache(maxsize=128)
+def _whole_ref(text: str) -> Ref | None:
+    """Return the reference that a text is as a whole, or None; a state is asked about again."""
+    raw = as_bytes(text)
+    name_match = _NAME_PATTERN.fullmatch(raw)
+    if name_match is not None:
+        return _ref_of_name(name_match)
+
+    placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
+    if placeholder_match is not None:
+        return _ref_of_placeholder(placeholder_match)
+
+    return None
 
 
 def is_of_kind(text: str, *kinds: str) -> bool:

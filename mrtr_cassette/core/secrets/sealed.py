@@ -417,10 +417,16 @@ def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
 def state_replacements(
     places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
-    """Return the replacements of states for `splice`; `new` returns the state for an old one."""
+    """Return the replacements of states for `splice`.
+
+    `new` returns the state for an old one, or the old one, which stays as it is spelled.
+    """
     replacements = []
     for place in places:
         spelled = new(place.state)
+        if spelled == place.state:
+            continue
+
         for _ in range(place.depth):
             spelled = encode_basestring_ascii(spelled)[1:-1]
 
