@@ -176,11 +176,14 @@ def verify(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    from mrtr_cassette.shell.runs.verifying import check_selection_fits, verify_cassette
+    from mrtr_cassette.shell.runs.verifying import (
+        check_selection_and_values_fit,
+        verify_cassette,
+    )
 
     checked = options_from(VerifyOptions, options, "verify")
     place = _read_place(path)
-    check_selection_fits([place], checked.only, checked.texts)
+    check_selection_and_values_fit([place], checked.only, checked.texts)
 
     return result_in_thread(verify_cassette(place, upstream, checked))
 
@@ -202,11 +205,11 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
         UpstreamError: the command can't be run, or does not listen.
     """
     from mrtr_cassette.shell.runs.probing import probe_cassette
-    from mrtr_cassette.shell.runs.verifying import check_selection_fits
+    from mrtr_cassette.shell.runs.verifying import check_selection_and_values_fit
 
     checked = options_from(ProbeOptions, options, "probe")
     place = _read_place(path)
-    check_selection_fits([place], checked.only, checked.texts)
+    check_selection_and_values_fit([place], checked.only, checked.texts)
 
     return result_in_thread(probe_cassette(place, upstream, checked))
 

@@ -50,12 +50,12 @@ from mrtr_cassette.core.report.ci import (
     verification_junit,
 )
 from mrtr_cassette.core.report.comparison import (
-    Fold,
+    ChangeGroup,
     Verification,
     advice_on,
     exit_code_of,
-    fold_lines,
-    folded_changes,
+    group_lines,
+    grouped_changes,
     proposal_name,
     verification_data,
     verification_markdown,
@@ -93,13 +93,13 @@ from mrtr_cassette.shell.runs.answerers import (
 from mrtr_cassette.shell.runs.calling import call as call_server
 from mrtr_cassette.shell.runs.probing import Progress, Watching, probe_cassette
 from mrtr_cassette.shell.runs.running import (
-    TOLD_VARIABLE,
+    MISSES_TOLD_VARIABLE,
     URL_VARIABLE,
     run_until_signal,
 )
 from mrtr_cassette.shell.runs.verifying import (
     Update,
-    check_selection_fits,
+    check_selection_and_values_fit,
     update_cassette,
     verify_cassette,
 )
@@ -189,7 +189,9 @@ def call(
         call_server(*called, cassette=cassette, ask_person=person)
     )
     # A replay on pipes, and one that has started this command, tell misses on the same terminal.
-    is_told = not isinstance(server, str) or server == os.environ.get(TOLD_VARIABLE)
+    is_told = not isinstance(server, str) or server == os.environ.get(
+        MISSES_TOLD_VARIABLE
+    )
     for line in problem_lines(result, is_miss_told=is_told):
         say(line)
 
@@ -335,7 +337,7 @@ def verify(
     log = Log()
     options = read_options(VerifyOptions, given, log)
     paths, server = held_to(context, words, upstream)
-    check_selection_fits(paths, options.only, options.texts)
+    check_selection_and_values_fit(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(
         _verify_cassettes(paths, server, options, choose)
@@ -502,11 +504,11 @@ def _accepted_at_terminal(
         if proposal.problem is not None:
             continue
 
-        folds = folded_changes(proposal.counting_changes or proposal.changes)
+        groups = grouped_changes(proposal.counting_changes or proposal.changes)
         # Branches share a question, which is asked about once.
         bases = [response.base for response in proposal.taken]
-        key = (*bases, *folds)
-        asked = [fold for fold in folds if fold.first.verdict not in verdicts]
+        key = (*bases, *groups)
+        asked = [group for group in groups if group.first.verdict not in verdicts]
         if asked and key not in decided:
             decided[key] = _is_accepted_at_terminal(proposal, asked)
 
@@ -516,11 +518,11 @@ def _accepted_at_terminal(
     return chosen
 
 
-def _is_accepted_at_terminal(proposal: Proposal, folds: Sequence[Fold]) -> bool:
+def _is_accepted_at_terminal(proposal: Proposal, groups: Sequence[ChangeGroup]) -> bool:
     """Show the changes of a proposal at the terminal, and ask whether to take them."""
     say(proposal_name(proposal))
-    for fold in folds:
-        for line in fold_lines(fold):
+    for group in groups:
+        for line in group_lines(group):
             click.echo(f"    {coloured_line(line)}", err=True)
 
     return click.confirm("  accept?", err=True)
@@ -582,7 +584,7 @@ def probe(
     log = Log()
     options = read_options(ProbeOptions, given, log)
     paths, server = held_to(context, words, upstream)
-    check_selection_fits(paths, options.only, options.texts)
+    check_selection_and_values_fit(paths, options.only, options.texts)
     probings, code = run_until_signal(_probe_cassettes(paths, server, options))
     for probing in probings:
         print_annotations(probing_annotations(probing))

@@ -188,13 +188,13 @@ async def _serve_plays(
     }
 
     write_reports(served.reports, forms)
-    validity = ""
+    valid_trials_text = ""
     if served.given:
-        validity = validity_text(
+        valid_trials_text = validity_text(
             plays.validity_counts[True], plays.validity_counts.total()
         )
 
-    _tell_end(plays, log, validity)
+    _tell_end(plays, log, valid_trials_text)
     return code, bool(plays.failed)
 
 
@@ -214,14 +214,14 @@ def _tell_ready(url: str, log: Log) -> None:
         tell(f"listening on {url}")
 
 
-def _tell_end(plays: Plays, log: Log, validity: str) -> None:
+def _tell_end(plays: Plays, log: Log, valid_trials_text: str) -> None:
     """Log how many plays had which outcome, and their validity or else how many failed."""
     counts = [
         f"{count} {outcome}" for outcome, count in sorted(plays.outcome_counts.items())
     ]
     text = ", ".join(counts) or "there were no plays"
-    if validity:
-        text += f"; {validity}"
+    if valid_trials_text:
+        text += f"; {valid_trials_text}"
     elif plays.failed:
         text += f"; {counted(plays.failed, 'play')} failed"
 

@@ -442,7 +442,7 @@ class Plays:
                 fail=fail,
                 sharers=None,
                 site=site,
-                on_event=self._listener_of(identity),
+                on_event=self._event_callback(identity),
             )
         )
 
@@ -543,8 +543,8 @@ class Plays:
 
         return path
 
-    def _listener_of(self, identity: str) -> OnEvent | None:
-        """Return a listener that adds the play's id to events; None if no log takes events."""
+    def _event_callback(self, identity: str) -> OnEvent | None:
+        """Return a function that adds the play's id to events; None if no log takes events."""
         listeners = self._announcer.listeners
         if not listeners:
             return None

@@ -133,7 +133,7 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
     What is no `PrimitiveSchemaDefinition` of MCP 2026-07-28 is the server's to judge.
     """
     members = members_of(answer)
-    if request.takes_value:
+    if request.takes_bare_value:
         if "value" not in members:
             return f"is {type_name(answer)}, and not an object with a `value`"
         return problem_of_value(members["value"], value_schema(request))
@@ -240,7 +240,8 @@ def value_schema(request: InputRequest) -> dict[str, Any]:
 def must_be_answered(request: InputRequest) -> bool:
     """Tell whether a request for input has to be answered."""
     return (
-        not request.takes_value or request.definition.get("required", True) is not False
+        not request.takes_bare_value
+        or request.definition.get("required", True) is not False
     )
 
 
@@ -544,7 +545,7 @@ def dialogue_with_person(key: str, request: InputRequest) -> Steps:
 
     lines = [line]
     try:
-        if not request.takes_value:
+        if not request.takes_bare_value:
             return (yield from _ask_for_form(request, lines))
 
         required = must_be_answered(request)
@@ -552,7 +553,7 @@ def dialogue_with_person(key: str, request: InputRequest) -> Steps:
             lines, key, value_schema(request), is_required=required
         )
     except _EndedError as ended:
-        if ended.action is None or request.takes_value:
+        if ended.action is None or request.takes_bare_value:
             return None
         return elicitation_answer(ended.action)
 
@@ -717,7 +718,7 @@ class Example(NamedTuple):
 
 def example_answer(request: InputRequest) -> Example:
     """Return an answer that fits a question."""
-    if request.takes_value:
+    if request.takes_bare_value:
         return Example({}, example_of(value_schema(request)))
 
     fields = fields_of(request)

@@ -175,7 +175,7 @@ class _Answering:
 
         for question in self._open_questions():
             request = question.request
-            if not request.takes_value and request.kind not in ELICITATIONS:
+            if not request.takes_bare_value and request.kind not in ELICITATIONS:
                 continue
 
             value = yield question.key, request
@@ -187,7 +187,7 @@ class _Answering:
         action = self._sources.file.otherwise
         for question in self._open_questions():
             request = question.request
-            can_refuse = request.kind in ELICITATIONS and not request.takes_value
+            can_refuse = request.kind in ELICITATIONS and not request.takes_bare_value
             if can_refuse and action != "fail":
                 self._answers[question.key] = Answer(
                     elicitation_answer(action), "otherwise"

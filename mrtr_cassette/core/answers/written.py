@@ -137,7 +137,7 @@ class AnswerRule(_Strict):
             if not is_match(request.message):
                 return False
 
-        if request.takes_value:
+        if request.takes_bare_value:
             return self.value is not None
 
         return request.kind in self.kinds()
@@ -308,7 +308,7 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
 def _answer_lines(request: InputRequest, answer: Any) -> str:
     """Return the lines of a rule for a recorded answer; a comment says if any of it was hidden."""
     text = canonical(answer)
-    is_elicitation = request.kind in ELICITATIONS and not request.takes_value
+    is_elicitation = request.kind in ELICITATIONS and not request.takes_bare_value
     if has_kind(text, ANSWER):
         note = "# The recorded answer is sealed: only its hash is known.\n"
         if is_elicitation:
@@ -321,7 +321,7 @@ def _answer_lines(request: InputRequest, answer: Any) -> str:
             "# The recorded answer has redacted secrets: write them instead of <...>.\n"
         )
 
-    is_result = not (request.takes_value or is_elicitation)
+    is_result = not (request.takes_bare_value or is_elicitation)
     # What a client answered may be no object, which only a result can say.
     if is_result or not isinstance(answer, dict):
         return note + _toml_lines({"result": answer})
@@ -688,7 +688,7 @@ def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) ->
 
 def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
     """Return the answer that a pair with a question's key is by itself."""
-    if request.takes_value:
+    if request.takes_bare_value:
         return {"value": pair.read_as(value_schema(request))}
     if request.kind in ELICITATIONS and pair.value in ACTIONS:
         return elicitation_answer(pair.value)

@@ -796,20 +796,20 @@ class OpenedSessions:
             return entries
 
         standing = self.standing_of(session)
-        alike_entries = []
+        entries_of_standing = []
         outside_entries = []
         for entry in entries:
             named_session = entry.matched.traits.session
             if self.standing_of(named_session) is standing:
-                alike_entries.append(entry)
+                entries_of_standing.append(entry)
 
             if named_session == NO_SESSION and not entry.is_refused:
                 outside_entries.append(entry)
 
-        if standing is Standing.OPENED and not alike_entries:
+        if standing is Standing.OPENED and not entries_of_standing:
             return outside_entries
 
-        return alike_entries
+        return entries_of_standing
 
 
 def _endpoint_path(endpoint: str) -> str:

@@ -99,14 +99,14 @@ class KeptNames:
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
 
-        new = with_texts(new, self._with_kept_names)
-        message = new.call.message
+        renamed = with_texts(new, self._with_kept_names)
+        message = renamed.call.message
         if message is None or message.kind is not Kind.REQUEST:
-            return new
+            return renamed
 
-        body = with_values(new.request.body, SENT_BACK_PATHS, self._kept_values.get)
-        request = replace(new.request, body=body)
-        return replace(new, request=request)
+        body = with_values(renamed.request.body, SENT_BACK_PATHS, self._kept_values.get)
+        request = replace(renamed.request, body=body)
+        return replace(renamed, request=request)
 
     def _with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""
@@ -256,18 +256,18 @@ def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
 
 
 def recorded_names(
-    recorded_keys: Mapping[str, str], recorded_by_hash: Mapping[str, str]
+    recorded_keys: Mapping[str, str], recorded_by_live_hash: Mapping[str, str]
 ) -> TextChange:
     """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
     spelled_pairs = []
     for live_key, recorded_key in recorded_keys.items():
-        spelled_live = reveal_states(canonical(live_key), recorded_by_hash.get)
+        spelled_live = reveal_states(canonical(live_key), recorded_by_live_hash.get)
         spelled_recorded = canonical(recorded_key)
         spelled_pairs.append((spelled_live.encode(), spelled_recorded.encode()))
 
     def with_names(raw: bytes, _header: str) -> bytes:
         """Return a live text with recorded names, and recorded keys of a task's questions."""
-        raw = reveal_states(raw, recorded_by_hash.get)
+        raw = reveal_states(raw, recorded_by_live_hash.get)
         for spelled_live_key, spelled_recorded_key in spelled_pairs:
             raw = raw.replace(spelled_live_key, spelled_recorded_key)
 

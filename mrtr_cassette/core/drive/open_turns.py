@@ -65,7 +65,7 @@ class OpenTurn:
         return self.answered_at < number
 
 
-class Asides:
+class UnpromptedTurns:
     """The turns of one session that its server asks of its own accord, whatever call is pending."""
 
     def __init__(self) -> None:

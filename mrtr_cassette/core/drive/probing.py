@@ -150,7 +150,7 @@ class ProbedAsk:
     @property
     def is_form_of_map(self) -> bool:
         """Whether the questions are those of the specification, with actions as answers."""
-        return not any(request.takes_value for request in self.requests.values())
+        return not any(request.takes_bare_value for request in self.requests.values())
 
 
 def _asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
@@ -167,7 +167,7 @@ def _is_accepted(ask: ProbedAsk) -> bool:
     """Tell whether a client accepted all that it was asked."""
     for key, request in ask.requests.items():
         answer = members_of(ask.given_answers.get(key))
-        is_elicited = request.kind in ("form", "url") and not request.takes_value
+        is_elicited = request.kind in ("form", "url") and not request.takes_bare_value
         if is_elicited and answer.get("action") != _ACCEPT_ACTION:
             return False
 
@@ -565,7 +565,7 @@ class ProbingScript:
             return question
 
         # Where a task asks, its questions may have other keys, and come in another order.
-        pairs = self.recorded.findings.complete
+        pairs = self.recorded.findings.complete_pairs
         renamed = pairs[-1].keys if pairs else {}
         for name, live_key in ask.live_keys.items():
             if renamed.get(name, name) == question:

@@ -313,12 +313,12 @@ def _renew_digests(
     for source, exchange in exchanges.items():
         pairs.append((kept.get(source, source), exchange))
 
-    digests = digest_replacements({}, pairs)
-    if not digests:
+    announced_digests = digest_replacements({}, pairs)
+    if not announced_digests:
         return
 
     def renewed(text: bytes, _header: str) -> bytes:
-        return with_digests(text, digests)
+        return with_digests(text, announced_digests)
 
     for source, exchange in exchanges.items():
         if source not in kept:

@@ -36,9 +36,9 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.drive.open_turns import (
-    Asides,
     OpenTurn,
     Question,
+    UnpromptedTurns,
     open_turns,
     question_alone,
 )
@@ -107,7 +107,7 @@ class Findings:
         states: request states and other names, as the live server issued and the cassette has them.
         pushes: the requests that the live server pushed.
         is_rerouted: the live server asks more or fewer turns, or in another order.
-        complete: the responses that have come.
+        complete_pairs: the responses that have come.
         pending_pair: what has come of the response that is pending, if something was pushed
             meanwhile.
     """
@@ -117,18 +117,18 @@ class Findings:
     states: list[tuple[str, str]] = field(default_factory=list)
     pushes: list[LivePush] = field(default_factory=list)
     is_rerouted: bool = False
-    complete: list[LivePair] = field(default_factory=list)
+    complete_pairs: list[LivePair] = field(default_factory=list)
     pending_pair: LivePair | None = None
 
     @property
     def response_pairs(self) -> list[LivePair]:
         """The responses that have come, and the beginning of the one that is still to come."""
         if self.pending_pair is None:
-            return [*self.complete]
-        return [*self.complete, self.pending_pair]
+            return [*self.complete_pairs]
+        return [*self.complete_pairs, self.pending_pair]
 
     @property
-    def recorded_by_hash(self) -> dict[str, str]:
+    def recorded_by_live_hash(self) -> dict[str, str]:
         """The recorded states and names by the hashes of the live ones."""
         return {sha256_of(live): recorded for live, recorded in self.states}
 
@@ -312,7 +312,7 @@ class RecordedScript:
         interaction: RecordedInteraction,
         ignored: Collection[str] = (),
         turns: Sequence[OpenTurn] | None = None,
-        asides: Asides | None = None,
+        unprompted_turns: UnpromptedTurns | None = None,
         handles: Handles | None = None,
         *,
         renames_keys: bool = False,
@@ -320,10 +320,10 @@ class RecordedScript:
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
-        `turns` are its own that the live server has not asked so far, and `asides` those of its
-        session that are asked of the server's own accord. `handles` gets what the live server made
-        up. With `renames_keys`, the recorded question is answered under another key too; with
-        `is_at_start`, messages logged meanwhile belong to the start of the server.
+        `turns` are its own that the live server has not asked so far, and `unprompted_turns` those
+        of its session that are asked of the server's own accord. `handles` gets what the live
+        server made up. With `renames_keys`, the recorded question is answered under another key
+        too; with `is_at_start`, messages logged meanwhile belong to the start of the server.
         """
         self._interaction = interaction
         self._exchanges = interaction.exchanges
@@ -338,7 +338,7 @@ class RecordedScript:
         self._open_questions = _OpenQuestions(
             interaction, turns, ignored, refused_verdicts, self.findings
         )
-        self._asides = asides or Asides()
+        self._unprompted_turns = unprompted_turns or UnpromptedTurns()
         self._handles = handles
         self._is_at_start = is_at_start
         self._is_task = False
@@ -391,7 +391,9 @@ class RecordedScript:
         """Pair a live response with a recorded one; return it with the recorded ids."""
         live = self._as_recorded(recorded, ask)
         self.findings.pending_pair = None
-        self.findings.complete.append(LivePair(recorded, live, ask.response, turn))
+        self.findings.complete_pairs.append(
+            LivePair(recorded, live, ask.response, turn)
+        )
         self._progress.position += 1
 
         return live
@@ -502,7 +504,7 @@ class RecordedScript:
     ) -> list[Change]:
         """Return the differences that count between a live ask and a recorded one."""
         recorded = self._exchanges[index]
-        states = self.findings.recorded_by_hash
+        states = self.findings.recorded_by_live_hash
         issued = _issued_state(recorded)
         if ask.request_state is not None and issued is not None:
             states[sha256_of(ask.request_state)] = issued
@@ -532,7 +534,7 @@ class RecordedScript:
 
         None stands for the key of a question that is gone.
         """
-        states = self.findings.recorded_by_hash
+        states = self.findings.recorded_by_live_hash
         live_by_text = {}
         for key, live_key in ask.live_keys.items():
             live_by_text[comparable_text(key, states)] = live_key
@@ -577,11 +579,11 @@ class RecordedScript:
         """Return the question of a pushed request with the recorded ids and names."""
         response = with_id_of(self._recorded_now.call, ask.exchange).response
         raw = b"" if response is None else response.body
-        return pushed_value(raw, self.findings.recorded_by_hash)
+        return pushed_value(raw, self.findings.recorded_by_live_hash)
 
     def _take_aside_question(self, asked: object) -> Question | None:
         """Take the question that the server asks of its own accord now, if it is one."""
-        for _, turn in self._asides.unasked_turns():
+        for _, turn in self._unprompted_turns.unasked_turns():
             match = self._open_questions.nearest_match(turn, asked)
             question = match.question
             if question is not None and self._open_questions.answers_match(match):
@@ -688,7 +690,7 @@ class RecordedScript:
 
         Its poll is the one with which the state is paired.
         """
-        pair = self.findings.complete[-1]
+        pair = self.findings.complete_pairs[-1]
         state = pair.live.polled_state
         if state is None:
             raise AssertionError("unreachable because a state of the task asks")
@@ -704,7 +706,7 @@ class RecordedScript:
         if match.question is not None:
             keys[name] = match.question.name
 
-        self.findings.complete[-1] = pair._replace(
+        self.findings.complete_pairs[-1] = pair._replace(
             recorded=recorded or pair.recorded, turn=match.number, keys=keys
         )
         return match
@@ -738,7 +740,7 @@ class RecordedScript:
 
     def _compare_end(self, recorded: RecordedExchange, live: RecordedExchange) -> None:
         """Compare the final responses."""
-        states = self.findings.recorded_by_hash
+        states = self.findings.recorded_by_live_hash
         changes = response_changes(
             recorded, live, states, is_at_start=self._is_at_start
         )

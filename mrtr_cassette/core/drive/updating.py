@@ -91,7 +91,8 @@ class Proposal:
     Attributes:
         turns: the turns that differ, from 1, or 0 for the final response.
         problem: why it can't be accepted; None if it can.
-        recorded_by_hash: the recorded request state or session id by the SHA-256 of the live one.
+        recorded_by_live_hash: the recorded request state or session id by the SHA-256 of the live
+            one.
         course: what the interaction becomes if it has more or fewer turns, or another order. Its
             exchanges are the recorded ones; its pushed requests have the places that they have in
             the live responses.
@@ -103,7 +104,7 @@ class Proposal:
     changes: tuple[Change, ...]
     problem: str | None = None
     taken: tuple[TakenResponse, ...] = ()
-    recorded_by_hash: Mapping[str, str] = field(default_factory=dict)
+    recorded_by_live_hash: Mapping[str, str] = field(default_factory=dict)
     course: RecordedInteraction | None = None
 
     @property
@@ -296,7 +297,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
         verified.call,
         (turn,),
         tuple(changes),
-        recorded_by_hash=verified.findings.recorded_by_hash,
+        recorded_by_live_hash=verified.findings.recorded_by_live_hash,
     )
 
     if verified.after is not None:
@@ -460,7 +461,7 @@ class _WholeProposal:
             else:
                 self._call_pairs.append(pair)
 
-        self._recorded_by_hash = repetition.verified.findings.recorded_by_hash
+        self._recorded_by_hash = repetition.verified.findings.recorded_by_live_hash
         self._taken_responses: list[TakenResponse] = []
         self._first_objection: str | None = None
 
@@ -720,7 +721,7 @@ def _with_live_responses(
     new_exchanges: _NewExchanges = {}
     for proposal in proposed:
         for response in proposal.taken:
-            recorded = _updated_exchange(response, proposal.recorded_by_hash, kept)
+            recorded = _updated_exchange(response, proposal.recorded_by_live_hash, kept)
             new_exchanges[response.base] = recorded
 
     return new_exchanges
@@ -800,11 +801,11 @@ def _last_answers_by_piece(
 
 
 def _updated_exchange(
-    taken: TakenResponse, recorded_by_hash: Mapping[str, str], kept: KeptNames
+    taken: TakenResponse, recorded_by_live_hash: Mapping[str, str], kept: KeptNames
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""
     recorded_exchange = taken.base
-    with_names = recorded_names(taken.recorded_keys, recorded_by_hash)
+    with_names = recorded_names(taken.recorded_keys, recorded_by_live_hash)
     live = with_texts(_with_recorded_push_ids(taken), with_names)
     kept.keep_names(recorded_exchange, live)
     response = kept.with_kept(live, recorded_exchange).response

@@ -39,7 +39,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.open_turns import Asides, OpenTurn, open_turns
+from mrtr_cassette.core.drive.open_turns import OpenTurn, UnpromptedTurns, open_turns
 from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
     Findings,
@@ -278,14 +278,14 @@ class Verifier:
         self._first_calls_on_pipes = first_calls_on_pipes(cassette.interactions)
         self._why_unopened_by_session: dict[str, str] = {}
         self._tool_lists: dict[str, ToolList] = {}
-        self._asides_by_session: dict[str, Asides] = {}
+        self._unprompted_turns_by_session: dict[str, UnpromptedTurns] = {}
         self._unbegun_turns: dict[int, list[OpenTurn]] = {}
         """The turns that come one by one, by the number of their interaction, until it begins."""
         for interaction in cassette.interactions:
             self._issued_sessions.update(map(issued_session, interaction.own_exchanges))
             turns = open_turns(interaction)
             self._unbegun_turns[interaction.number] = turns
-            self._asides_of(interaction).take_turns(interaction.number, turns)
+            self._unprompted_turns_of(interaction).take_turns(interaction.number, turns)
 
         self._listening_scripts: dict[int, RecordedScript] = {}
         self._conversations_by_number: dict[int, Conversation] = {}
@@ -421,7 +421,9 @@ class Verifier:
         """Return a conversation apart with the call of an interaction, whose answers vary."""
         script = script_of(self._script_of(planned))
         # It answers what the server asks in this conversation alone.
-        self._asides_of(planned.interaction).drop_turns(planned.interaction.number)
+        self._unprompted_turns_of(planned.interaction).drop_turns(
+            planned.interaction.number
+        )
         request = self._request_for_live_server(planned.call.request)
         session = self._session_of(planned)
 
@@ -430,18 +432,18 @@ class Verifier:
     def _script_of(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
-        asides = self._asides_of(interaction)
+        unprompted_turns = self._unprompted_turns_of(interaction)
         turns = self._unbegun_turns.pop(interaction.number, None)
         if turns is None:
             # It is repeated once more.
             turns = open_turns(interaction)
-            asides.take_turns(interaction.number, turns)
+            unprompted_turns.take_turns(interaction.number, turns)
 
         return RecordedScript(
             interaction,
             self._ignored_for(planned.call),
             turns,
-            asides,
+            unprompted_turns,
             self._handles,
             renames_keys=True,
             is_at_start=interaction.number in self._first_calls_on_pipes,
@@ -493,7 +495,7 @@ class Verifier:
         ):
             self._first_unmade_write = number
 
-        self._asides_of(planned.interaction).drop_turns(number)
+        self._unprompted_turns_of(planned.interaction).drop_turns(number)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
@@ -521,30 +523,30 @@ class Verifier:
         """Return what accepts changes of an interaction: of what was not selected, nothing does."""
         return self._accepts_changes if planned.is_compared else None
 
-    def _asides_of(self, interaction: RecordedInteraction) -> Asides:
+    def _unprompted_turns_of(self, interaction: RecordedInteraction) -> UnpromptedTurns:
         """Return the turns that the server asks of its own accord in an interaction's session."""
         first = interaction.exchanges[0]
         session = session_of(first.request) or opened_session(first.response)
-        return self._asides_by_session.setdefault(session, Asides())
+        return self._unprompted_turns_by_session.setdefault(session, UnpromptedTurns())
 
     def awaits_question(self, planned: PlannedInteraction) -> bool:
         """Tell whether its call has to wait for a question that was answered before it came."""
         number = planned.interaction.exchanges[0].number
-        turns = self._asides_of(planned.interaction).unasked_turns()
+        turns = self._unprompted_turns_of(planned.interaction).unasked_turns()
         return planned.why_skipped is None and any(
             turn.was_answered_before(number) for _, turn in turns
         )
 
     def awaits_more(self, planned: PlannedInteraction) -> bool:
         """Tell whether a question is still to come that was asked while its call was pending."""
-        turns = self._asides_of(planned.interaction).unasked_turns()
+        turns = self._unprompted_turns_of(planned.interaction).unasked_turns()
         return any(number == planned.interaction.number for number, _ in turns)
 
     def give_up_overdue_turns(self, planned: PlannedInteraction) -> None:
         """Expect no more what its call has waited for in vain; that is told of the stream."""
         request_number = planned.interaction.exchanges[0].number
-        asides = self._asides_of(planned.interaction)
-        for number, turn in asides.unasked_turns():
+        unprompted_turns = self._unprompted_turns_of(planned.interaction)
+        for number, turn in unprompted_turns.unasked_turns():
             if turn.was_answered_before(request_number):
                 if number in self._listening_scripts:
                     self._listening_scripts[number].note_unasked_turn(turn)
@@ -579,7 +581,9 @@ class Verifier:
         verified = repeated.verified_interaction()
         planned = verified.planned
         if planned.part != "listening":
-            self._asides_of(planned.interaction).drop_turns(planned.interaction.number)
+            self._unprompted_turns_of(planned.interaction).drop_turns(
+                planned.interaction.number
+            )
 
         if self._may_write(planned):
             self._has_written = True

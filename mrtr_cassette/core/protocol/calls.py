@@ -255,7 +255,7 @@ class Traits(NamedTuple):
     mean, and only then by their spelling.
     """
 
-    empty_members: str = ""
+    empty_members_text: str = ""
     session: str = ""
     is_conditional: bool = False
     named_headers: Headers = ()
@@ -463,7 +463,7 @@ class Call(NamedTuple):
                 named_headers.append((name.lower(), value))
 
         return Traits(
-            empty_members=self._empty_members,
+            empty_members_text=self._empty_members_text,
             session=session_of(self.request),
             is_conditional=of_headers.is_conditional,
             named_headers=tuple(sorted(named_headers)),
@@ -497,7 +497,7 @@ class Call(NamedTuple):
         return ["cursor"] if params.get("cursor", "") is None else []
 
     @property
-    def _empty_members(self) -> str:
+    def _empty_members_text(self) -> str:
         """What equals absent params or members of them, where only one of both was recorded."""
         params = self._message_or_empty.tree.get("params", {})
         if params in NO_PARAMS:

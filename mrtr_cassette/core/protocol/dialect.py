@@ -38,14 +38,18 @@ ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """One request for input."""
+    """One request for input.
+
+    Attributes:
+        takes_bare_value: an answer is a value, without an action beside it.
+    """
 
     kind: str
     message: str
     definition: Mapping[str, Any] = field(
         default_factory=dict, repr=False, compare=False
     )
-    takes_value: bool = field(default=False, repr=False, compare=False)
+    takes_bare_value: bool = field(default=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
 
 def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     """Return requests for input as their server spelled them: a map, or in one dialect an array."""
-    if any(request.takes_value for request in requests.values()):
+    if any(request.takes_bare_value for request in requests.values()):
         return [request.definition for request in requests.values()]
 
     kinds = {"form": ELICITATION, "url": ELICITATION}
@@ -146,7 +150,7 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
         if key in requests:
             return None
 
-        requests[key] = InputRequest(kind, message, request, takes_value=True)
+        requests[key] = InputRequest(kind, message, request, takes_bare_value=True)
 
     return requests
 

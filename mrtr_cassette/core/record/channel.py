@@ -147,17 +147,17 @@ class Channel(Generic[E]):
 
         Each exchange is returned with its end; None if there is nothing to keep of it.
         """
-        listening_end: End | None = None
-        pending_end = End.OPEN
+        end_of_listening: End | None = None
+        end_of_pending = End.OPEN
         if by_server:
-            listening_end = End.COMPLETE
-            pending_end = End.BROKEN
+            end_of_listening = End.COMPLETE
+            end_of_pending = End.BROKEN
         elif self._has_spoken:
-            listening_end = End.OPEN
+            end_of_listening = End.OPEN
 
-        ended = [(self._listening_exchange, listening_end)]
+        ended = [(self._listening_exchange, end_of_listening)]
         for exchanges in self._pending_requests.values():
             for exchange in exchanges:
-                ended.append((exchange, pending_end))
+                ended.append((exchange, end_of_pending))
 
         return ended

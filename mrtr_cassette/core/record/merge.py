@@ -428,7 +428,7 @@ def _merged_exchanges(
         else:
             requests.append((index, happening.number))
 
-    token_of = _token_of(recorders, providers)
+    token_of = _unified_token_of(recorders, providers)
 
     def arrived(index: int, number: int, after: int, at_ms: float) -> int:
         return arrived_counts[index, number, max(number, after), at_ms]
@@ -482,7 +482,7 @@ def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator
             )
 
 
-def _token_of(
+def _unified_token_of(
     recorders: Sequence[_Recorder], providers: _Providers
 ) -> Callable[[str, str], str]:
     """Return a function that gives one token for each secret that has several.
@@ -491,11 +491,11 @@ def _token_of(
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
     two secrets.
     """
-    token_by_dropped: dict[tuple[str, str], str] = {}
+    kept_token_by_dropped: dict[tuple[str, str], str] = {}
 
     def token_of(rule: str, token: str) -> str:
-        while (rule, token) in token_by_dropped:
-            token = token_by_dropped[rule, token]
+        while (rule, token) in kept_token_by_dropped:
+            token = kept_token_by_dropped[rule, token]
 
         return token
 
@@ -514,9 +514,10 @@ def _token_of(
             continue
 
         for (rule, token), (_, retry_token) in zip(tokens, retry_tokens, strict=True):
-            kept, dropped = sorted([token_of(rule, token), token_of(rule, retry_token)])
-            if kept != dropped:
-                token_by_dropped[rule, dropped] = kept
+            both_tokens = [token_of(rule, token), token_of(rule, retry_token)]
+            kept_token, dropped_token = sorted(both_tokens)
+            if kept_token != dropped_token:
+                kept_token_by_dropped[rule, dropped_token] = kept_token
 
     return token_of
 

@@ -240,7 +240,7 @@ class PlayedWrites:
 
 
 @dataclass(frozen=True, eq=False)
-class EqualCalls:
+class CallRow:
     """Equal calls of one caller at points of one history, in the order in which they began.
 
     Attributes:
@@ -255,7 +255,7 @@ class EqualCalls:
 
     @cached_property
     def arrival(self) -> tuple[float, int, int]:
-        """Orders lines of equal calls as the first of each arrived."""
+        """Orders rows of equal calls as the first of each arrived."""
         return min(entry.arrival for entry in self.entries)
 
 
@@ -289,7 +289,7 @@ class WriteHistories:
                 self._by_arrival.append(entry)
                 self._by_path.setdefault(entry.numbers.path, []).append(entry)
 
-        self._equal_calls_by_path: dict[int, list[EqualCalls]] = {}
+        self._equal_calls_by_path: dict[int, list[CallRow]] = {}
         """All equal calls at their points, by path, as soon as somebody asks for them."""
 
         self._steps_by_call = entries.steps
@@ -510,17 +510,17 @@ class WriteHistories:
 
     # What is held
 
-    def lines_by_caller(self, entries: Sequence[ReplayEntry]) -> list[EqualCalls]:
+    def rows_by_caller(self, entries: Sequence[ReplayEntry]) -> list[CallRow]:
         """Return some equal calls by their callers, and by history where they are held to one."""
-        return self._grouped_lines(
+        return self._grouped_rows(
             entries, is_held=self._holds_any and self._are_held(entries)
         )
 
-    def _grouped_lines(
+    def _grouped_rows(
         self, entries: Sequence[ReplayEntry], *, is_held: bool
-    ) -> list[EqualCalls]:
+    ) -> list[CallRow]:
         """Return some equal calls by their callers, and by history if they are held to one."""
-        lines: dict[object, EqualCalls] = {}
+        rows: dict[object, CallRow] = {}
         for entry in entries:
             caller = entry.matched.caller
             point = None
@@ -529,56 +529,54 @@ class WriteHistories:
                 point = self._points_by_entry[entry]
                 key = (caller, point.history, point.family, entry.parent is None)
 
-            line = lines.setdefault(key, EqualCalls(caller, point, [], []))
-            line.entries.append(entry)
+            row = rows.setdefault(key, CallRow(caller, point, [], []))
+            row.entries.append(entry)
 
-        for line in lines.values():
-            if line.point is not None:
-                line.entries.sort(key=self._start_of)
-                line.starts.extend(map(self._start_of, line.entries))
+        for row in rows.values():
+            if row.point is not None:
+                row.entries.sort(key=self._start_of)
+                row.starts.extend(map(self._start_of, row.entries))
 
-        return list(lines.values())
+        return list(rows.values())
 
     def _start_of(self, entry: ReplayEntry) -> Moment:
         """Return when the call of a request began."""
         return self._points_by_entry[entry].lifetime.start
 
-    def count_of_reached_calls(self, line: EqualCalls, played: PlayedWrites) -> int:
-        """Return how many calls of a line have all writes behind them that ended before they came.
+    def count_of_reached_calls(self, row: CallRow, played: PlayedWrites) -> int:
+        """Return how many calls of a row have all writes behind them that ended before they came.
 
         That is, of a play that has made these writes.
         """
-        if line.point is None:
-            return len(line.entries)
+        if row.point is None:
+            return len(row.entries)
 
-        history = self._living_histories(played).get(line.point.history)
+        history = self._living_histories(played).get(row.point.history)
         if history is None:
             return 0
 
-        family = line.point.family
+        family = row.point.family
         until = history.end_of_first_unmade(
-            family, played.other_calls_in_flight(line.entries[0], family)
+            family, played.other_calls_in_flight(row.entries[0], family)
         )
-        return bisect_right(line.starts, until)
+        return bisect_right(row.starts, until)
 
-    def is_over(
-        self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites
-    ) -> bool:
+    def is_over(self, row: CallRow, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Tell whether a play has gone past a call, or has made it."""
-        if line.point is None:
+        if row.point is None:
             return False
 
-        history = self._living_histories(played)[line.point.history]
+        history = self._living_histories(played)[row.point.history]
         return history.is_over(self._points_by_entry[entry], entry)
 
     def is_over_for_good(
-        self, line: EqualCalls, entry: ReplayEntry, played: PlayedWrites
+        self, row: CallRow, entry: ReplayEntry, played: PlayedWrites
     ) -> bool:
         """Tell whether a play can't get back to a call, whatever it writes."""
-        if line.point is None:
+        if row.point is None:
             return False
 
-        history = self._living_histories(played)[line.point.history]
+        history = self._living_histories(played)[row.point.history]
         if history.is_made(entry):
             return True
 
@@ -586,12 +584,12 @@ class WriteHistories:
         return point.write is None and history.is_over(point, entry)
 
     def calls_in_place(
-        self, line: EqualCalls, played: PlayedWrites
+        self, row: CallRow, played: PlayedWrites
     ) -> Iterator[ReplayEntry]:
-        """Yield the calls of a line at the point that a play has reached, the latest first."""
-        for index in reversed(range(self.count_of_reached_calls(line, played))):
-            entry = line.entries[index]
-            if not self.is_over(line, entry, played):
+        """Yield the calls of a row at the point that a play has reached, the latest first."""
+        for index in reversed(range(self.count_of_reached_calls(row, played))):
+            entry = row.entries[index]
+            if not self.is_over(row, entry, played):
                 yield entry
 
     # Recordings that are played together
@@ -619,25 +617,25 @@ class WriteHistories:
             return set(among)
 
         recordings_found = set()
-        for line in self._calls_equal_to(entry):
-            recorded_by = line.entries[0].exchange.recorded_by
+        for row in self._calls_equal_to(entry):
+            recorded_by = row.entries[0].exchange.recorded_by
             recorder = "" if recorded_by is None else recorded_by.recorder
             recording = _recording_of(recorder)
             is_wanted = recording in among and recording not in recordings_found
-            if is_wanted and self._is_reached(line, played):
+            if is_wanted and self._is_reached(row, played):
                 recordings_found.add(recording)
 
         return recordings_found
 
-    def _is_reached(self, line: EqualCalls, played: PlayedWrites) -> bool:
-        """Tell whether a line has a call at the point that a play has reached."""
-        return next(self.calls_in_place(line, played), None) is not None
+    def _is_reached(self, row: CallRow, played: PlayedWrites) -> bool:
+        """Tell whether a row has a call at the point that a play has reached."""
+        return next(self.calls_in_place(row, played), None) is not None
 
-    def _calls_equal_to(self, entry: ReplayEntry) -> list[EqualCalls]:
+    def _calls_equal_to(self, entry: ReplayEntry) -> list[CallRow]:
         """Return all calls that equal one, itself included, at their points."""
         path = entry.numbers.path
         if path not in self._equal_calls_by_path:
-            self._equal_calls_by_path[path] = self._grouped_lines(
+            self._equal_calls_by_path[path] = self._grouped_rows(
                 self._by_path[path], is_held=True
             )
 
@@ -717,8 +715,8 @@ class WriteHistories:
         self, entry: ReplayEntry, played: PlayedWrites
     ) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
-        for line in self._calls_equal_to(entry):
-            if line.point is not None and self._is_reached(line, played):
+        for row in self._calls_equal_to(entry):
+            if row.point is not None and self._is_reached(row, played):
                 return True
 
         return False
@@ -734,8 +732,8 @@ class WriteHistories:
         `times` counts plays.
         """
         in_place: set[ReplayEntry] = set()
-        for line in self.lines_by_caller(entries):
-            in_place.update(self.calls_in_place(line, played))
+        for row in self.rows_by_caller(entries):
+            in_place.update(self.calls_in_place(row, played))
 
         elsewhere = [entry for entry in entries if entry not in in_place]
         candidates = elsewhere or entries
@@ -801,7 +799,7 @@ class Candidates:
         self, entries: Sequence[ReplayEntry], histories: WriteHistories
     ) -> None:
         self.entries = entries
-        self.lines = histories.lines_by_caller(entries)
+        self.rows = histories.rows_by_caller(entries)
         self.answer_questions = False
         for entry in entries:
             if entry.answered_question is not None or entry.parent is not None:

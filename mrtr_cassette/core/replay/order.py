@@ -28,8 +28,8 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.histories import (
+    CallRow,
     Candidates,
-    EqualCalls,
     PlayedWrites,
     WriteHistories,
 )
@@ -102,7 +102,7 @@ class LiveSession:
             responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
         known_tasks: the ids by which its client knows recorded tasks, where these are others.
-        used_by_line: how many calls at the beginning of each line were played or are over.
+        used_by_row: how many calls at the beginning of each row were played or are over.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
         cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
         latest_arrived_number: that of the latest recorded request that has come, but notifications
@@ -121,7 +121,7 @@ class LiveSession:
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled_ids: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
-    used_by_line: dict[EqualCalls, int] = field(default_factory=dict)
+    used_by_row: dict[CallRow, int] = field(default_factory=dict)
     latest_arrived_number: int = 0
     arrival_counts: dict[int, int] = field(default_factory=dict)
     _response_counts: Counter[int] = field(default_factory=Counter)
@@ -232,7 +232,7 @@ class ChosenRecording(NamedTuple):
 
     Attributes:
         other_recorded_session: that for which its live session is taken, if for another one.
-        line: the line from which it is, and how many calls of this are used before it.
+        row: the row from which it is, and how many calls of this are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
         step: the step of a recorded task that it gets, if it is about one.
@@ -242,7 +242,7 @@ class ChosenRecording(NamedTuple):
     nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
     other_recorded_session: str | None = None
-    line: tuple[EqualCalls, int] | None = None
+    row: tuple[CallRow, int] | None = None
     function_name: str = ""
     failure: str = ""
     step: StepChoice | None = None
@@ -511,7 +511,7 @@ class PlayOrder:
 
         candidates = Candidates(fitting_by_headers, self.histories)
         # Lines that are made for one request are not used up.
-        return self._choose_by_session(candidates, matched, session)._replace(line=None)
+        return self._choose_by_session(candidates, matched, session)._replace(row=None)
 
     def _choose_by_session(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
@@ -591,11 +591,11 @@ class PlayOrder:
         if len(remaining_entries) != len(candidates.entries):
             candidates = Candidates(remaining_entries, self.histories)
 
-        lines = candidates.lines
-        chosen = self._next_in_lines(lines, matched.caller, session)
+        rows = candidates.rows
+        chosen = self._next_in_rows(rows, matched.caller, session)
         if chosen is not None:
             return chosen
-        if not any(line.point for line in lines):
+        if not any(row.point for row in rows):
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         # Whatever came before, what may not be repeated has been played.
@@ -603,10 +603,10 @@ class PlayOrder:
         if not is_over or self._may_repeat(remaining_entries[-1]):
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
-        lines_without_history = [
-            EqualCalls(line.caller, None, line.entries, []) for line in lines
+        rows_without_history = [
+            CallRow(row.caller, None, row.entries, []) for row in rows
         ]
-        chosen = self._next_in_lines(lines_without_history, matched.caller, session)
+        chosen = self._next_in_rows(rows_without_history, matched.caller, session)
         if chosen is None:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
@@ -646,44 +646,44 @@ class PlayOrder:
 
         return remaining_entries
 
-    def _next_in_lines(
-        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+    def _next_in_rows(
+        self, rows: Sequence[CallRow], caller: str, session: LiveSession
     ) -> ChosenRecording | None:
         """Return the first exchange that was not played; or the last one again.
 
         When all have been played, they begin again with the first one where that is allowed.
         """
-        first = self._first_unplayed_in_lines(lines, caller, session)
+        first = self._first_unplayed_in_rows(rows, caller, session)
         if first is not None:
             return first
         if self._repeat is Repeat.ALWAYS:
-            return self._least_played(lines, caller, session)
+            return self._least_played(rows, caller, session)
 
-        last = self._latest_in_lines(lines, session)
+        last = self._latest_in_rows(rows, session)
         if last is None:
             return None
 
         opens = last.opens_session or last.key.method == INITIALIZE
         if opens and self._repeat is Repeat.AUTO:
-            return self._least_played(lines, caller, session)
+            return self._least_played(rows, caller, session)
         if not self._may_repeat(last):
             return None
 
         return ChosenRecording(last)
 
-    def _first_unplayed_in_lines(
-        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+    def _first_unplayed_in_rows(
+        self, rows: Sequence[CallRow], caller: str, session: LiveSession
     ) -> ChosenRecording | None:
-        """Return the first call of some lines that was not played."""
+        """Return the first call of some rows that was not played."""
         first_unplayed: ChosenRecording | None = None
         best_rank: tuple[bool, tuple[float, ...]] | None = None
-        for line in lines:
-            # The caller's line comes first, and then the one that arrived first.
-            is_of_another = line.caller != caller
-            if best_rank is not None and best_rank < (is_of_another, line.arrival):
+        for row in rows:
+            # The caller's row comes first, and then the one that arrived first.
+            is_of_another = row.caller != caller
+            if best_rank is not None and best_rank < (is_of_another, row.arrival):
                 continue
 
-            chosen = self._first_unplayed_in_line(line, session)
+            chosen = self._first_unplayed_in_row(row, session)
             if chosen is None or chosen.entry is None:
                 continue
 
@@ -695,9 +695,9 @@ class PlayOrder:
         return first_unplayed
 
     def _least_played(
-        self, lines: Sequence[EqualCalls], caller: str, session: LiveSession
+        self, rows: Sequence[CallRow], caller: str, session: LiveSession
     ) -> ChosenRecording | None:
-        """Return the call of some lines at their points that was played least often."""
+        """Return the call of some rows at their points that was played least often."""
 
         def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
             """Return what of equal counts puts the caller's first, and then the first one."""
@@ -705,21 +705,21 @@ class PlayOrder:
             return times, entry.matched.caller != caller, entry.arrival
 
         entries_in_place: list[ReplayEntry] = []
-        for line in lines:
-            entries_in_place += self.histories.calls_in_place(line, session.writes)
+        for row in rows:
+            entries_in_place += self.histories.calls_in_place(row, session.writes)
 
         if not entries_in_place:
             return None
 
         return ChosenRecording(min(entries_in_place, key=rank))
 
-    def _latest_in_lines(
-        self, lines: Sequence[EqualCalls], session: LiveSession
+    def _latest_in_rows(
+        self, rows: Sequence[CallRow], session: LiveSession
     ) -> ReplayEntry | None:
-        """Return the call of some lines at their points that arrived last."""
+        """Return the call of some rows at their points that arrived last."""
         last: ReplayEntry | None = None
-        for line in lines:
-            latest = self._latest_in_line(line, session)
+        for row in rows:
+            latest = self._latest_in_row(row, session)
             if latest is None:
                 continue
 
@@ -728,31 +728,29 @@ class PlayOrder:
 
         return last
 
-    def _latest_in_line(
-        self, line: EqualCalls, session: LiveSession
-    ) -> ReplayEntry | None:
-        """Return the call of a line at its point that arrived last."""
-        in_place = self.histories.calls_in_place(line, session.writes)
-        if line.entries[0].parent is None:
+    def _latest_in_row(self, row: CallRow, session: LiveSession) -> ReplayEntry | None:
+        """Return the call of a row at its point that arrived last."""
+        in_place = self.histories.calls_in_place(row, session.writes)
+        if row.entries[0].parent is None:
             return next(in_place, None)
         # Retries arrived in another order than their calls began.
         return max(in_place, key=lambda entry: entry.arrival, default=None)
 
-    def _first_unplayed_in_line(
-        self, line: EqualCalls, session: LiveSession
+    def _first_unplayed_in_row(
+        self, row: CallRow, session: LiveSession
     ) -> ChosenRecording | None:
-        """Return the first call of a line at its point that was not played."""
+        """Return the first call of a row at its point that was not played."""
         histories = self.histories
         writes = session.writes
-        used_count = session.used_by_line.get(line, 0)
-        reached_count = histories.count_of_reached_calls(line, writes)
+        used_count = session.used_by_row.get(row, 0)
+        reached_count = histories.count_of_reached_calls(row, writes)
         first: ReplayEntry | None = None
         for place in range(used_count, reached_count):
-            entry = line.entries[place]
+            entry = row.entries[place]
             is_played = session.play_counts.get(entry, 0) > 0
-            if is_played or histories.is_over(line, entry, writes):
+            if is_played or histories.is_over(row, entry, writes):
                 # It never comes again.
-                is_used = is_played or histories.is_over_for_good(line, entry, writes)
+                is_used = is_played or histories.is_over_for_good(row, entry, writes)
                 if place == used_count and is_used:
                     used_count += 1
 
@@ -768,7 +766,7 @@ class PlayOrder:
         if first is None:
             return None
 
-        return ChosenRecording(first, line=(line, used_count))
+        return ChosenRecording(first, row=(row, used_count))
 
     @property
     def repeats_reads(self) -> bool:
@@ -824,7 +822,7 @@ class PlayOrder:
 
             pending_ask = pending_ask.parent
 
-        session.used_by_line.clear()
+        session.used_by_row.clear()
 
     def begin_task(
         self, creating: ReplayEntry, session: LiveSession, wall_s: float | None
@@ -854,5 +852,5 @@ class PlayOrder:
         if times_of_first:
             session.play_counts[second_call] = times_of_first
 
-        session.used_by_line.clear()
+        session.used_by_row.clear()
         self.histories.exchange_writes(first_call, second_call, session.writes)

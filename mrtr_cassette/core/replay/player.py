@@ -448,10 +448,10 @@ class Player:
                 miss_of_other_id(self._shown_call(choice.request_as_recorded), entry)
             )
 
-        choice = self._count_matches_and_echo(choice, entry)
-        if chosen.line is not None:
-            line, used_count = chosen.line
-            session.used_by_line[line] = used_count
+        choice = self._count_matches_and_add_echoed(choice, entry)
+        if chosen.row is not None:
+            row, used_count = chosen.row
+            session.used_by_row[row] = used_count
 
         play = self._play_entry(choice, entry, session)
         if entry in self._entries_leading_elsewhere:
@@ -464,7 +464,9 @@ class Player:
 
         return play
 
-    def _count_matches_and_echo(self, choice: Choice, entry: ReplayEntry) -> Choice:
+    def _count_matches_and_add_echoed(
+        self, choice: Choice, entry: ReplayEntry
+    ) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
         if choice.chosen.function_name:
             self.match_counts_by_kind[choice.chosen.function_name] += 1

@@ -141,12 +141,12 @@ def build_reply(
     What depends on the clock in the states of `tasks` is a gap.
     """
     places = _Places(response, tasks)
-    places.add_messages(request, waits)
+    places.find_gaps(request, waits)
     if caller.repeated is not None:
         places.add_repeated(caller.repeated)
 
     if not places.gaps:
-        places.add_batch(caller.batch)
+        places.find_gaps_of_batch(caller.batch)
 
     parts = _parts_sent_together(
         response, waits, places.gaps, started_ms, ended, piecewise=piecewise
@@ -239,8 +239,8 @@ class _Places:
         if b'"taskId"' in response.body:
             self._task_ids = tasks
 
-    def add_messages(self, request: Message | None, waits: Waits) -> None:
-        """Take the messages of the body.
+    def find_gaps(self, request: Message | None, waits: Waits) -> None:
+        """Find the gaps in the messages of the body.
 
         The gates of a listening stream tell to which requests it responds.
         """
@@ -292,8 +292,8 @@ class _Places:
 
         return [(span, name, state.id) for name, span in clock_spans(message)]
 
-    def add_batch(self, batch: Sequence[Message]) -> None:
-        """Take a body that responds to several requests."""
+    def find_gaps_of_batch(self, batch: Sequence[Message]) -> None:
+        """Find the gaps in a body that responds to several requests."""
         if not batch:
             return
 

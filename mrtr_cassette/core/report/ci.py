@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 from mrtr_cassette.core.drive.script import without_turn_numbers
 from mrtr_cassette.core.report.comparison import (
     Verification,
-    folded_changes,
+    grouped_changes,
     interaction_lines,
 )
 from mrtr_cassette.core.report.probes import (
@@ -156,8 +156,8 @@ def verification_annotations(verification: Verification) -> list[str]:
         if interaction.reason:
             facts.append(printable(interaction.reason))
 
-        for fold in folded_changes(without_turn_numbers(interaction.changes)):
-            facts.append(f"{fold.pointer or '/'} {fold.first.verdict}")
+        for group in grouped_changes(without_turn_numbers(interaction.changes)):
+            facts.append(f"{group.pointer or '/'} {group.first.verdict}")
 
         title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
         text = shorten("; ".join(facts) or interaction.verdict)

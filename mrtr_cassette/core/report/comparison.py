@@ -67,7 +67,7 @@ _NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class ChangeGroup:
     """Changes with one verdict that are told as one.
 
     Attributes:
@@ -86,66 +86,66 @@ class Fold:
         return self.changes[0]
 
 
-def folded_changes(changes: Iterable[Change]) -> list[Fold]:
-    """Fold the changes of a response that people read as one; they stay in order."""
-    folds = _folds_by_place(changes)
-    repeats = _repeats_in(folds)
+def grouped_changes(changes: Iterable[Change]) -> list[ChangeGroup]:
+    """Group the changes of a response that people read as one; they stay in order."""
+    groups = _groups_by_place(changes)
+    repeats = _repeats_in(groups)
     texts = set(repeats.values())
     told = []
-    for fold in folds:
-        if fold in repeats:
-            told.append(replace(fold, repeated_at=repeats[fold].pointer))
-        elif fold not in texts:
-            told.append(fold)
+    for group in groups:
+        if group in repeats:
+            told.append(replace(group, repeated_at=repeats[group].pointer))
+        elif group not in texts:
+            told.append(group)
 
     return told
 
 
-def _folds_by_place(changes: Iterable[Change]) -> list[Fold]:
-    """Fold changes with one verdict whose places differ in indices alone."""
-    groups: dict[object, list[Change]] = defaultdict(list)
+def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
+    """Group changes with one verdict whose places differ in indices alone."""
+    changes_alike: dict[object, list[Change]] = defaultdict(list)
     for change in changes:
         place = without_indices(change.pointer)
         is_added = change.recorded is None
         is_removed = change.received is None
         alike = (place, change.verdict, change.is_information, is_added, is_removed)
-        groups[alike].append(change)
+        changes_alike[alike].append(change)
 
-    folds = []
-    for group in groups.values():
-        pointer = common_pointer([change.pointer for change in group])
-        folds.append(Fold(pointer, tuple(group)))
+    groups = []
+    for group_changes in changes_alike.values():
+        pointer = common_pointer([change.pointer for change in group_changes])
+        groups.append(ChangeGroup(pointer, tuple(group_changes)))
 
-    return folds
+    return groups
 
 
-def _repeats_in(folds: Sequence[Fold]) -> dict[Fold, Fold]:
+def _repeats_in(groups: Sequence[ChangeGroup]) -> dict[ChangeGroup, ChangeGroup]:
     """Find the texts in which tools repeat structured content, by the changes of the latter."""
-    texts: dict[object, list[Fold]] = defaultdict(list)
-    for fold in folds:
-        if is_below(fold.pointer, _TEXT_POINTER):
-            texts[_fold_values(fold)].append(fold)
+    texts: dict[object, list[ChangeGroup]] = defaultdict(list)
+    for group in groups:
+        if is_below(group.pointer, _TEXT_POINTER):
+            texts[_group_values(group)].append(group)
 
-    repeats: dict[Fold, Fold] = {}
-    for fold in folds:
+    repeats: dict[ChangeGroup, ChangeGroup] = {}
+    for group in groups:
         candidates = []
-        if is_below(fold.pointer, _STRUCTURED_CONTENT):
-            candidates = texts[_fold_values(fold)]
+        if is_below(group.pointer, _STRUCTURED_CONTENT):
+            candidates = texts[_group_values(group)]
 
         for text in candidates:
             place = text.pointer.partition(TEXT_STEP)[2]
-            if fold.pointer.endswith(place):
-                repeats[fold] = text
+            if group.pointer.endswith(place):
+                repeats[group] = text
                 candidates.remove(text)
                 break
 
     return repeats
 
 
-def _fold_values(fold: Fold) -> tuple[tuple[str | None, str | None], ...]:
-    """Return the values of all changes of a fold, as texts."""
+def _group_values(group: ChangeGroup) -> tuple[tuple[str | None, str | None], ...]:
+    """Return the values of all changes of a group, as texts."""
     values = []
-    for change in fold.changes:
+    for change in group.changes:
         values.append(
             (_unquoted_text(change.recorded), _unquoted_text(change.received))
         )
@@ -252,9 +252,9 @@ def _question_texts(asked: Any) -> list[str]:
     return questions
 
 
-def fold_lines(fold: Fold) -> Iterator[str]:
+def group_lines(group: ChangeGroup) -> Iterator[str]:
     """Yield folded changes: verdict and place, then the recorded and the received value."""
-    change = fold.first
+    change = group.first
     if change.verdict == "key-changed":
         old = printable(_unquoted_text(change.recorded) or "")
         new = printable(_unquoted_text(change.received) or "")
@@ -263,18 +263,18 @@ def fold_lines(fold: Fold) -> Iterator[str]:
         return
 
     facts: list[str] = [change.verdict]
-    if len(fold.changes) > 1:
-        facts = [f"{change.verdict} in {len(fold.changes)} places"]
-        if len(set(_fold_values(fold))) > 1:
+    if len(group.changes) > 1:
+        facts = [f"{change.verdict} in {len(group.changes)} places"]
+        if len(set(_group_values(group))) > 1:
             facts.append("the first of them")
 
-    if fold.repeated_at:
-        facts.append(f"and again at {printable(fold.repeated_at)}")
+    if group.repeated_at:
+        facts.append(f"and again at {printable(group.repeated_at)}")
 
     if change.is_information:
         facts.append("information only")
 
-    yield f"{printable(fold.pointer) or '/'}: {', '.join(facts)}"
+    yield f"{printable(group.pointer) or '/'}: {', '.join(facts)}"
     recorded, received = shown_values(change)
     if recorded is not None:
         yield f"- {recorded}"
@@ -403,8 +403,8 @@ def _place_of(turn: int | None) -> str:
 
 def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
     """Yield the changes at a place of a conversation."""
-    for fold in folded_changes(changes):
-        first, *values = fold_lines(fold)
+    for group in grouped_changes(changes):
+        first, *values = group_lines(group)
         yield f"    {place} {first}"
         for value in values:
             yield f"      {value}"
@@ -412,18 +412,18 @@ def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
 
 def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
     """Yield the information in several responses, each change once."""
-    told: Counter[Fold] = Counter()
+    told: Counter[ChangeGroup] = Counter()
     for changes in responses:
         information = []
         for change in changes:
             if change.is_information:
                 information.append(change)
 
-        folds = map(_without_place_of_server, folded_changes(information))
-        told.update(dict.fromkeys(folds, 1))
+        groups = map(_without_place_of_server, grouped_changes(information))
+        told.update(dict.fromkeys(groups, 1))
 
-    for fold, count in told.items():
-        first, *values = fold_lines(fold)
+    for group, count in told.items():
+        first, *values = group_lines(group)
         line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
         if len(values) == 2:
             old, new = values
@@ -435,15 +435,15 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
             yield f"      {value}"
 
 
-def _without_place_of_server(fold: Fold) -> Fold:
+def _without_place_of_server(group: ChangeGroup) -> ChangeGroup:
     """Return a change of a server's name or version as if all responses had these in one place."""
-    _, name, member = fold.pointer.partition("serverInfo/")
+    _, name, member = group.pointer.partition("serverInfo/")
     if not name:
-        return fold
+        return group
 
     pointer = f"/{name}{member}"
-    changes = tuple(change._replace(pointer=pointer) for change in fold.changes)
-    return replace(fold, pointer=pointer, changes=changes)
+    changes = tuple(change._replace(pointer=pointer) for change in group.changes)
+    return replace(group, pointer=pointer, changes=changes)
 
 
 def difference_summary(

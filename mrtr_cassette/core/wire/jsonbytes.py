@@ -561,10 +561,8 @@ def repaired_json(raw: bytes) -> bytes:
     repair = _Repair(bytearray(raw))
     next_position = 0
     while not repair.is_whole:
-        token = repair.valid_at(text, next_position)
-        if token is None:
-            token = _NEXT_TOKEN.match(text, next_position)
-
+        valid_token = repair.valid_at(text, next_position)
+        token = valid_token or _NEXT_TOKEN.match(text, next_position)
         if token is None:
             break
 

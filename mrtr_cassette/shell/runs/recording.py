@@ -264,14 +264,14 @@ class RelayedResponse(ExchangeRecording):
         if not 300 <= self.status < 400:
             return
 
-        elsewhere = foreign_redirect_origin(
+        foreign_origin = foreign_redirect_origin(
             self._request,
             self.status,
             self.client_headers,
             ServerOrigin(self._upstream_url),
         )
-        if elsewhere is not None:
-            self.note_sent_elsewhere("a redirect to", elsewhere)
+        if foreign_origin is not None:
+            self.note_sent_elsewhere("a redirect to", foreign_origin)
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""

@@ -21,7 +21,7 @@ URL_VARIABLE = "MRTR_CASSETTE_URL"
 SERVE_VARIABLE = "MRTR_CASSETTE_SERVE"
 """Has the URL of a process that serves plays."""
 
-TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
+MISSES_TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
 """Set to the proxy's URL where misses are on the terminal of the command already."""
 
 _NO_PROXY = ("no_proxy", "NO_PROXY")
@@ -185,7 +185,7 @@ async def run_command(
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
     variables = {**os.environ, **_without_proxy(url), variable: url}
-    variables[TOLD_VARIABLE] = url if tells_misses else ""
+    variables[MISSES_TOLD_VARIABLE] = url if tells_misses else ""
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
     except OSError as error:

@@ -84,7 +84,7 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 
 
-def check_selection_fits(
+def check_selection_and_values_fit(
     paths: Sequence[Location], only: Collection[str], texts: Mapping[str, str]
 ) -> None:
     """Make sure that what selects calls, and values, fit some cassettes that can be read.

@@ -44,7 +44,7 @@ def form(*required: str, **fields: Any) -> InputRequest:
 def value(*, required: bool = True) -> InputRequest:
     """Return a request for a bare number, as the array dialect has it."""
     item = {"id": "plan", "kind": "number", "required": required}
-    return InputRequest("number", "How many?", item, takes_value=True)
+    return InputRequest("number", "How many?", item, takes_bare_value=True)
 
 
 def accepted(**content: Any) -> Any:

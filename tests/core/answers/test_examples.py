@@ -50,7 +50,7 @@ def forms(draw: st.DrawFn) -> InputRequest:
 others = st.sampled_from(
     [InputRequest(kind, "?") for kind in ("url", "sampling", "roots")]
     + [
-        InputRequest(kind, "?", {}, takes_value=True)
+        InputRequest(kind, "?", {}, takes_bare_value=True)
         for kind in ("string", "number", "boolean")
     ]
 )

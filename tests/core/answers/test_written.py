@@ -42,7 +42,7 @@ def given(*texts: str) -> GivenAnswers:
 SURE = form(confirm={"type": "boolean"})
 PLAN = form(env={"type": "string"}, count={"type": "integer"})
 URL = InputRequest("url", "Sign in")
-VALUE = InputRequest("number", "How many?", takes_value=True)
+VALUE = InputRequest("number", "How many?", takes_bare_value=True)
 ROOTS: Any = {"roots": [{"uri": "file:///a"}]}
 
 
@@ -251,7 +251,7 @@ def test_rule_answers_only_what_its_answer_is_for() -> None:
     """Content is for forms, a result for sampling and roots, a value for the array dialect."""
     url = InputRequest("url", "Sign in")
     roots = InputRequest("roots", "")
-    value = InputRequest("string", "City?", takes_value=True)
+    value = InputRequest("string", "City?", takes_bare_value=True)
 
     assert answer_of(f"[[rule]]\n{ACCEPT}", url) is None
     assert answer_of('[[rule]]\naction = "accept"', url) == {"action": "accept"}

@@ -829,7 +829,9 @@ def run(*results: Json) -> VerifiedInteraction:
 
     pairs = [LivePair(exchange, exchange) for exchange in exchanges]
     return VerifiedInteraction(
-        planned_interactions(cassette)[0], "same", findings=Findings(complete=pairs)
+        planned_interactions(cassette)[0],
+        "same",
+        findings=Findings(complete_pairs=pairs),
     )
 
 
