@@ -104,6 +104,7 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
 def tokens_of(path: Path) -> int:
     """Count the tokens of a module without comments, docstrings and line ends."""
     text = path.read_text(encoding="utf-8")

@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,7 @@ URLs, one that refuses a body that older versions withheld, and one that shorten
 PATTERN_OF_NAMES = re.compile(r"(?:mrtr-[a-z(?]+|sha256|\{[A-Z]+\}).*\[0-9")
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     """Return the syntax tree of a module."""
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -140,11 +142,13 @@ def imports_of(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def attributes_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the dotted names that a module uses."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield ast.unparse(node)
+@cache
+def attributes_of(path: Path) -> frozenset[str]:
+    """Return the dotted names that a module uses."""
+    attributes = [
+        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)
+    ]
+    return frozenset(map(ast.unparse, attributes))
 
 
 def is_within(name: str, package: str) -> bool:
@@ -205,13 +209,15 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def modules_of(names: Iterator[str]) -> Iterator[str]:
+MODULES = {dotted(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def modules_of(names: Iterable[str]) -> Iterator[str]:
     """Yield the modules of this package that imports name."""
-    modules = {dotted(path) for path in PACKAGE.rglob("*.py")}
     for name in names:
-        if name in modules:
+        if name in MODULES:
             yield name
-        elif name.rpartition(".")[0] in modules:
+        elif name.rpartition(".")[0] in MODULES:
             yield name.rpartition(".")[0]
 
 
@@ -299,27 +305,29 @@ def loaded_by(tree: ast.AST) -> Iterator[str]:
             yield from loaded_by(node)
 
 
-MODULES = {dotted(path): path for path in PACKAGE.rglob("*.py")}
+@cache
+def loaded_with(module: str) -> frozenset[str]:
+    """Return the dotted names that are imported when a module of the package is."""
+    return frozenset(loaded_by(tree_of(MODULES[module])))
 
 
-def closure(module: str) -> Iterator[tuple[str, ast.Module]]:
-    """Yield a module and all of the package that it loads, with their syntax trees."""
+def closure(module: str) -> Iterator[str]:
+    """Yield a module and all of the package that it loads."""
     loaded: set[str] = set()
     left = [module]
     while left:
         module = left.pop()
         if module not in loaded:
             loaded.add(module)
-            tree = tree_of(MODULES[module])
-            yield module, tree
-            left += modules_of(loaded_by(tree))
+            yield module
+            left += modules_of(loaded_with(module))
 
 
 @pytest.mark.parametrize("module", OFFLINE)
 def test_replay_loads_no_client(module: str) -> None:
     """What plays a cassette loads nothing that calls or starts a server, and names nothing either."""
-    for loaded, tree in closure(module):
-        for name in (*loaded_by(tree), *attributes_of(tree)):
+    for loaded in closure(module):
+        for name in loaded_with(loaded) | attributes_of(MODULES[loaded]):
             is_allowed = name.startswith("subprocess") and loaded in MAY_START
             is_client = any(is_within(name, client) for client in CLIENTS)
 
