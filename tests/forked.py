@@ -36,7 +36,13 @@ _FORKS.set_forkserver_preload(
         "aiohttp.web",
         "mrtr_cassette.cli.proxies",
         "mrtr_cassette.cli.live",
+        "mrtr_cassette.cli.serve",
+        "mrtr_cassette.core.report.coverage",
+        "mrtr_cassette.shell.runs.client_starts",
         "mrtr_cassette.shell.runs.pipe_recording",
+        "mrtr_cassette.testing.suite_replay",
+        "encodings.idna",
+        "httpcore2",
         "pytest",
     ]
 )

@@ -334,6 +334,17 @@ def test_replay_loads_no_client(module: str) -> None:
             assert is_allowed or not is_client, f"{name} in {loaded}"
 
 
+@pytest.mark.parametrize(
+    "module", [*OFFLINE, "mrtr_cassette.cli.live", "mrtr_cassette.shell.files.reports"]
+)
+def test_only_who_makes_a_page_loads_the_library_of_templates(module: str) -> None:
+    """It takes a tenth of a start."""
+    for loaded in closure(module):
+        assert not any(is_within(name, "jinja2") for name in loaded_with(loaded)), (
+            loaded
+        )
+
+
 PLAYS = """
 import sys
 from mrtr_cassette.cli import main

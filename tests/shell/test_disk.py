@@ -13,7 +13,7 @@ import pytest
 from builders import JOURNAL_HEADER, cassette_of, loaded, tool
 from messages import text
 
-from mrtr_cassette.core.report.page import START
+from mrtr_cassette.core.report.text import PAGE_START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.journals import Journal
@@ -230,7 +230,7 @@ def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
     for _ in range(2):
         write_page(path, cassette)
 
-    assert path.read_text("utf-8").startswith(START)
+    assert path.read_text("utf-8").startswith(PAGE_START)
 
     for file in (tmp_path / "notes.html", tmp_path / "c.json"):
         file.write_text("<!doctype html>\nmine")

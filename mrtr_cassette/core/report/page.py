@@ -21,19 +21,17 @@ from mrtr_cassette.core.report.comparison import difference_summary, shown_value
 from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
 from mrtr_cassette.core.report.details import Interaction, details_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
-from mrtr_cassette.core.report.text import json_text, message_lines, outcome_line
+from mrtr_cassette.core.report.text import (
+    PAGE_START,
+    json_text,
+    message_lines,
+    outcome_line,
+)
 from mrtr_cassette.core.secrets.names import Ref, as_bytes, has_secrets, split_at_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
 
-GENERATOR: Final = "mrtr-cassette view"
-"""The generator that a page names; only such a file is ever overwritten by a page."""
-
-START: Final = (
-    '<!doctype html>\n<html lang="en"><head>'
-    f'<meta name="generator" content="{GENERATOR}">'
-)
 _MOST_OPEN: Final = 10
 """Calls that asked, up to which a page opens them."""
 
@@ -82,7 +80,7 @@ def cassette_page(
         version=VERSION,
         calls=calls,
         replay=replay,
-        start=Markup(START),  # noqa: S704  all three are ours
+        start=Markup(PAGE_START),  # noqa: S704  all three are ours
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
         sessions=sessions,

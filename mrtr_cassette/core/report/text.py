@@ -29,6 +29,12 @@ from mrtr_cassette.errors import (
     shorten,
 )
 
+PAGE_START: Final = (
+    '<!doctype html>\n<html lang="en"><head>'
+    '<meta name="generator" content="mrtr-cassette view">'
+)
+"""How a page begins; only such a file is ever overwritten by a page."""
+
 _SHOWN_APART: Final = frozenset({"description", "id", "kind", "message", "mode"})
 """Members of a request for input that its line or its message shows."""
 

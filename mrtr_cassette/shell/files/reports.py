@@ -8,14 +8,17 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
-from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, cassette_page
-from mrtr_cassette.core.report.runs import ReplayReport
+from mrtr_cassette.core.report.text import PAGE_START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.cassette.recorded import Cassette
+    from mrtr_cassette.core.compare.conversations import IgnoredFor
+    from mrtr_cassette.core.report.page import Assets
+    from mrtr_cassette.core.report.runs import ReplayReport
 
 _OWN_REPORT = re.compile(
     rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
@@ -25,7 +28,7 @@ _OWN_REPORT = re.compile(
     |\|\ trial\ \|\ valid\ \|\ served\ \|
     |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
     |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ |"""
-    + re.escape(START.encode()),
+    + re.escape(PAGE_START.encode()),
     re.VERBOSE,
 )
 """How our reports and pages begin."""
@@ -102,6 +105,9 @@ def _is_own_file(path: Path) -> bool:
 @cache
 def page_assets() -> Assets:
     """Return what a page is made with, from the files of the package."""
+    # The library of templates takes a tenth of a start: only who makes a page waits for it.
+    from mrtr_cassette.core.report.page import TEMPLATES, Assets
+
     folder = resources.files("mrtr_cassette.core.report")
     style, script, *templates = (
         (folder / name).read_text("utf-8")
@@ -115,8 +121,12 @@ def write_page(
     cassette: Cassette,
     replay: ReplayReport | None = None,
     first: Cassette | None = None,
-    ignored_for: IgnoredFor = ignores_nothing,
+    ignored_for: IgnoredFor | None = None,
 ) -> None:
     """Write a page as `write_own` does."""
-    pieces = cassette_page(cassette, page_assets(), replay, first, ignored_for)
+    from mrtr_cassette.core.compare.conversations import ignores_nothing
+    from mrtr_cassette.core.report.page import cassette_page
+
+    is_ignored = ignored_for or ignores_nothing
+    pieces = cassette_page(cassette, page_assets(), replay, first, is_ignored)
     write_own(path, (piece.encode("utf-8") for piece in pieces))

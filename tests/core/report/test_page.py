@@ -38,8 +38,9 @@ from tasking import task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import ignores_nothing
-from mrtr_cassette.core.report.page import START, Assets, cassette_page, form_fields
+from mrtr_cassette.core.report.page import Assets, cassette_page, form_fields
 from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay
+from mrtr_cassette.core.report.text import PAGE_START
 from mrtr_cassette.shell.files.reports import page_assets
 
 ASSETS = Assets("p { color: red }", '"use strict";', page_assets().templates)
@@ -76,7 +77,7 @@ def page_of(
 ) -> Node:
     """Return the page of a cassette, which is as every page must be."""
     html = "".join(cassette_page(cassette, ASSETS, replay, first, ignores_nothing))
-    assert html.startswith(START)
+    assert html.startswith(PAGE_START)
     made = parsed(html.removeprefix("<!doctype html>\n"))
     assert_safe(made)
     assert_readable(made)
