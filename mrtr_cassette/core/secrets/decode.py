@@ -22,6 +22,8 @@ _WHITESPACE_ESCAPES = tuple(
     for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
 )
 _LONGEST_BASE64 = 256 * 1024
+_BASE64_LINE = re.compile(r"([A-Za-z0-9+/_-]+)={0,2}")
+_NEXT_BASE64_LINE = re.compile(r"\s{1,4}([A-Za-z0-9+/_-]{2,})={0,2}", re.ASCII)
 _TO_STANDARD_BASE64 = str.maketrans("-_", "+/")
 _REST_OF_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTE_OR_LINE_END = re.compile(r"(\\*)\"|[\r\n]")
@@ -216,6 +218,28 @@ def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]
         start = mapped.find(beginning, end)
 
     return found
+
+
+def end_of_base64(text: str, start: int) -> int:
+    """Return where base64 ends that begins at an offset, as far as its lines encode text."""
+    end = start
+    decoder = getincrementaldecoder("utf-8")()
+    line = _BASE64_LINE.match(text, start)
+    while line is not None:
+        encoded = line[1].translate(_TO_STANDARD_BASE64)
+        try:
+            decoder.decode(a2b_base64(encoded + "=" * (-len(encoded) % 4)))
+        except ValueError:
+            break
+
+        end = line.end()
+        # Only the last line may have any other length.
+        if len(encoded) % 4:
+            break
+
+        line = _NEXT_BASE64_LINE.match(text, end)
+
+    return end
 
 
 def decoded_base64(spelled: str) -> str:

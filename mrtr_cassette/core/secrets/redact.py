@@ -18,6 +18,7 @@ from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
     decoded_base64,
+    end_of_base64,
     long_words,
     spell_in_url,
     undo_json,
@@ -372,6 +373,7 @@ class Redactor:
         """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
+        unread_end = 0
         for start, stop in long_words(raw, _BASE64_CHARS, 11):
             if start < end or _NO_TEXT_BEGINS.match(raw, start):
                 continue
@@ -381,19 +383,27 @@ class Redactor:
             if not _TEXT_BEGINS.match(a2b_base64(first)):
                 continue
 
-            # Base64 may go over several lines.
-            match = _BASE64_TEXT.match(text, start)
-            if match is None:
-                continue
+            inner = ""
+            if start >= unread_end:
+                # Base64 may go over several lines.
+                match = _BASE64_TEXT.match(text, start)
+                if match is None:
+                    continue
 
-            end = match.end()
-            inner = decoded_base64(match[0])
+                end = match.end()
+                inner = decoded_base64(match[0])
+
             if not inner:
-                continue
+                # Words after it may have been taken for its next line.
+                unread_end = max(unread_end, end)
+                end = max(end_of_base64(text, start), stop)
+                inner = decoded_base64(text[start:end])
+                if not inner:
+                    continue
 
             find = next(self._finds_in_layer(inner, "text", depth - 1), None)
             if find is not None:
-                yield Find(start, end, find.rule, match[0])
+                yield Find(start, end, find.rule, text[start:end])
 
     def _custom_finds(
         self, text: str, kind: TextKind, *, is_string: bool = False

@@ -489,6 +489,27 @@ def test_text_in_base64_is_a_secret_if_it_contains_one(
     assert secrets_of(template % public) == []
 
 
+@pytest.mark.parametrize("width", [None, 64, 76], ids=str)
+@pytest.mark.parametrize("length", [60, 61, 62, 150, 151, 152])
+@pytest.mark.parametrize(
+    "template",
+    ["key: %s is the key", "data:\n  key: %s\n  user: anybody\n", "%s\nwhich is all"],
+)
+def test_words_after_base64_hide_no_secret(
+    template: str, length: int, width: int | None
+) -> None:
+    """Base64 of a multiple of three bytes has no padding, and may be broken into lines."""
+    inner = ENV.ljust(length, "#")
+    spelled = base64.b64encode(inner.encode()).decode()
+    lines = [spelled]
+    if width is not None:
+        lines = [spelled[at : at + width] for at in range(0, len(spelled), width)]
+
+    wrapped = "\n".join(lines)
+
+    assert [secret for _, secret in secrets_of(template % wrapped)] == [wrapped]
+
+
 # Rules of the user's own
 
 
