@@ -331,11 +331,51 @@ def _response_with_changes(
             return response
         return replace(response, headers=headers)
 
-    new_pieces: list[Piece] = []
-    if len(pieces) > 1 and response.is_framed:
-        for piece in pieces:
-            new_pieces.append(piece._replace(raw=change(piece.raw)))
-    else:
-        new_pieces.append(pieces[-1]._replace(raw=changed_body))
+    if len(pieces) == 1 or not response.is_framed:
+        whole = pieces[-1]._replace(raw=changed_body)
+        return Response(response.status, headers, (whole,), response.end)
 
-    return Response(response.status, headers, tuple(new_pieces), response.end)
+    raws = _cut_into_pieces(changed_body, pieces)
+    if raws is None:
+        raws = [change(piece.raw) for piece in pieces]
+
+    changed_pieces = []
+    for piece, raw in zip(pieces, raws, strict=True):
+        changed_pieces.append(piece._replace(raw=raw))
+
+    return Response(response.status, headers, tuple(changed_pieces), response.end)
+
+
+def _cut_into_pieces(
+    changed_body: bytes, pieces: Sequence[Piece]
+) -> list[bytes] | None:
+    """Cut a changed body where its pieces ended, by their lines; None where they end otherwise."""
+    line_counts = [piece.raw.count(b"\n") for piece in pieces]
+    end_at_lines = all(piece.raw.endswith(b"\n") for piece in pieces[:-1])
+    if not end_at_lines or changed_body.count(b"\n") != sum(line_counts):
+        return None
+
+    raws = []
+    start = 0
+    for piece, line_count in zip(pieces, line_counts, strict=True):
+        end = start
+        for _ in range(line_count):
+            end = changed_body.index(b"\n", end) + 1
+
+        if piece is pieces[-1]:
+            end = len(changed_body)
+
+        raw = changed_body[start:end]
+        # What is replaced may have gone on in the next event.
+        if not raw.endswith(_line_ends_after(piece.raw)):
+            return None
+
+        raws.append(raw)
+        start = end
+
+    return raws
+
+
+def _line_ends_after(raw: bytes) -> bytes:
+    """Return the line ends with which a text ends."""
+    return raw[len(raw.rstrip(b"\r\n")) :]

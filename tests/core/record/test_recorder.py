@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import quote
@@ -29,12 +30,16 @@ from builders import (
     token_of,
     tool,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from messages import YES, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
 
 CALL = tool("deploy", env="prod")
@@ -364,6 +369,35 @@ def test_secrets_are_redacted_across_chunks_and_in_events() -> None:
         sse(progress(1)),
         sse(body.replace(PASSWORD.encode(), HIDDEN)),
     ]
+
+
+ENCODED = b64encode(f"DB_PASSWORD={PASSWORD}-{PASSWORD}\n".encode())
+EVENTS = st.sampled_from(
+    [
+        sse(progress(1)),
+        sse(b'{"text":"password=%b"}' % PASSWORD.encode()),
+        b'data: {"password":\r\ndata: "%b"}\r\n\r\n' % PASSWORD.encode(),
+        b'data: {"password":"%b"}\r\r' % PASSWORD.encode(),
+        b": password=%b\nid: 7\n\n" % PASSWORD.encode(),
+        b'data: {"key":"-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG9w0B\n\n',
+        b'data: {"key":"%b\n\n' % ENCODED,
+        b"data: %b\n\nid: 7\ndata: and so on\n\n" % ENCODED.rstrip(b"="),
+        b"id: 7\ndata: word\n\n",
+    ]
+)
+
+
+@given(st.lists(EVENTS, min_size=2, max_size=5))
+def test_each_event_is_redacted_as_if_it_were_alone(events: list[bytes]) -> None:
+    """Whatever an event breaks off in, what is replaced does not go on in the next one."""
+    redactor = Redactor(RedactionRules(), token_of)
+    received = Answer(tuple(events), STREAM_HEADERS)
+
+    received_pieces = exchange(CALL, received).response.pieces
+    redacted_pieces = exchange(CALL, received, redacts=True).response.pieces
+
+    for piece, redacted in zip(received_pieces, redacted_pieces, strict=True):
+        assert redacted.raw == redactor.body(piece.raw, "text/event-stream")
 
 
 def test_states_are_sealed_and_not_redacted() -> None:
