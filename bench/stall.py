@@ -70,6 +70,13 @@ def _numbers(size: int) -> dict[str, Any]:
     return {"apiKey": "not-a-real-key-0123456789", "n": [0] * (size // 2)}
 
 
+def _embeddings(size: int) -> dict[str, Any]:
+    chance = random.Random(1)  # noqa: S311  the same body in every run
+    count = size // 11
+    numbers = [round(chance.uniform(-1, 1), 8) for _ in range(count)]
+    return {"apiKey": "not-a-real-key-0123456789", "embeddings": numbers}
+
+
 def _stream(*events: bytes) -> Hard:
     return Hard(b"".join(events), "text/event-stream")
 
@@ -92,6 +99,11 @@ def _events(size: int) -> Hard:
     return _stream(event * (size // len(event)), b"data: %b\n\n" % _result(1))
 
 
+def _events_and_password(size: int) -> Hard:
+    password = b'data: {"password":"not-a-secret-1"}\n\n'
+    return _stream(password, _events(size).body)
+
+
 def _urls(size: int) -> list[str]:
     filling = "x" * (_bytes_each(100_000) - 25)
     count = size // _bytes_each(100_000)
@@ -112,11 +124,13 @@ EXCHANGES: Final[Mapping[str, Callable[[int], Hard]]] = {
     "prose": lambda size: Hard(_result(_PROSE * (size // len(_PROSE)))),
     "base64url": lambda size: Hard(_result(_noise(size))),
     "numbers beside an apiKey": lambda size: Hard(_result(_numbers(size))),
+    "embeddings beside an apiKey": lambda size: Hard(_result(_embeddings(size))),
     "100,000 short URLs": lambda size: Hard(_result(_urls(size))),
     "100,000 parameters": lambda size: Hard(_result(_parameters(size))),
     "deep JSON": _deep,
     "60,000 data lines in one event": _lines,
     "90,000 events": _events,
+    "90,000 events and a password": _events_and_password,
     "long dashes": lambda size: Hard(_result("-" * size)),
     "states of 27 kB": lambda size: Hard(
         _result([{"requestState": f"{n}{'s' * 27_000}"} for n in range(size // 27_000)])

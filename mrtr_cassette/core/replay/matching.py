@@ -73,7 +73,7 @@ from mrtr_cassette.core.wire.http import (
     named_by_user,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.core.wire.pointers import pointer_to, without_side
+from mrtr_cassette.core.wire.pointers import pointer_to, value_at, without_side
 
 Matching = Matchers | MatchHook
 """By what requests match that are not equal: kinds of values, or a user's function."""
@@ -605,10 +605,10 @@ class _PlacedSecrets:
 
     def __init__(self, rules: RedactionRules) -> None:
         self._redaction_rules = rules
-        self._placed_by_member: dict[
-            tuple[str, str, MemberPath], set[_PlacedSecret]
+        self._placed_by_call: dict[
+            tuple[str, str], dict[MemberPath, set[_PlacedSecret]]
         ] = {}
-        """The placeholders by method, name and member."""
+        """The placeholders by method and name, and by member."""
         self._told_secrets: set[Ref] = set()
         self._learned_secrets: dict[tuple[str, Ref], str] = {}
         """What the clients of sessions sent for secrets that are told nowhere before."""
@@ -624,9 +624,10 @@ class _PlacedSecrets:
             before, _, behind = text.partition(found[0].raw.decode())
             secret = found[0].plain
             was_told = secret in self._told_secrets
-            places = self._placed_by_member.setdefault(
-                (call.method, call.name, path), set()
+            places_by_member = self._placed_by_call.setdefault(
+                (call.method, call.name), {}
             )
+            places = places_by_member.setdefault(path, set())
             if len(places) < _MOST_PLACED_SECRETS:
                 places.add(_PlacedSecret(before, behind, secret, was_told))
 
@@ -667,12 +668,19 @@ class _PlacedSecrets:
         told before has to be what the client has told.
         """
         call = read_call(request)
+        places_by_member = self._placed_by_call.get((call.method, call.name))
+        if places_by_member is None:
+            return {}
+
         session = request.header(SESSION_HEADER)
+        arguments = call.arguments
         found: dict[Ref, str] = {}
-        for path, text in texts_in(call.arguments):
-            for placed in self._placed_by_member.get(
-                (call.method, call.name, path), ()
-            ):
+        for path, places in places_by_member.items():
+            text = value_at(arguments, path)
+            if not isinstance(text, str):
+                continue
+
+            for placed in places:
                 if placed.was_told and remembers:
                     continue
 

@@ -188,7 +188,7 @@ def value_at(value: Any, path: MemberPath) -> Any:
     """Return what stands at a path; None where nothing does."""
     for step in path:
         if isinstance(value, list):
-            is_item = step.isdigit() and int(step) < len(value)
+            is_item = step.isdecimal() and int(step) < len(value)
             value = value[int(step)] if is_item else None
         else:
             value = members_of(value).get(step)

@@ -21,6 +21,7 @@ from mrtr_cassette.core.wire.pointers import (
     differences,
     escape_pointer,
     pointer_path,
+    value_at,
     without_paths,
 )
 from mrtr_cassette.errors import NotJsonError
@@ -319,3 +320,18 @@ def test_members_can_be_left_out(paths: list[MemberPath], left: Any) -> None:
 
     assert without_paths(value, paths) == left
     assert value["f"] == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ((), ["a", {"²": 5}]),
+        (("0",), "a"),
+        (("1", "²"), 5),
+        (("²",), None),
+        (("9",), None),
+    ],
+)
+def test_value_stands_at_a_path(path: MemberPath, found: Any) -> None:
+    """A step that is no index leads to no item of an array."""
+    assert value_at(["a", {"²": 5}], path) == found
