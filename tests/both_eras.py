@@ -85,10 +85,10 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
         about["clientInfo"] = {"name": "test", "version": "1"}
         opening = post(compact(message("initialize", about)), ACCEPTS)
         opening = line_request(opening.body) if on_pipe else opening
-        await server.follow(Conversation(opening, Helpful(), session))
+        await server.follow_conversation(Conversation(opening, Helpful(), session))
         assert bool(session.id) is not on_pipe
         initialized = sent(message("notifications/initialized", id=None))
-        await server.follow(Conversation(initialized, Helpful(), session))
+        await server.follow_conversation(Conversation(initialized, Helpful(), session))
         listening_ = (
             channel_request()
             if on_pipe
@@ -97,7 +97,7 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
         await server.listen(Conversation(listening_, Helpful(), session))
 
     call = Conversation(sent(message("tools/call", params)), Helpful(), session)
-    await server.follow(call)
+    await server.follow_conversation(call)
     await server.close()
     assert isinstance(call.stopping_point, Finished)
     assert call.stopping_point.turn == 4

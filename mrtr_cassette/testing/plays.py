@@ -110,7 +110,7 @@ class CassettePlay:
         shown = self.use.shown
         results = shown.results
         unplayed = []
-        for interaction in shown.interactions_of_base(results.unplayed or ()):
+        for interaction in shown.interactions_with_numbers(results.unplayed or ()):
             unplayed.append(
                 {
                     "number": interaction.number,

@@ -86,7 +86,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
                 )
 
             conversation = Conversation(post(CALL), script, live_session)
-            await live_server.follow(conversation)
+            await live_server.follow_conversation(conversation)
 
         assert isinstance(conversation.stopping_point, Finished)
         assert server.posted == [result({"action": "accept"}, id="push-1")]
@@ -124,7 +124,7 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
                 conversation = Conversation(
                     post(CALL), FixedScript(NeedsAnswers), session()
                 )
-                await live_server.follow(conversation, supplied)
+                await live_server.follow_conversation(conversation, supplied)
                 conversations.append(conversation)
 
         assert isinstance(conversations[0].stopping_point, Finished)
@@ -195,7 +195,7 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
             Conversation(get("/mcp"), FixedScript(refusing), live_session)
         )
         conversation = Conversation(post(CALL), script, live_session)
-        await live_server.follow(conversation)
+        await live_server.follow_conversation(conversation)
 
     assert isinstance(conversation.stopping_point, Finished)
     assert (len(script.asks), seen and seen.status) == (1, 200)
@@ -216,7 +216,7 @@ async def test_refused_answer_ends_its_call_at_once() -> None:
         with pytest.raises(
             UpstreamError, match="refuses the answer to its question: HTTP 400"
         ):
-            await live_server.follow(conversation)
+            await live_server.follow_conversation(conversation)
 
 
 @looped
@@ -234,7 +234,7 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
                 )
 
             conversation = Conversation(post(CALL), script, live_session)
-            await live_server.follow(conversation)
+            await live_server.follow_conversation(conversation)
 
         assert isinstance(conversation.stopping_point, Finished)
         assert (server.posted, script.asks) == ([result({}, id=ping["id"])], [])
@@ -251,7 +251,7 @@ async def test_silent_server_gives_no_response() -> None:
         with pytest.raises(
             UpstreamError, match=r"gave no response: no complete response within 0.01 s"
         ):
-            await live_server.follow(
+            await live_server.follow_conversation(
                 Conversation(post(CALL), FixedScript(refusing), session())
             )
 
@@ -278,7 +278,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     async with pipe_upstream(
         [sys.executable, str(program)], 1000, Recorder(seals=True).add_settings
     ) as server:
-        await LiveServer(server, "the server").follow(conversation)
+        await LiveServer(server, "the server").follow_conversation(conversation)
 
     assert isinstance(conversation.stopping_point, Finished)
 

@@ -205,7 +205,7 @@ class ReplayEntry:
         return self.session != NO_SESSION and not session_of(self.exchange.request)
 
     @property
-    def answered_call(self) -> ReplayEntry | None:
+    def call_of_question(self) -> ReplayEntry | None:
         """The call during which the server asked what it answers, if it is a posted answer."""
         if self.answered_question is None:
             return None

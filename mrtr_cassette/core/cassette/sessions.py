@@ -74,7 +74,7 @@ def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
         data = read_event(piece.raw, first=index == 0).data
         if is_endpoint(piece.raw):
             return index, data
-        if not may_lead(piece.raw, data):
+        if not may_precede_endpoint(piece.raw, data):
             break
 
     return 0, None
@@ -100,7 +100,7 @@ def is_endpoint(event: bytes) -> bool:
     return _ENDPOINT_EVENT in event and event_type(event) == _ENDPOINT_EVENT
 
 
-def may_lead(event: bytes, data: bytes | None) -> bool:
+def may_precede_endpoint(event: bytes, data: bytes | None) -> bool:
     """Tell whether an event may stand before the one that says where to post: it is no message."""
     return not data or event_type(event) != b"message"
 
@@ -303,7 +303,7 @@ class EndpointPassing:
         event = read_event(raw, first=self._is_first)
         self._is_first = False
         if not is_endpoint(raw):
-            self.is_over = not may_lead(raw, event.data)
+            self.is_over = not may_precede_endpoint(raw, event.data)
             return raw
 
         self.is_over = True

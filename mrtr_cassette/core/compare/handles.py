@@ -86,7 +86,7 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
     client_tokens: set[str] = set()
     for number, exchange in exchanges:
         for token in sorted(handles_sent_in(exchange.request) - client_tokens):
-            texts = issued_texts.texts_meant_by(token)
+            texts = issued_texts.issued_texts_for(token)
             if not texts:
                 client_tokens.add(token)
 
@@ -111,15 +111,15 @@ class _IssuedTexts:
         if _SHA_PATTERN.fullmatch(text):
             self._sha_by_digits[text[:_SHORTEST_SHA]] = text
 
-    def texts_meant_by(self, token: str) -> list[str]:
+    def issued_texts_for(self, token: str) -> list[str]:
         """Return the texts that a client may send back by a token: itself, or a commit's sha."""
         texts = []
         if token in self.first_issuer:
             texts.append(token)
 
-        whole_sha = self._sha_by_digits.get(token[:_SHORTEST_SHA], "")
-        if whole_sha != token and _is_beginning(token, whole_sha):
-            texts.append(whole_sha)
+        whole_commit_sha = self._sha_by_digits.get(token[:_SHORTEST_SHA], "")
+        if whole_commit_sha != token and _is_beginning(token, whole_commit_sha):
+            texts.append(whole_commit_sha)
 
         return texts
 

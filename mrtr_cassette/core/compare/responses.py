@@ -182,7 +182,7 @@ def response_changes(
     old_members = _compared_members(recorded, old_response, states)
     new_members = _compared_members(live, new_response, states)
     if old_response.is_lines or new_response.is_lines:
-        drop_stray_messages(
+        drop_unrelated_messages(
             recorded.call.method,
             old_members["#messages"],
             new_members["#messages"],
@@ -753,7 +753,7 @@ _NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params that name the request or task it is about."""
 
 
-def drop_stray_messages(
+def drop_unrelated_messages(
     method: str, recorded: list[Any], live: list[Any], *, is_at_start: bool
 ) -> None:
     """Drop messages that may be about an earlier call over a pipe, if one run has more of them.
@@ -771,38 +771,38 @@ def drop_stray_messages(
     if not method:
         return
 
-    if sum(map(_is_stray, recorded)) == sum(map(_is_stray, live)):
-        live[:] = _strays_at_recorded_places(recorded, live)
+    if sum(map(_is_of_no_request, recorded)) == sum(map(_is_of_no_request, live)):
+        live[:] = _unrelated_at_recorded_places(recorded, live)
         return
 
-    _drop_messages(recorded, _is_stray)
-    _drop_messages(live, _is_stray)
+    _drop_messages(recorded, _is_of_no_request)
+    _drop_messages(live, _is_of_no_request)
 
 
-def _strays_at_recorded_places(
+def _unrelated_at_recorded_places(
     recorded: Sequence[Any], live: Sequence[Any]
 ) -> list[Any]:
-    """Return live messages with the strays where equal ones were recorded, or else in order."""
-    others = [message for message in live if not _is_stray(message)]
-    waiting_strays = list(filter(_is_stray, live))
-    equal_strays = []
-    for message in filter(_is_stray, recorded):
+    """Return live messages; notifications of no request stand where equal ones were recorded."""
+    others = [message for message in live if not _is_of_no_request(message)]
+    waiting_unrelated = list(filter(_is_of_no_request, live))
+    partners = []
+    for message in filter(_is_of_no_request, recorded):
         partner = None
-        if message in waiting_strays:
-            partner = waiting_strays.pop(waiting_strays.index(message))
+        if message in waiting_unrelated:
+            partner = waiting_unrelated.pop(waiting_unrelated.index(message))
 
-        equal_strays.append(partner)
+        partners.append(partner)
 
     placed = []
     for message in recorded:
-        if not _is_stray(message):
+        if not _is_of_no_request(message):
             placed += others[:1]
             del others[:1]
             continue
 
-        partner = equal_strays.pop(0)
+        partner = partners.pop(0)
         if partner is None:
-            partner = waiting_strays.pop(0)
+            partner = waiting_unrelated.pop(0)
 
         placed.append(partner)
 
@@ -835,7 +835,7 @@ def _is_log(message: Mapping[str, Any]) -> bool:
     return message.get("method") == LOG
 
 
-def _is_stray(message: Mapping[str, Any]) -> bool:
+def _is_of_no_request(message: Mapping[str, Any]) -> bool:
     """Tell whether a notification names no request and no task."""
     params = message.get("params") or ()
     return "method" in message and _NAMES_REQUEST.isdisjoint(params)

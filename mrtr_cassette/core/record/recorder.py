@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     is_endpoint,
     listens,
-    may_lead,
+    may_precede_endpoint,
     posted_to,
 )
 from mrtr_cassette.core.protocol.calls import (
@@ -719,7 +719,7 @@ class _Links:
             and not method_of(message.method).listens
         )
 
-        self._may_lead = message is None and call.request.method == "GET"
+        self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
         if message is not None and self._is_call:
@@ -733,7 +733,7 @@ class _Links:
         """Take the next events or lines of the response, the first of all with `is_first`."""
         for raw in messages:
             # Every request and every response has an id, and hardly any notification.
-            if b'"id"' in raw or self._may_lead:
+            if b'"id"' in raw or self._may_precede_endpoint:
                 self._read_message(raw, is_first=is_first)
 
             is_first = False
@@ -749,10 +749,10 @@ class _Links:
         if not self._call.request.is_line:
             data = read_event(raw, first=is_first).data
 
-        if self._may_lead:
-            self._may_lead = may_lead(raw, data)
+        if self._may_precede_endpoint:
+            self._may_precede_endpoint = may_precede_endpoint(raw, data)
             if data and is_endpoint(raw):
-                self._may_lead = False
+                self._may_precede_endpoint = False
                 self._channel = self._recorder.note_endpoint(
                     self._number, self._call.request.target, data.decode("latin-1")
                 )

@@ -720,7 +720,7 @@ class Player:
 
             # Nothing else has to wait any more for the right answer, nor for later ones.
             session.waive_request(entry)
-            call = entry.answered_call
+            call = entry.call_of_question
             if call is None:
                 return False
 

@@ -671,7 +671,7 @@ class Delivery:
             return False
 
         if entry.kind is Kind.RESPONSE:
-            call = entry.answered_call
+            call = entry.call_of_question
             if call is None or session.has_arrived(call):
                 return False
             return self._is_passed_over(call)

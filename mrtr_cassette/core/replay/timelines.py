@@ -150,7 +150,7 @@ class Timelines:
         """Take what a client sent, by all that may wait for it."""
         session = entry.session
         question = entry.answered_question
-        if question is not None and entry.answered_call is not None:
+        if question is not None and entry.call_of_question is not None:
             self._answers_by_pending.setdefault(question.pending, []).append(entry)
             pushed = question.request
             self._pending_call_by_question[pushed.exchange, pushed.piece] = (
@@ -443,7 +443,7 @@ class Timelines:
         lacks_response = response.is_event_stream and not is_answered(response)
         causes = []
         for message in messages or self.answers_during(beginning_request):
-            is_waited_for = message.answered_call in (None, beginning_request)
+            is_waited_for = message.call_of_question in (None, beginning_request)
             if message.kind is None:
                 is_waited_for = lacks_response
 

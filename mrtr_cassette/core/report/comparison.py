@@ -849,13 +849,13 @@ def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[st
         f"have such places found, written to a file, and left out with {learning}"
     )
     # With an option they are left out of all calls.
-    if _hide_changes(verifications, pointers):
+    if _would_hide_changes(verifications, pointers):
         return [found_places]
 
     return [f"leave out values that change in every run with {ignoring}", found_places]
 
 
-def _hide_changes(
+def _would_hide_changes(
     verifications: Sequence[Verification], pointers: Sequence[str]
 ) -> bool:
     """Tell whether a call differs at one of these places, and won't in every run."""

@@ -319,7 +319,9 @@ class _Caller:
         """Follow a request until its call is finished; return the last exchange, or else None."""
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session)
-        await self.server.follow(conversation, supply, self._report_task_progress)
+        await self.server.follow_conversation(
+            conversation, supply, self._report_task_progress
+        )
         stopping_point = conversation.stopping_point
         if not isinstance(stopping_point, Finished):
             return None
@@ -389,7 +391,7 @@ class _Caller:
         """Return a tool's input schema; None if it has none, or the list is incomplete."""
         request = self.client.call_request(LIST_TOOLS, {})
         listed = ToolList(request, self.session, LeavesToSources())
-        await self.server.follow(listed, self._supply_outside)
+        await self.server.follow_conversation(listed, self._supply_outside)
         self._check_reached()
         if not listed.is_whole:
             return None

@@ -90,7 +90,7 @@ class LiveServer:
 
     _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def follow(
+    async def follow_conversation(
         self,
         steps: Conversation,
         supply: Supply | None = None,
@@ -148,7 +148,7 @@ class LiveServer:
     async def _follow_without_limit(
         self, steps: Conversation, supply: Supply | None, watch: Watch | None
     ) -> None:
-        """Do the work of `follow`, without its limit of time."""
+        """Do the work of `follow_conversation`, without its limit of time."""
         while True:
             if steps.wait_s:
                 await asyncio.sleep(steps.wait_s)

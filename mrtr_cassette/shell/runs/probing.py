@@ -630,7 +630,7 @@ class _Prober:
             server = await self.run.server(call)
             async with limit:
                 watch = partial(self._limit_repeated_asks, limit, script)
-                await server.follow(conversation, watch=watch)
+                await server.follow_conversation(conversation, watch=watch)
         except TimeoutError:
             if script.live_ask is None:
                 raise AssertionError("unreachable because it was asked") from None
@@ -680,7 +680,7 @@ class _Prober:
         """
         ask = baseline.ask
         if probe.name in _OF_ANOTHER:
-            return await self._answer_with_other_states(baseline, probe)
+            return await self._answer_with_states_of_others(baseline, probe)
 
         script = baseline.script
         state = None
@@ -702,7 +702,7 @@ class _Prober:
 
         return reaction
 
-    async def _answer_with_other_states(
+    async def _answer_with_states_of_others(
         self, baseline: Baseline, probe: Probe
     ) -> Reaction:
         """Answer an ask as recorded with states of other asks, until one is not refused.

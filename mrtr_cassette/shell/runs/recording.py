@@ -528,7 +528,7 @@ class Appender:
                     sent: Request | Miss = brought.value
                     return sent
 
-                await self._live_server.follow(conversation)
+                await self._live_server.follow_conversation(conversation)
                 self._report_conversation(conversation)
 
     def _report_conversation(self, conversation: Conversation) -> None:
@@ -630,7 +630,7 @@ class AutoAnswerHandler:
         rounds = Rounds(self.sources) if task is None else task.rounds
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
-            await LiveServer(upstream, self.relay.shown_as).follow(
+            await LiveServer(upstream, self.relay.shown_as).follow_conversation(
                 steps, upstream.supply
             )
         except UpstreamError as error:

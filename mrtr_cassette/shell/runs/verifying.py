@@ -421,7 +421,7 @@ class LiveRun:
 
             tools = self.verifier.tools_for(call)
             if tools is not None:
-                await server.follow(tools)
+                await server.follow_conversation(tools)
 
             repeated = self.verifier.begin_interaction(call)
             if isinstance(repeated, VerifiedInteraction):
@@ -432,7 +432,7 @@ class LiveRun:
                 self.listening.append(repeated)
                 return None
 
-            await server.follow(repeated.conversation)
+            await server.follow_conversation(repeated.conversation)
             await server.has_asked_all_due(partial(self.verifier.awaits_more, call))
             verified = self.verifier.end_interaction(repeated)
             if call.is_brought or verified.verdict in ("skipped", "not-reached"):
@@ -460,7 +460,7 @@ class LiveRun:
                 isinstance(repeated, RepeatedInteraction)
                 and first.findings.response_pairs
             ):
-                await server.follow(repeated.conversation)
+                await server.follow_conversation(repeated.conversation)
                 again = repeated.verified_interaction()
         elif learns and first.planned.call.method == CALL_TOOL:
             self.found.untried[call_name(first.planned.call)] = None

@@ -135,14 +135,16 @@ class MrtrCassette:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """Interactions of the cassette, or of one that is added to, not wholly played so far."""
-        return self.interactions_of_base(self._session.outcome.unplayed or ())
+        return self.interactions_with_numbers(self._session.outcome.unplayed or ())
 
     @property
     def after_other_writes(self) -> tuple[Interaction, ...]:
         """The reads that were played after other writes than recorded, as they had one answer."""
-        return self.interactions_of_base(self._session.outcome.after_other_writes)
+        return self.interactions_with_numbers(self._session.outcome.after_other_writes)
 
-    def interactions_of_base(self, numbers: Collection[int]) -> tuple[Interaction, ...]:
+    def interactions_with_numbers(
+        self, numbers: Collection[int]
+    ) -> tuple[Interaction, ...]:
         """Return the interactions with these numbers of the cassette that is played."""
         base = self._session.base
         if base is None or not numbers:
