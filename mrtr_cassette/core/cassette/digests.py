@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.jsonrpc import messages_in
+from mrtr_cassette.core.protocol.jsonrpc import message_of, messages_in
 from mrtr_cassette.core.secrets.decode import long_words, word_table
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Response
@@ -151,16 +151,9 @@ def _trees_of(response: Response) -> list[Any]:
     """Return the messages of a response as JSON, in order; numbers may be inexact."""
     if not response.is_framed:
         with suppress(orjson.JSONDecodeError):
-            tree = orjson.loads(response.body)
             # Exact numbers would take ten times as long, and none of them is a text.
-            if _is_result(tree):
-                return [tree]
+            message = message_of(response.body, orjson.loads(response.body))
+            if message is not None:
+                return [message.tree]
 
     return [located.message.tree for located in messages_in(response)]
-
-
-def _is_result(tree: Any) -> bool:
-    """Tell whether JSON is a response to a request."""
-    if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
-        return False
-    return "result" in tree and "method" not in tree

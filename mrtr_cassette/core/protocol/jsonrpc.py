@@ -118,7 +118,7 @@ def message_in(raw: bytes) -> Message | None:
 def _unremembered_message(raw: bytes) -> Message | None:
     """Read one message without remembering it; return None for anything opaque."""
     try:
-        return _message_of(raw, parse(raw))
+        return message_of(raw, parse(raw))
     except NotJsonError:
         return None
 
@@ -150,7 +150,7 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
 
     found = []
     for span, item in zip(spans, items, strict=True):
-        message = _message_of(raw[span.start : span.end], item)
+        message = message_of(raw[span.start : span.end], item)
         if message is not None:
             found.append((message, span.start))
 
@@ -165,7 +165,7 @@ def server_message(raw: bytes) -> Message | None:
     return messages[-1][0]
 
 
-def _message_of(raw: bytes, tree: Any) -> Message | None:
+def message_of(raw: bytes, tree: Any) -> Message | None:
     """Return JSON as a message of JSON-RPC 2.0, or None if it isn't any."""
     if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
         return None

@@ -350,28 +350,21 @@ def _cut_into_pieces(
     changed_body: bytes, pieces: Sequence[Piece]
 ) -> list[bytes] | None:
     """Cut a changed body where its pieces ended, by their lines; None where they end otherwise."""
-    line_counts = [piece.raw.count(b"\n") for piece in pieces]
-    end_at_lines = all(piece.raw.endswith(b"\n") for piece in pieces[:-1])
-    if not end_at_lines or changed_body.count(b"\n") != sum(line_counts):
-        return None
-
+    lines = changed_body.splitlines(keepends=True)
     raws = []
     start = 0
-    for piece, line_count in zip(pieces, line_counts, strict=True):
-        end = start
-        for _ in range(line_count):
-            end = changed_body.index(b"\n", end) + 1
-
-        if piece is pieces[-1]:
-            end = len(changed_body)
-
-        raw = changed_body[start:end]
+    for piece in pieces:
+        end = start + len(piece.raw.splitlines())
+        raw = b"".join(lines[start:end])
         # What is replaced may have gone on in the next event.
         if not raw.endswith(_line_ends_after(piece.raw)):
             return None
 
         raws.append(raw)
         start = end
+
+    if start != len(lines):
+        return None
 
     return raws
 

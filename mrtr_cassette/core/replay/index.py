@@ -61,8 +61,8 @@ class RecordingIndex:
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        raw_lookup = LookupKey(lookup.call, raw_state, lookup.answers)
-        raw_lookup = self.lookup_as_found(raw_lookup)
+        lookup_of_raw_state = LookupKey(lookup.call, raw_state, lookup.answers)
+        raw_lookup = self.lookup_as_found(lookup_of_raw_state)
         keys = [lookup]
         if raw_lookup != lookup:
             keys.append(raw_lookup)

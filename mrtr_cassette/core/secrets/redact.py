@@ -392,10 +392,11 @@ class Redactor:
 
                 end = match.end()
                 inner = decoded_base64(match[0])
+                if not inner:
+                    unread_end = end
 
             if not inner:
                 # Words after it may have been taken for its next line.
-                unread_end = max(unread_end, end)
                 end = max(end_of_base64(text, start), stop)
                 inner = decoded_base64(text[start:end])
                 if not inner:
