@@ -42,7 +42,7 @@ class OpenTurn:
     Attributes:
         position: the index of the exchange that is pending meanwhile; for a task, after the last.
         asking_poll: the poll that asks, in a task; None for pushed requests.
-        is_aside: the server asks of its own accord, so which call is pending is chance.
+        is_unprompted: the server asks of its own accord, so which call is pending is chance.
         answered_at: the number of the exchange that gave the last answer; None if some are open.
     """
 
@@ -50,7 +50,7 @@ class OpenTurn:
     position: int
     questions: list[Question]
     asking_poll: RecordedExchange | None = None
-    is_aside: bool = False
+    is_unprompted: bool = False
     answered_at: int | None = None
 
     @property
@@ -73,12 +73,12 @@ class UnpromptedTurns:
 
     def take_turns(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
         """Take the turns of an interaction; they replace its earlier ones."""
-        asides = []
+        unprompted = []
         for turn in turns:
-            if turn.is_aside:
-                asides.append(turn)
+            if turn.is_unprompted:
+                unprompted.append(turn)
 
-        self._turns_by_interaction[interaction] = asides
+        self._turns_by_interaction[interaction] = unprompted
 
     def drop_turns(self, interaction: int) -> None:
         """Stop expecting the turns of an interaction."""
@@ -117,7 +117,9 @@ def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
         turn.number,
         pushed.position,
         questions,
-        is_aside=all(_is_aside(request) for request in pushed.pushed_requests),
+        is_unprompted=all(
+            _is_unprompted(request) for request in pushed.pushed_requests
+        ),
         answered_at=_number_of_last_answer(pushed),
     )
 
@@ -135,7 +137,7 @@ def _number_of_last_answer(pushed: PushedTurn) -> int | None:
     return max(numbers)
 
 
-def _is_aside(request: PushedRequest) -> bool:
+def _is_unprompted(request: PushedRequest) -> bool:
     """Tell whether a request is on a listening stream; over pipes, any call may have a line."""
     exchange = request.exchange
     response = exchange.response

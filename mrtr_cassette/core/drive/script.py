@@ -557,9 +557,9 @@ class RecordedScript:
         asked = self._pushed_value(ask)
         match = self._matching_question(asked, turn)
         if not self._open_questions.answers_match(match):
-            aside = self._take_aside_question(asked)
-            if aside is not None:
-                return aside.answer or NeedsAnswers(ask)
+            unprompted = self._take_unprompted_question(asked)
+            if unprompted is not None:
+                return unprompted.answer or NeedsAnswers(ask)
 
         name = ""
         if match.question is not None:
@@ -581,7 +581,7 @@ class RecordedScript:
         raw = b"" if response is None else response.body
         return pushed_value(raw, self.findings.recorded_by_live_hash)
 
-    def _take_aside_question(self, asked: object) -> Question | None:
+    def _take_unprompted_question(self, asked: object) -> Question | None:
         """Take the question that the server asks of its own accord now, if it is one."""
         for _, turn in self._unprompted_turns.unasked_turns():
             match = self._open_questions.nearest_match(turn, asked)

@@ -461,7 +461,7 @@ class _WholeProposal:
             else:
                 self._call_pairs.append(pair)
 
-        self._recorded_by_hash = repetition.verified.findings.recorded_by_live_hash
+        self._recorded_by_live_hash = repetition.verified.findings.recorded_by_live_hash
         self._taken_responses: list[TakenResponse] = []
         self._first_objection: str | None = None
 
@@ -498,7 +498,7 @@ class _WholeProposal:
             tuple(self._changes),
             self._first_objection,
             tuple(self._taken_responses),
-            self._recorded_by_hash,
+            self._recorded_by_live_hash,
             course,
         )
 
@@ -536,7 +536,7 @@ class _WholeProposal:
 
         cassette = self._repetition.cassette
         name = name_of_new_state(cassette, self._interaction)
-        self._recorded_by_hash[last.issued_sha256] = name
+        self._recorded_by_live_hash[last.issued_sha256] = name
         if cassette.request_state == "verbatim":
             self._note_objection(
                 "its request states are kept as they are: record it again"

@@ -239,7 +239,7 @@ class RepeatedSecrets:
         is_searched: bool = True,
         is_permanent: bool = False,
     ) -> None:
-        """Replace a text from now on; the oldest one that is not kept is forgotten for it."""
+        """Replace a text from now on; the oldest one that is not permanent is forgotten for it."""
         if text in self.texts:
             return
 
@@ -251,7 +251,7 @@ class RepeatedSecrets:
         self._added[text] = None
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest text that is not kept, if there is any."""
+        """Forget the oldest text that is not permanent, if there is any."""
         for text, known in self.texts.items():
             if known.is_permanent:
                 continue
