@@ -11,7 +11,6 @@ from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_KEY,
-    ID_PATH,
     PLAIN_ID,
     PLAIN_TOKEN,
     TOKEN_KEY,
@@ -125,7 +124,7 @@ def caller_values(message: Message | None) -> CallerValues:
     if message.progress_token is not None:
         token = message.spelled(TOKEN_PATH)
 
-    return CallerValues(message.spelled(ID_PATH), token)
+    return CallerValues(message.spelled_id, token)
 
 
 def caller_values_in(call: Call) -> CallerValues:

@@ -20,10 +20,10 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
 
 _SHORTEST_HANDLE: Final = 6
 _TOKEN_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
-_SPELLED_TOKEN: Final = re.compile(
-    rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]+", re.DOTALL
+_ESCAPE_OR_LONG_TOKEN: Final = re.compile(
+    rb"\\+(?:u[0-9A-Fa-f]{4}|.)|[A-Za-z0-9_-]{%d,}" % _SHORTEST_HANDLE, re.DOTALL
 )
-"""A token, or an escape of JSON, which is none."""
+"""An escape of JSON, or a token that is long enough for a handle."""
 
 _TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
 _DIGIT: Final = re.compile("[0-9]")
@@ -155,9 +155,8 @@ def handles_issued_in(exchange: RecordedExchange) -> set[str]:
 
 def _handle_words(raw: bytes) -> Iterator[str]:
     """Yield the words in JSON that are long enough for handles."""
-    for match in _SPELLED_TOKEN.finditer(raw):
-        is_escape = match[0].startswith(b"\\")
-        if not is_escape and len(match[0]) >= _SHORTEST_HANDLE:
+    for match in _ESCAPE_OR_LONG_TOKEN.finditer(raw):
+        if not match[0].startswith(b"\\"):
             yield match[0].decode()
 
 
@@ -290,7 +289,7 @@ def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
     def value(match: re.Match[bytes]) -> bytes:
         """Return a text with other words, or a number replaced by another number."""
         recorded = match[0]
-        replaced = _SPELLED_TOKEN.sub(word, recorded)
+        replaced = _ESCAPE_OR_LONG_TOKEN.sub(word, recorded)
         is_text = recorded.startswith(b'"')
         if is_text or replaced.isdigit():
             return replaced

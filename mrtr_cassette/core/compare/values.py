@@ -86,8 +86,6 @@ _RANDOM_ID: Final = r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}|[0-9a-f]{20,
 _TIME_OR_ID: Final = re.compile(
     rf"(?<![0-9a-z])(?:{_TIME}|{_RANDOM_ID})(?![0-9a-z])", re.IGNORECASE | re.ASCII
 )
-TIME_OR_ID: Final = "<time or id>"
-"""Stands for a time or a random id, whichever it is."""
 
 _INDEX_STEP = re.compile(r"(?<=/)[0-9]+(?=$|[/#])")
 _ANY_STEP = re.compile(r"(?<=/)\\\*(?=$|/|\\#)")
@@ -201,13 +199,27 @@ def without_times_and_ids(value: str) -> str:
 
     A header's value, which is no JSON, is taken as it is.
     """
-    try:
-        parsed = parse(value.encode(errors="surrogatepass"))
-    except NotJsonError:
-        parsed = value
+    return _TIME_OR_ID.sub("<time or id>", _text_of(value))
 
-    text = parsed if isinstance(parsed, str) else value
-    return _TIME_OR_ID.sub(TIME_OR_ID, text)
+
+def is_time_or_id(value: str) -> bool:
+    """Tell whether a JSON value, or the text that it is, is as a whole a time or an id."""
+    text = _text_of(value)
+    match = _TIME_OR_ID.match(text)
+    return match is not None and match.end() == len(text)
+
+
+def _text_of(value: str) -> str:
+    """Return the text that a JSON value is; the value itself if it is none."""
+    if not value.lstrip().startswith('"'):
+        return value
+
+    try:
+        text: str = parse(value.encode(errors="surrogatepass"))
+    except NotJsonError:
+        return value
+
+    return text
 
 
 def changed_texts(change: Change) -> tuple[str, str] | None:

@@ -449,6 +449,9 @@ class PlayedCalls:
 
     def texts_repeated_by(self, request: Request) -> list[str]:
         """Return the texts in a request that a played response had first."""
+        if not self._issuing_plays:
+            return []
+
         repeated = [
             text for text in handles_sent_in(request) if text in self._issuing_plays
         ]

@@ -34,7 +34,7 @@ from mrtr_cassette.core.protocol.dialect import (
     write_answers,
     write_retry,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, Via, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, Via, messages_in
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
     GET_TASK,
@@ -438,7 +438,7 @@ class Conversation:
     def _cancel_pending_request(self, pending: Observation) -> Observation | None:
         """Return the notification that cancels a pending request; None if that has no id."""
         message = pending.call.message
-        identity = None if message is None else message.spelled(ID_PATH)
+        identity = None if message is None else message.spelled_id
         if identity is None:
             return None
 
@@ -495,7 +495,7 @@ class Conversation:
             exchange,
             key=push.key,
             message=message,
-            live_id=push.message.spelled(ID_PATH) or b"null",
+            live_id=push.message.spelled_id or b"null",
             so_far=so_far,
         )
         return self._let_script_answer(ask)

@@ -167,7 +167,7 @@ class ServerSession:
 
     def answer_to_ping(self, ping: Message, owner: RequestOwner) -> Observation:
         """Return the request that answers a ping of the server."""
-        identity = ping.spelled(ID_PATH) or b"null"
+        identity = ping.spelled_id or b"null"
         return self.post(owner.request, _PONG_BODY % identity, owner)
 
     def route_push(self, push: OpenPush) -> Observation | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, resumed_event
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
@@ -39,7 +39,7 @@ def json_answer(call: Call, outcome: bytes, answer: str) -> Harmless:
     """Return a JSON-RPC response with the id of a request."""
     identity = b"null"
     if call.message is not None:
-        identity = call.message.spelled(ID_PATH) or identity
+        identity = call.message.spelled_id or identity
 
     body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
     return Harmless(call, 200, JSON_HEADERS, body, answer)

@@ -57,8 +57,11 @@ _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 _MOST_SMALL_BYTES: Final = 1 << 14
 """Bytes up to which a message is a small one, of which many are remembered."""
 
-_LARGEST_REMEMBERED: Final = 1 << 20
-"""Bytes up to which a few larger ones are, so that no memory goes to what passes once."""
+_MOST_MEDIUM_BYTES: Final = 1 << 20
+"""Bytes up to which a few larger ones are."""
+
+_MOST_LARGE_BYTES: Final = 1 << 24
+"""Bytes up to which a single one is, until the next: while it is matched it is asked for often."""
 
 
 class Kind(Enum):
@@ -98,6 +101,18 @@ class Message(NamedTuple):
             return None
         return canonical(identity)
 
+    @property
+    def spelled_id(self) -> bytes | None:
+        """The id as it is spelled, or None without one."""
+        has_single_key = self.raw.count(ID_KEY) == 1 and b"\\u" not in self.raw
+        if self.id is not None and has_single_key:
+            # So the key is the id's, and what is behind it need not be read.
+            member = PLAIN_ID.search(self.raw)
+            if member is not None:
+                return member[1]
+
+        return self.spelled(ID_PATH)
+
     def spelled(self, path: MemberPath) -> bytes | None:
         """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
         return spelled_at(self.raw, path)
@@ -110,7 +125,9 @@ def message_in(raw: bytes) -> Message | None:
     """
     if len(raw) <= _MOST_SMALL_BYTES:
         return _read_small(raw)
-    if len(raw) <= _LARGEST_REMEMBERED:
+    if len(raw) <= _MOST_MEDIUM_BYTES:
+        return _read_medium(raw)
+    if len(raw) <= _MOST_LARGE_BYTES:
         return _read_large(raw)
     return _unremembered_message(raw)
 
@@ -124,7 +141,8 @@ def _unremembered_message(raw: bytes) -> Message | None:
 
 
 _read_small = lru_cache(maxsize=2048)(_unremembered_message)
-_read_large = lru_cache(maxsize=16)(_unremembered_message)
+_read_medium = lru_cache(maxsize=16)(_unremembered_message)
+_read_large = lru_cache(maxsize=1)(_unremembered_message)
 
 
 def server_messages(raw: bytes) -> list[tuple[Message, int]]:

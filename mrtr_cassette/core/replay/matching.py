@@ -196,6 +196,8 @@ class MatchedForm:
         """The secrets that clients have sent, which no message shows."""
         self._secrets_sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
+        self._latest_without_secrets: tuple[Request, Request] | None = None
+        """The request that was read last, and itself without secrets: a miss shows it again."""
 
     def add_settings(self, given: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""
@@ -339,7 +341,17 @@ class MatchedForm:
         return lookup, tuple(sorted(user_headers))
 
     def _without_any_secrets(self, request: Request) -> Request:
-        """Return a client's request without secrets.
+        """Return a client's request without secrets, which is remembered of the latest one."""
+        latest = self._latest_without_secrets
+        if latest is not None and latest[0] is request:
+            return latest[1]
+
+        matched = self._with_secrets_replaced(request)
+        self._latest_without_secrets = (request, matched)
+        return matched
+
+    def _with_secrets_replaced(self, request: Request) -> Request:
+        """Return a client's request with placeholders for secrets.
 
         Where that is not what was recorded, secrets are looked for that are not found by
         themselves: those that were sent before, and what stands in the places of placeholders.

@@ -38,7 +38,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.hooks import RecordHook
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, hides_response
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.diagnosis import (
@@ -136,7 +136,7 @@ class Play(NamedTuple):
             return self.delivery.values.id
 
         message = read_call(self.request).message
-        return None if message is None else message.spelled(ID_PATH)
+        return None if message is None else message.spelled_id
 
 
 class Player:

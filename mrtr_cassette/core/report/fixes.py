@@ -10,7 +10,7 @@ from typing import Final
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
-from mrtr_cassette.core.compare.values import TIME_OR_ID, without_times_and_ids
+from mrtr_cassette.core.compare.values import is_time_or_id
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.secrets.names import has_secrets
@@ -294,11 +294,7 @@ def _differs_in_every_run(difference: Difference, miss: Miss) -> bool:
     if difference.recorded is None or difference.received is None:
         return False
 
-    shown = {
-        without_times_and_ids(difference.recorded),
-        without_times_and_ids(difference.received),
-    }
-    return shown == {TIME_OR_ID}
+    return is_time_or_id(difference.recorded) and is_time_or_id(difference.received)
 
 
 def differing_questions(miss: Miss) -> Mapping[str, InputRequest]:

@@ -15,7 +15,7 @@ from mrtr_cassette.core.answers.forms import CallTurn, Unanswered, spelled_pair
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
@@ -258,7 +258,7 @@ def _id_of(call: Call) -> bytes | None:
     message = call.message
     if message is None or message.kind is not Kind.REQUEST:
         return None
-    return message.spelled(ID_PATH)
+    return message.spelled_id
 
 
 # Replays

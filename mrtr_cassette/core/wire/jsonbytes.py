@@ -99,6 +99,10 @@ _FRACTION = re.compile(rb":0+\.")
 _SMALL = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
 
+_ALL_BUT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
+_FLAT_PASSES = 10
+"""How often the innermost levels of a text are taken away before the others are counted."""
+
 _CONTAINER_TYPES = frozenset({dict, list})
 _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 _CANONICAL_OPTIONS = (
@@ -157,7 +161,7 @@ def parse(raw: bytes) -> Any:
         except (ValueError, RecursionError) as error:
             raise NotJsonError(str(error)) from None
 
-    if raw.count(b"{") + raw.count(b"[") > DEEPEST and is_deep(tree):
+    if _may_be_deep(raw) and is_deep(tree):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
 
     return tree
@@ -185,6 +189,22 @@ def is_json(raw: bytes) -> bool:
         return False
 
     return True
+
+
+def _may_be_deep(raw: bytes) -> bool:
+    """Tell, quickly, whether a JSON text may have more levels of nesting than are read."""
+    if raw.count(b"{") + raw.count(b"[") <= DEEPEST:
+        return False
+
+    without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Quotes stay, so that a bracket in a string never meets one of the structure.
+    marks = without_escapes.translate(None, _ALL_BUT_MARKS)
+    for _ in range(_FLAT_PASSES):
+        # The innermost level, or two.
+        marks = marks.replace(b'""', b"").replace(b"{}", b"").replace(b"[]", b"")
+
+    # At most every second one opens a level.
+    return len(marks) > DEEPEST
 
 
 def is_deep(tree: Any) -> bool:

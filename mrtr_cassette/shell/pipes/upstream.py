@@ -399,7 +399,7 @@ class PipeUpstream:
         client_id = None
         if message is not None and message.kind is Kind.REQUEST and not request.is_line:
             if channel.is_pending(message.id or ""):
-                client_id = message.spelled(ID_PATH)
+                client_id = message.spelled_id
                 body = _with_id(body, b'"mrtr-%d"' % next(self._replacement_ids))
 
         response, is_over = channel.take_client_line(body + b"\n")

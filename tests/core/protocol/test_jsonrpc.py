@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from builders import (
     STREAM_HEADERS,
@@ -94,6 +96,42 @@ def test_message_is_of_one_kind(
 def test_anything_else_is_opaque(raw: bytes) -> None:
     """A batch, other JSON, and what can't be read or compared is no message."""
     assert message_in(raw) is None
+
+
+MEMBER_VALUES = st.one_of(
+    st.integers(-2, 10**20),
+    st.text('id"\\é', max_size=4),
+    st.dictionaries(st.sampled_from(["id", "a"]), st.sampled_from(["id", 1, None])),
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["id", "params", "a", 'x"id']), MEMBER_VALUES),
+    st.booleans(),
+    st.sampled_from(["", "\\u0069d", "id"]),
+)
+def test_id_is_as_it_was_spelled(
+    members: dict[str, object],
+    ensure_ascii: bool,  # noqa: FBT001
+    second_key: str,
+) -> None:
+    """Wherever else its key is, as a text or in another member, and however it is spelled."""
+    members = {"jsonrpc": "2.0", "result": {}, **members}
+    raw = json.dumps(members, ensure_ascii=ensure_ascii)
+    if second_key:
+        raw = f'{raw[:-1]}, "{second_key}" : 7 }}'
+
+    found = message(raw.encode())
+
+    assert found.spelled_id == found.spelled(ID_PATH)
+
+
+@pytest.mark.parametrize("size", [100, 1 << 15, 1 << 21])
+def test_message_that_was_just_read_is_not_read_again(size: int) -> None:
+    """Its tree is the same object for all who ask."""
+    raw = tool("x", text="x" * size)
+
+    assert message(raw) is message(raw)
 
 
 def test_parts_are_as_they_were_spelled() -> None:

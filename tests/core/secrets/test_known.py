@@ -19,6 +19,13 @@ PLAIN = "kQ7-state.of_a-conversation"
 ODD = 'k<Q7> & "one\'s" é/own+text?'
 
 
+OTHERS = [f"known-but-not-repeated-{number}" for number in range(9)]
+AMONG_FEW_AND_MANY = pytest.mark.parametrize(
+    "others", [[], OTHERS], ids=["few", "many"]
+)
+"""Many texts are found in another way than a few."""
+
+
 def known(*texts: str, most: int = 256) -> RepeatedSecrets:
     """Return texts that are known."""
     made = RepeatedSecrets(most)
@@ -36,6 +43,7 @@ def in_json(text: str) -> str:
     )
 
 
+@AMONG_FEW_AND_MANY
 @pytest.mark.parametrize("text", [PLAIN, ODD])
 @pytest.mark.parametrize(
     "spell",
@@ -50,26 +58,31 @@ def in_json(text: str) -> str:
     ],
 )
 def test_text_is_found_in_every_spelling(
-    text: str, spell: Callable[[str], str]
+    text: str, spell: Callable[[str], str], others: list[str]
 ) -> None:
     """Escapes of JSON, of JSON in JSON and of URLs hide nothing."""
-    sealed = known(text).seal(f"before {spell(text)} after".encode())
+    sealed = known(text, *others).seal(f"before {spell(text)} after".encode())
 
     assert sealed in [
         f"before {shown} after".encode() for shown in (SHOWN, "%3Ctoken%3A1%3E")
     ]
 
 
+@AMONG_FEW_AND_MANY
 @pytest.mark.parametrize("text", [PLAIN, ODD, "12345678", "é" * 2000])
 @pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", '{"state":"'])
 @pytest.mark.parametrize("after", ["", "a", '"}'])
 def test_text_is_found_within_base64(
-    text: str, encode: Callable[[bytes], bytes], before: str, after: str
+    text: str,
+    encode: Callable[[bytes], bytes],
+    before: str,
+    after: str,
+    others: list[str],
 ) -> None:
     """Wherever a text begins in what is encoded, no more than its edge stays."""
     encoded = encode(f"{before}{text}{after}".encode())
-    sealed = known(text).seal(b'{"cursor":"%b"}' % encoded)
+    sealed = known(text, *others).seal(b'{"cursor":"%b"}' % encoded)
 
     assert SHOWN.encode() in sealed
     assert (
@@ -114,9 +127,12 @@ def test_text_that_is_kept_is_never_forgotten() -> None:
     )
 
 
-def test_shorter_text_is_found_that_became_known_after_a_search() -> None:
+@AMONG_FEW_AND_MANY
+def test_shorter_text_is_found_that_became_known_after_a_search(
+    others: list[str],
+) -> None:
     """Words are looked at from the length of the shortest known text on."""
-    texts = known("long-enough-" * 8)
+    texts = known("long-enough-" * 8, *others)
     texts.may_be_in(b"any text")
     texts.add("a-shorter-text-17", SHOWN)
 
@@ -153,11 +169,13 @@ def test_state_that_may_be_a_word_is_left(state: str, shown: str | None) -> None
     assert sealed(f'"is {state}"'.encode(), state) == f'"is {shown or state}"'.encode()
 
 
+@AMONG_FEW_AND_MANY
 @example(f"begin{'9' * 24}\\", 0, False, "", "0")
 @given(
     STATES, st.integers(0, 2), st.booleans(), st.text(max_size=4), st.text(max_size=4)
 )
 def test_known_state_is_found_in_every_layer(
+    others: list[str],
     state: str,
     layers: int,
     ensure_ascii: bool,  # noqa: FBT001
@@ -173,7 +191,7 @@ def test_known_state_is_found_in_every_layer(
 
     raw = text.encode("utf-8", "surrogatepass")
 
-    assert sealed(raw, state) == expected.encode("utf-8", "surrogatepass")
+    assert sealed(raw, state, *others) == expected.encode("utf-8", "surrogatepass")
 
 
 def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
@@ -195,14 +213,17 @@ def test_longest_text_is_replaced_first() -> None:
     assert texts.seal(b"state-of-one-and-more state-of-one") == b"<21> <12>"
 
 
+@AMONG_FEW_AND_MANY
 @pytest.mark.parametrize(
     "text", ["qk/7+Jx0bW9kZWw/aGVsbG8+d29ybA==", "c3RhdGUtb2YtYS1jb252ZXJzYXQ="]
 )
-def test_base64_is_found_in_the_alphabet_of_urls(text: str) -> None:
+def test_base64_is_found_in_the_alphabet_of_urls(text: str, others: list[str]) -> None:
     """What is base64 itself may come back as base64url, with or without its padding."""
     spelled = text.replace("+", "-").replace("/", "_")
     sealed = (
-        known(text).seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode()).decode()
+        known(text, *others)
+        .seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode())
+        .decode()
     )
 
     assert text.rstrip("=") not in sealed

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.jsonbytes import (
     DEEPEST,
@@ -275,6 +278,31 @@ def test_depth_that_is_read_is_compared_too(nest: tuple[bytes, bytes]) -> None:
     assert canonical(value) == raw.decode()
     assert len(differences(value, parse(changed_raw))) == 1
     assert find_spans(raw, [("a", "a")]).keys() <= {("a", "a")}
+
+
+@given(
+    st.integers(DEEPEST - 3, DEEPEST + 3),
+    st.lists(
+        st.tuples(st.booleans(), st.text('[]{}"\\a', max_size=4)),
+        min_size=1,
+        max_size=6,
+    ),
+)
+def test_depth_is_that_of_the_structure_alone(
+    depth: int, layers: list[tuple[bool, str]]
+) -> None:
+    """What is nested too deeply is refused, whatever brackets are in strings beside it."""
+    value: Any = 1
+    for level in range(depth):
+        is_object, text = layers[level % len(layers)]
+        value = {text: text, "inner": value} if is_object else [text, value, text]
+
+    raw = json.dumps(value).encode()
+    if depth > DEEPEST:
+        with pytest.raises(NotJsonError, match="nested deeper"):
+            parse(raw)
+    else:
+        assert parse(raw) == value
 
 
 @pytest.mark.parametrize(
