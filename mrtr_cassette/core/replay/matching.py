@@ -141,6 +141,18 @@ class Reading(NamedTuple):
     possible_values: Sequence[Values] = ()
 
 
+class _WithoutSecrets(NamedTuple):
+    """A client's request, the values that were known then, and the request without secrets."""
+
+    request: Request
+    values: Values
+    matched: Request
+
+    def is_of(self, request: Request, values: Values) -> bool:
+        """Tell whether this is of the same request and the same values."""
+        return self.request is request and self.values is values
+
+
 class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's.
 
@@ -196,7 +208,7 @@ class MatchedForm:
         """The secrets that clients have sent, which no message shows."""
         self._secrets_sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
-        self._latest_without_secrets: tuple[Request, Request] | None = None
+        self._latest_without_secrets: _WithoutSecrets | None = None
         """The request that was read last, and itself without secrets: a miss shows it again."""
 
     def add_settings(self, given: UserSettings) -> None:
@@ -343,11 +355,11 @@ class MatchedForm:
     def _without_any_secrets(self, request: Request) -> Request:
         """Return a client's request without secrets, which is remembered of the latest one."""
         latest = self._latest_without_secrets
-        if latest is not None and latest[0] is request:
-            return latest[1]
+        if latest is not None and latest.is_of(request, self.values):
+            return latest.matched
 
         matched = self._with_secrets_replaced(request)
-        self._latest_without_secrets = (request, matched)
+        self._latest_without_secrets = _WithoutSecrets(request, self.values, matched)
         return matched
 
     def _with_secrets_replaced(self, request: Request) -> Request:
