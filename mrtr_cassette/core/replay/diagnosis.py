@@ -23,6 +23,7 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import TASK_ID, method_of
+from mrtr_cassette.core.secrets.names import secrets_in
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import why_unread
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
@@ -149,6 +150,23 @@ def miss_of_ambiguous_value(
         f"{texts} of a value make it a recorded request: {', '.join(choices_in_words)}"
     )
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
+
+
+def placeholders_by_entry(
+    entries: Iterable[ReplayEntry],
+) -> dict[ReplayEntry, list[str]]:
+    """Return the placeholders in the body of each recorded response that has any."""
+    found: dict[ReplayEntry, list[str]] = {}
+    for entry in entries:
+        response = entry.exchange.response
+        if response is None:
+            continue
+
+        placeholders = [ref.raw.decode() for ref in secrets_in(response.body)]
+        if placeholders:
+            found[entry] = placeholders
+
+    return found
 
 
 def miss_after_placeholders(

@@ -89,23 +89,6 @@ _NOT_ISSUED_MARK: Final = "not-issued"
 """The token of what looks like a placeholder and stands in no response."""
 
 
-def placeholders_by_entry(
-    entries: Iterable[ReplayEntry],
-) -> dict[ReplayEntry, list[str]]:
-    """Return the placeholders in the body of each recorded response that has any."""
-    found: dict[ReplayEntry, list[str]] = {}
-    for entry in entries:
-        response = entry.exchange.response
-        if response is None:
-            continue
-
-        placeholders = [ref.raw.decode() for ref in secrets_in(response.body)]
-        if placeholders:
-            found[entry] = placeholders
-
-    return found
-
-
 def unknown_values_in(response: Response, values: Values) -> list[str]:
     """Return the values in a response whose texts nobody knows."""
     if not values.unknown:

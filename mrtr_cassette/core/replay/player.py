@@ -56,13 +56,13 @@ from mrtr_cassette.core.replay.diagnosis import (
     miss_of_unlearned_value,
     miss_without_match,
     miss_without_step,
+    placeholders_by_entry,
 )
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Matching,
     Reading,
     RecordedRequests,
-    placeholders_by_entry,
     unknown_values_in,
 )
 from mrtr_cassette.core.replay.order import (
