@@ -14,7 +14,6 @@ from mrtr_cassette.core.compare.conversations import (
     CassetteComparison,
     cassette_comparison,
 )
-from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.core.report.runs import (
     CallResult,
     MissesError,
@@ -49,6 +48,7 @@ from mrtr_cassette.shell.runs.running import Proxy, result_in_thread
 from mrtr_cassette.shell.runs.views import Recording, Replay
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.report.comparison import Verification
     from mrtr_cassette.core.report.probes import Probing
     from mrtr_cassette.shell.runs.calling import Answers
 

@@ -345,6 +345,15 @@ def test_only_who_makes_a_page_loads_the_library_of_templates(module: str) -> No
         )
 
 
+@pytest.mark.parametrize(
+    "module", [*OFFLINE, "mrtr_cassette.cli.files", "mrtr_cassette.cli.serve"]
+)
+def test_only_who_calls_a_server_loads_what_drives_it(module: str) -> None:
+    """It takes a quarter of a start; a failing replay and the reports of a suite need none of it."""
+    for loaded in (*closure(module), *closure("mrtr_cassette.core.report.ci")):
+        assert not is_within(loaded, "mrtr_cassette.core.drive"), loaded
+
+
 PLAYS = """
 import sys
 from mrtr_cassette.cli import main

@@ -43,12 +43,6 @@ from mrtr_cassette.core.drive.updating import (
     Proposal,
     accepted_by_verdict,
 )
-from mrtr_cassette.core.report.ci import (
-    probing_annotations,
-    probing_junit,
-    verification_annotations,
-    verification_junit,
-)
 from mrtr_cassette.core.report.comparison import (
     ChangeGroup,
     Verification,
@@ -57,14 +51,18 @@ from mrtr_cassette.core.report.comparison import (
     group_lines,
     grouped_changes,
     proposal_name,
+    verification_annotations,
     verification_data,
+    verification_junit,
     verification_markdown,
     verification_text,
 )
 from mrtr_cassette.core.report.fixes import recording_of_more
 from mrtr_cassette.core.report.probes import (
     Probing,
+    probing_annotations,
     probing_code_of,
+    probing_junit,
     probings_data,
     probings_markdown,
     unmet_in,

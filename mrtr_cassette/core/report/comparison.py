@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,21 @@ from mrtr_cassette.core.drive.updating import (
 from mrtr_cassette.core.drive.verdicts import Probed
 from mrtr_cassette.core.drive.verification import ReachedResponse, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
-from mrtr_cassette.core.report.text import answer_words, as_data, in_markdown
+from mrtr_cassette.core.report.ci import (
+    add_case,
+    add_failure,
+    add_skip_reason,
+    empty_suite,
+    error_annotation,
+    suites_xml,
+)
+from mrtr_cassette.core.report.text import (
+    answer_words,
+    as_data,
+    counts_text,
+    diff_block,
+    in_markdown,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ANY,
@@ -481,28 +494,6 @@ def comparison_markdown(comparison: CassetteComparison) -> str:
     return "\n".join([f"**{last}**", "", *diff_block(shown)])
 
 
-def diff_block(shown: Sequence[str]) -> list[str]:
-    """Return lines as a Markdown block that shows what was removed and added."""
-    if not shown:
-        return []
-
-    ticks = re.findall("``+", "\n".join(shown))
-    fence = "`" * (1 + max(map(len, ["``", *ticks])))
-    return [f"{fence}diff", *map(_in_diff, shown), fence]
-
-
-def _in_diff(line: str) -> str:
-    """Return a line with its mark in the first column, for a block of `diff`."""
-    bare = line.lstrip(" ")
-    indent = line[: len(line) - len(bare)]
-    if bare.startswith(("- ", "+ ")):
-        return f"{bare[0]} {indent}{bare[2:]}"
-    if bare.startswith("~ "):
-        return f"! {indent}{bare[2:]}"
-
-    return f"  {indent}{bare.removeprefix('= ')}"
-
-
 # A cassette and a live server
 
 
@@ -578,12 +569,6 @@ def verdict_counts(
     """Count verdicts, and put the counts into an order."""
     verdicts: list[str] = [outcome.verdict for outcome in judged]
     return Counter(sorted(verdicts, key=order.index))
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Return how many outcomes have each verdict, in words."""
-    words = [f"{count} {verdict}" for verdict, count in counts.items()]
-    return ", ".join(words) or "none"
 
 
 def exit_code_of(verifications: Sequence[Verification]) -> int:
@@ -729,6 +714,44 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
         lines += [f"### {summary}", "", *diff_block(failing), ""]
 
     return "\n".join(lines)
+
+
+def verification_junit(verifications: Sequence[Verification]) -> bytes:
+    """Return the outcome of verifying as XML, a suite for each cassette."""
+    suites = []
+    for verification in verifications:
+        suite = empty_suite(verification.cassette)
+        for interaction in verification.interactions:
+            case = add_case(suite, f"#{interaction.number} {interaction.call}")
+            verdict = interaction.verdict
+            reason = interaction.reason or ""
+            if verification.fails(interaction):
+                text = "\n".join(interaction_lines(interaction, is_whole=True))
+                add_failure(case, verdict, reason or verdict, text)
+            elif verdict == "skipped":
+                add_skip_reason(case, reason)
+
+        suites.append(suite)
+
+    return suites_xml("mrtr-cassette verify", suites)
+
+
+def verification_annotations(verification: Verification) -> list[str]:
+    """Return the annotations that GitHub Actions shows beside the cassette's file."""
+    lines = []
+    for interaction in verification.failures:
+        facts = []
+        if interaction.reason:
+            facts.append(printable(interaction.reason))
+
+        for group in grouped_changes(without_turn_numbers(interaction.changes)):
+            facts.append(f"{group.pointer or '/'} {group.first.verdict}")
+
+        title = f"#{interaction.number} {interaction.call}: {interaction.verdict}"
+        text = shorten("; ".join(facts) or interaction.verdict)
+        lines.append(error_annotation(verification.cassette, title, text))
+
+    return lines
 
 
 # What can be done about a server that differs from its cassettes: only what works is told

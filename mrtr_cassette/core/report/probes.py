@@ -10,13 +10,16 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.drive.ignored import tables_in
 from mrtr_cassette.core.drive.probing import PROBES
 from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
-from mrtr_cassette.core.report.comparison import (
-    counts_text,
-    diff_block,
-    response_line,
-    verdict_counts,
+from mrtr_cassette.core.report.ci import (
+    add_case,
+    add_failure,
+    add_skip_reason,
+    empty_suite,
+    error_annotation,
+    suites_xml,
 )
-from mrtr_cassette.core.report.text import as_data
+from mrtr_cassette.core.report.comparison import response_line, verdict_counts
+from mrtr_cassette.core.report.text import as_data, counts_text, diff_block
 from mrtr_cassette.errors import counted, printable, shorten
 
 _EXPECT_TABLE: Final = "expect"
@@ -300,3 +303,36 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
         lines += [f"**{probing_line(probing)}**", "", *diff_block(shown), ""]
 
     return "\n".join(lines)
+
+
+def probing_junit(probings: Sequence[Probing]) -> bytes:
+    """Return the outcome of probing as XML, a suite for each cassette."""
+    suites = []
+    for probing in probings:
+        suite = empty_suite(probing.cassette)
+        for probed in told_once(probing.probes):
+            case = add_case(suite, probed_title(probed))
+            reason = probed.reason or probed.verdict
+            if probed.is_finding:
+                text = "\n".join(probed_lines(probed))
+                add_failure(case, probed.verdict, reason, text)
+            elif probed.verdict == "not-reached":
+                add_skip_reason(case, reason)
+
+        suites.append(suite)
+
+    return suites_xml("mrtr-cassette probe", suites)
+
+
+def probing_annotations(probing: Probing) -> list[str]:
+    """Return the annotations of findings that GitHub Actions shows beside the cassette's file."""
+    lines = []
+    for probed in probing.findings:
+        title = f"{probed_title(probed)}: {probed.verdict}"
+        text = shorten(printable(probed.reason or probed.sent))
+        if probed.also:
+            text += f"; also {'; '.join(probed.also)}"
+
+        lines.append(error_annotation(probing.cassette, title, text))
+
+    return lines

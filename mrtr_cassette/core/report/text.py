@@ -575,3 +575,31 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return json.loads(value.text)
+
+
+def diff_block(shown: Sequence[str]) -> list[str]:
+    """Return lines as a Markdown block that shows what was removed and added."""
+    if not shown:
+        return []
+
+    ticks = re.findall("``+", "\n".join(shown))
+    fence = "`" * (1 + max(map(len, ["``", *ticks])))
+    return [f"{fence}diff", *map(_in_diff, shown), fence]
+
+
+def _in_diff(line: str) -> str:
+    """Return a line with its mark in the first column, for a block of `diff`."""
+    bare = line.lstrip(" ")
+    indent = line[: len(line) - len(bare)]
+    if bare.startswith(("- ", "+ ")):
+        return f"{bare[0]} {indent}{bare[2:]}"
+    if bare.startswith("~ "):
+        return f"! {indent}{bare[2:]}"
+
+    return f"  {indent}{bare.removeprefix('= ')}"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return how many outcomes have each verdict, in words."""
+    words = [f"{count} {verdict}" for verdict, count in counts.items()]
+    return ", ".join(words) or "none"

@@ -37,9 +37,10 @@ from mrtr_cassette.core.drive.verdicts import (
     verdict_and_reason,
 )
 from mrtr_cassette.core.drive.verification import Verifier
-from mrtr_cassette.core.report.ci import probing_annotations, probing_junit
 from mrtr_cassette.core.report.probes import (
     Probing,
+    probing_annotations,
+    probing_junit,
     probings_data,
     probings_markdown,
     read_expected,

@@ -22,7 +22,6 @@ from mrtr_cassette.core.drive.ignored import LearnedPlace
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.script import TurnChange
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
-from mrtr_cassette.core.report.ci import verification_annotations, verification_junit
 from mrtr_cassette.core.report.comparison import (
     Verification,
     comparison_data,
@@ -30,7 +29,9 @@ from mrtr_cassette.core.report.comparison import (
     comparison_text,
     exit_code_of,
     shown_values,
+    verification_annotations,
     verification_data,
+    verification_junit,
     verification_markdown,
     verification_text,
 )
