@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -263,10 +264,17 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
+def free_port(*hosts: str) -> int:
+    """Return a port that is free at this host, or all of some, and that no connection gets by itself."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with ExitStack() as held:
+            try:
+                for host in hosts or ("127.0.0.1",):
+                    held.enter_context(socket.create_server((host, port)))
+            except OSError:
+                continue
+
         return port
 
 

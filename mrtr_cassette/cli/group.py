@@ -77,7 +77,7 @@ def _told_in_one_style() -> Iterator[None]:
             similar_options = _meant_by(error)
             error_text = f"no such option {error.option_name!r}"
             if similar_options:
-                error_text += f"; did you mean {similar_options[0]}?"
+                error_text += f" (did you mean {similar_options[0]}?)"
 
             if isinstance(command, TakesCommand):
                 error_text += command.hint_at(

@@ -77,7 +77,7 @@ from mrtr_cassette.errors import CassetteError
         ),
         (
             ("record", *UPSTREAM, "--prot", "1"),
-            "no such option '--prot'; did you mean --port?; see mrtr-cassette record --help",
+            "no such option '--prot' (did you mean --port?); see mrtr-cassette record --help",
         ),
         (
             ("call", "--prot", "1"),

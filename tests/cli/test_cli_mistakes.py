@@ -57,7 +57,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["call", URL, "say", "--env=production"], NO_ARGUMENT),
         (
             ["record", URL, "--pot", "9000"],
-            "no such option '--pot'; did you mean --port?",
+            "no such option '--pot' (did you mean --port?)",
         ),
         (
             ["record", URL, "--watch"],

@@ -8,7 +8,6 @@ that is a failure.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -22,7 +21,7 @@ from typing import IO, Literal, NoReturn, Self
 
 import pytest
 from patience import HANGS_S
-from processes import TESTS, Listening, ProcessError
+from processes import TESTS, Listening, ProcessError, free_port
 
 DEPLOY = TESTS.parent / "deploy"
 NAMES = "abcd"
@@ -86,26 +85,17 @@ class Replica:
         return self._stderr.read()
 
 
-def free_port() -> int:
-    """Return a port that is free at all addresses, and that no connection gets by itself."""
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with ExitStack() as held:
-            try:
-                for name in NAMES:
-                    held.enter_context(socket.create_server((address(name), port)))
-            except OSError:
-                continue
-
-        return port
+def _free_port() -> int:
+    """Return a port that is free at the addresses of all replicas."""
+    return free_port(*map(address, NAMES))
 
 
 @dataclass(slots=True)
 class Fleet:
     """Replicas by name, all with the same two ports."""
 
-    port: int = field(default_factory=free_port)
-    admin_port: int = field(default_factory=free_port)
+    port: int = field(default_factory=_free_port)
+    admin_port: int = field(default_factory=_free_port)
     replicas: dict[str, Replica] = field(default_factory=dict)
     _held: ExitStack = field(default_factory=ExitStack)
 
