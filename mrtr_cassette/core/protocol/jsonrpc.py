@@ -503,6 +503,9 @@ def _texts_of(response: Response) -> Iterator[bytes]:
 
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
+    if b"id" not in text.replace(b"\0", b""):
+        return False
+
     # A small response is remembered for whoever reads its outcome.
     is_small_response = len(text) <= _MOST_SMALL_BYTES and b'"method"' not in text
     if is_small_response and message_in(text) is not None:
@@ -511,8 +514,7 @@ def _is_unread(text: bytes) -> bool:
     is_certain = b"2.0" in text and is_json(text)
     if is_certain or _LIKE_JSON.match(text) is None:
         return False
-    if b"id" not in text.replace(b"\0", b""):
-        return False
+
     return not any(map(server_messages, [text, *text.splitlines()]))
 
 

@@ -339,9 +339,10 @@ def _response_with_changes(
     if raws is None:
         raws = [change(piece.raw) for piece in pieces]
 
-    changed_pieces = []
-    for piece, raw in zip(pieces, raws, strict=True):
-        changed_pieces.append(piece._replace(raw=raw))
+    changed_pieces = list(pieces)
+    for index, raw in enumerate(raws):
+        if raw != pieces[index].raw:
+            changed_pieces[index] = pieces[index]._replace(raw=raw)
 
     return Response(response.status, headers, tuple(changed_pieces), response.end)
 
