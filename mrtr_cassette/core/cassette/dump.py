@@ -317,15 +317,20 @@ _HeaderMap = dict[str, str | list[str]]
 
 def header_map(headers: Headers) -> _HeaderMap:
     """Return headers as a cassette has them: a name that came more than once has a list."""
+    tree: _HeaderMap = {}
+    for name, values in _values_by_name(headers).items():
+        tree[name] = values[0] if len(values) == 1 else values
+
+    return tree
+
+
+def _values_by_name(headers: Headers) -> dict[str, list[str]]:
+    """Return the values of each header; how names alternate means nothing (RFC 9110, 5.3)."""
     values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
         values_by_name.setdefault(name, []).append(value)
 
-    tree: _HeaderMap = {}
-    for name, values in values_by_name.items():
-        tree[name] = values[0] if len(values) == 1 else values
-
-    return tree
+    return values_by_name
 
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
@@ -443,8 +448,10 @@ def exchange_sha256(request: Request, response: Response | None) -> str:
 def _header_fields(headers: Headers) -> bytes:
     """Return headers as the digest covers them: as netstrings of names and values."""
     fields: list[bytes] = []
-    for name, value in headers:
-        fields += (name.encode(), value.encode())
+    # As they are when they are read again.
+    for name, values in _values_by_name(headers).items():
+        for value in values:
+            fields += (name.encode(), value.encode())
 
     return _netstrings(fields)
 

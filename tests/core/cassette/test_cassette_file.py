@@ -13,6 +13,7 @@ import jsonschema
 import orjson
 import pytest
 from builders import (
+    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     answer,
@@ -51,6 +52,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
     channel_request,
+    header_value,
     line_request,
 )
 from mrtr_cassette.errors import CassetteError
@@ -108,6 +110,19 @@ def test_pushed_turns_are_loaded_as_they_were_written(script: Any) -> None:
     cassette, _ = made_up(script)
 
     assert astuple(load(dump(cassette), "f")) == astuple(cassette)
+
+
+def test_header_that_comes_again_after_others_comes_back() -> None:
+    """All of its values in their order, as proxies add a `Vary` behind the headers of a server."""
+    twice = (("vary", "origin"), ("cache-control", "no-store"), ("vary", "accept"))
+    alternating = Answer((answer(CALL, text("done")),), (*JSON_HEADERS, *twice))
+    data = encode_cassette(cassette_of((CALL, alternating)))
+    (exchange,) = load(data, "f").exchanges
+    response = exchange.response
+
+    assert response is not None
+    assert sorted(response.headers) == sorted((*JSON_HEADERS, *twice))
+    assert header_value(response.headers, "vary") == "origin, accept"
 
 
 def test_recorders_and_their_exchanges_come_back() -> None:
