@@ -27,6 +27,12 @@ class WayOut(NamedTuple):
     """In an option of a play, which any program may have begun."""
 
 
+def _given(flag: str, keyword: str, value: str = "") -> WayOut:
+    """Return an option of a command that is offered; a test or a play has it in its own options."""
+    slot = f"<<{keyword}>>"
+    return WayOut(f"{flag} {slot}", f"{keyword}={value or slot}", "", "")
+
+
 _IN_MARKER = "in the marker mrtr_cassette"
 _IN_PLAY = "in the options of the play"
 _MODE_APPEND = "MRTR_CASSETTE_MODE=append"
@@ -98,14 +104,15 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         _MODE_ONCE,
     ),
     "record_again": WayOut(
-        "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<upstream>><<client>>",
-        'record(<<upstream>>, <<path>>, existing="replace"<<kept>>)',
+        "mrtr-cassette record --force<<kept>><<hidden>> --output <<path>> "
+        "--upstream <<upstream>><<client>>",
+        'record(<<upstream>>, <<path>>, existing="replace"<<kept>><<hidden>>)',
         "pytest<<test>> --mrtr-mode=all",
         _MODE_ALL,
     ),
     "record_pipe_again": WayOut(
-        "mrtr-cassette record --stdio --force<<kept>> --output <<path>> -- <<command>>",
-        'record(<<command>>, <<path>>, stdio=True, existing="replace"<<kept>>)',
+        "mrtr-cassette record --stdio --force<<kept>><<hidden>> --output <<path>> -- <<command>>",
+        'record(<<command>>, <<path>>, stdio=True, existing="replace"<<kept>><<hidden>>)',
         "pytest<<test>> --mrtr-mode=all",
         _MODE_ALL,
     ),
@@ -117,8 +124,9 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         _MODE_APPEND,
     ),
     "record_started_again": WayOut(
-        "mrtr-cassette record --force<<kept>> --output <<path>> --upstream <<started>><<client>>",
-        'record(<<command>>, <<path>>, existing="replace"<<kept>>)',
+        "mrtr-cassette record --force<<kept>><<hidden>> --output <<path>> "
+        "--upstream <<started>><<client>>",
+        'record(<<command>>, <<path>>, existing="replace"<<kept>><<hidden>>)',
         "pytest<<test>> --mrtr-mode=all",
         _MODE_ALL,
     ),
@@ -179,10 +187,22 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         " --request-state verbatim", ', request_state="verbatim"', "", ""
     ),
     "kept_value": WayOut(" --value NAME=TEXT", ', values={"NAME": "TEXT"}', "", ""),
+    # A recording in the place of a cassette has to hide as much as it does.
+    "hidden": WayOut("", "", "", ""),
+    # A recording that adds to a cassette has to play and to hide what the replay did that missed.
     "played_as": WayOut("", "", "", ""),
-    # A recording that adds to a cassette has to play no more of it than the replay that missed.
-    "append_history_strict": WayOut(" --history strict", ', history="strict"', "", ""),
-    "append_repeat_never": WayOut(" --repeat never", ', repeat="never"', "", ""),
+    "between_options": WayOut(" ", ", ", "", ""),
+    "given_history": _given("--history", "history"),
+    "given_ignore": _given("--ignore", "ignore"),
+    "given_match": _given("--match", "match", "..."),
+    "given_match_headers": _given("--match-header", "match_headers"),
+    "given_no_redact": _given("--no-redact", "no_redact"),
+    "given_reads": _given("--reads", "reads"),
+    "given_redact": _given("--redact", "redact"),
+    "given_redact_env": _given("--redact-env", "redact_env"),
+    "given_redact_keys": _given("--redact-key", "redact_keys"),
+    "given_redact_values": _given("--redact-value", "redact_values"),
+    "given_repeat": _given("--repeat", "repeat"),
     "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
     "test": WayOut("", "", "", ""),
     "upstream": WayOut("URL", "upstream", "upstream", "upstream"),
@@ -287,6 +307,17 @@ def in_terms(
         return _SLOT_IN_TEXT.sub(value_of, term)
 
     return _SLOT_IN_TEXT.sub(term_of, text)
+
+
+def given_options(options: Values, terms: Terms) -> str:
+    """Return the options that have a value as they go on in an offered command, in these terms."""
+    text = ""
+    for name, value in options.items():
+        spelled = in_terms(f"<<given_{name}>>", terms, {name: value})
+        if value and spelled:
+            text += terms["between_options"] + spelled
+
+    return text
 
 
 def shell_words(value: str | Sequence[str], between: str = " ") -> str:

@@ -16,6 +16,7 @@ from mrtr_cassette.options import (
     flag_of,
     options_of,
 )
+from mrtr_cassette.shell.runs.sessions import miss_terms
 from mrtr_cassette.terms import COMMANDS, LIBRARY_TERMS, PLAY_TERMS, SUITE_TERMS
 from mrtr_cassette.testing import settings
 
@@ -163,3 +164,46 @@ def test_what_counts_plays_does_not_go_with_what_counts_none():
 
     with pytest.raises(UsageError, match="stdio and stateless don't go together"):
         mrtr_cassette.replay("c.json", stdio=True, stateless=True)
+
+
+SHELL_OPTIONS = (
+    " --ignore /a --reads 'get it' --redact-env PASS --repeat never --match '/c=/x y/'"
+    " --redact-value TEXT"
+)
+LIBRARY_OPTIONS = (
+    ", ignore=['/a'], reads=['get it'], redact_env=['PASS'], repeat='never', match=..."
+    ", redact_values=['TEXT']"
+)
+
+
+@pytest.mark.parametrize(
+    ("terms", "played_as"),
+    [
+        (
+            common.TERMS,
+            SHELL_OPTIONS,
+        ),
+        (
+            LIBRARY_TERMS,
+            LIBRARY_OPTIONS,
+        ),
+        (SUITE_TERMS, ""),
+        (PLAY_TERMS, ""),
+    ],
+)
+def test_recording_that_adds_is_offered_with_the_options_of_the_replay(
+    terms, played_as
+):
+    """As a shell or Python spells them; a test or a play has them anyway."""
+    options = ReplayOptions(
+        ignore=["/a"],
+        match={"/c": "/x y/"},
+        reads=["get it"],
+        redact_env=["PASS"],
+        redact_values=["horse-battery"],
+        repeat="never",
+        terms=terms,
+    )
+
+    assert miss_terms(options)["played_as"] == played_as
+    assert miss_terms(ReplayOptions(terms=terms))["played_as"] == ""

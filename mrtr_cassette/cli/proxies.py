@@ -483,7 +483,7 @@ def _conclude_replay(
 
     player = session.player
     elsewhere = tuple(session.elsewhere)
-    summary = report_of_replay(player, options.terms)
+    summary = report_of_replay(player, session.terms)
     faults = session.fault_outcomes
     summary = replace(summary, elsewhere=elsewhere, faults=faults)
     event, line = replay_said(summary, options.terms)

@@ -20,6 +20,7 @@ from patience import HANGS_S
 from processes import PROGRAM, listening
 
 import mrtr_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.upstreams import running_command
 from mrtr_cassette.terms import COMMANDS, WAYS_OUT
@@ -172,6 +173,54 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(
     shell.run(told(missed, "mrtr-cassette record --append .*"))
     for sum_ in (2, 3):
         assert f"\n{1 + sum_}\n" in shell.run(f"{replay} a=1 b={sum_}")
+
+
+PIN = "pin-4711-0815"
+DEPLOY = f"""
+mrtr-cassette call --header 'X-Tenant: a' deploy env={PIN} --answer confirm=$1
+"""
+HIDING = "--redact pin-[0-9-]+ --redact-key 'my note' --match-header X-Tenant"
+
+
+@pytest.mark.parametrize("way", ["--force", "--append"])
+def test_recording_by_the_command_that_is_told_hides_and_keeps_the_same(
+    shell: Shell, url: str, way: str
+) -> None:
+    """One that replaces the cassette is given its rules; one that adds to it takes them over."""
+    (shell.folder / "deploy.sh").write_text(DEPLOY)
+    shell.run(
+        f"mrtr-cassette record {HIDING} --upstream {url} -o c.json -- sh deploy.sh yes"
+    )
+    missed = shell.run("mrtr-cassette replay c.json -- sh deploy.sh no", code=1)
+    command = told(missed, f"mrtr-cassette record {way} .*")
+    shell.run(command)
+    path = shell.folder / "c.json"
+    exchanges = load_cassette(path).exchanges
+
+    assert PIN not in path.read_text()
+    assert {exchange.request.header("x-tenant") for exchange in exchanges} == {"a"}
+    assert ("--redact" in command) is (way == "--force")
+
+    shell.run("mrtr-cassette replay c.json -- sh deploy.sh no")
+
+
+def test_recording_by_the_command_that_is_told_plays_and_hides_what_the_replay_did(
+    shell: Shell, url: str
+) -> None:
+    """What is left out of matching is recorded once, and no text that is given is written."""
+    secret = "horse-battery-staple"
+    hiding = f"--redact-env PASS --redact-value '{secret} 2'"
+    call = f"mrtr-cassette call build target='{secret} 2' --answer confirm=yes"
+    shell.run(
+        f"PASS={secret} mrtr-cassette record {hiding} --upstream {url} -o c.json -- {call}"
+    )
+    replay = (
+        f"PASS={secret} mrtr-cassette replay {hiding} --ignore /arguments/target c.json"
+    )
+    missed = shell.run(f"{replay} -- mrtr-cassette call add a=1 b=2", code=1)
+    command = told(missed, "mrtr-cassette record --append .*")
+
+    assert "--ignore /arguments/target --redact-env PASS --redact-value TEXT" in command
 
 
 def test_missed_call_on_pipes_is_recorded_by_the_command_that_is_told(
@@ -622,11 +671,14 @@ def test_every_way_out_is_tried() -> None:
         "kept_value",
         "kept_verbatim",
         "path",
+        "hidden",
+        "played_as",
+        "between_options",
     }
 
     parts |= {"pointers", "rules", "started", "test", "tool", "upstream", "verdicts"}
     # What a trial lacks is recorded in tests/cli/test_trials.py.
-    parts |= {"played_as", "append_history_strict", "append_repeat_never"}
+    parts |= {name for name in WAYS_OUT if name.startswith("given_")}
     words = {"accept_gzip", "append", "cassette", "header_form", "record", "replace"}
     words |= {"give_value", "name_upstream", "publish_anyway"}
 

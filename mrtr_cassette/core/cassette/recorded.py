@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.tasks import (
     polled_state,
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import Request, Response
+from mrtr_cassette.core.wire.http import Request, Response, named_by_user
 
 VERSION: Final = 1
 """The version of the format of cassettes."""
@@ -529,6 +529,15 @@ class Cassette:
         """The exchanges of all interactions, each once."""
         for interaction in self.interactions:
             yield from interaction.own_exchanges
+
+    @property
+    def kept_headers(self) -> frozenset[str]:
+        """The lower-case names of headers that were kept because a user named them."""
+        names: set[str] = set()
+        for exchange in self.exchanges:
+            names |= named_by_user(exchange.request.headers)
+
+        return frozenset(names)
 
     @property
     def highest_number(self) -> int:

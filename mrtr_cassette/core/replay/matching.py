@@ -65,13 +65,7 @@ from mrtr_cassette.core.secrets.sealed import (
     with_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
-from mrtr_cassette.core.wire.http import (
-    SESSION_HEADER,
-    Headers,
-    Request,
-    Response,
-    named_by_user,
-)
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import pointer_to, value_at, without_side
 
@@ -162,11 +156,7 @@ class MatchedForm:
         self._recorded_sessions = {
             request.header(SESSION_HEADER) for request in requests
         }
-        # Lower-case names of the headers that were kept because the user named them.
-        self._user_header_names: set[str] = set()
-        for request in requests:
-            self._user_header_names |= named_by_user(request.headers)
-
+        self._user_header_names = cassette.kept_headers
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))

@@ -147,7 +147,6 @@ class Player:
         paths: the cassettes that are played together.
         adds_to: the file to which a recording may add, the first one where several are played.
         recording: the cassette.
-        played_as: names of the terms by which a recording plays as much of the cassette.
         interactions: for each interaction, the exchanges that no earlier one has.
         play_counts: how often each exchange was played.
         reply_count: how many requests got a recorded reply.
@@ -211,7 +210,6 @@ class Player:
         self._by_arrival = entries.by_arrival
         self._answered_by_proxy = entries.answered_by_proxy
         self._recorded_pings = entries.pings
-        self.played_as = (f"history_{history.value}", f"repeat_{repeat.value}")
         issued = None
         if stateless:
             issued = self._matched_form.issued_names

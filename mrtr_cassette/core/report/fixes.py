@@ -14,8 +14,9 @@ from mrtr_cassette.core.compare.values import is_time_or_id
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.secrets.names import has_secrets
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
-from mrtr_cassette.terms import Terms, Values, in_terms
+from mrtr_cassette.terms import Terms, Values, given_options, in_terms
 
 _RECORD_TOO: Final = "record this {} too with <<{{too}}>>"
 _IGNORE_VALUES: Final = (
@@ -127,7 +128,7 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     `adds_to` is the file to which more is recorded.
     """
     values = _values_of(miss, cassette, adds_to)
-    filled = {**terms, "kept": _kept_options(cassette, terms)}
+    filled = _terms_for(cassette, terms)
     is_on_pipes = miss.call.request.is_line
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     chosen = _fitting_fixes(miss, values)
@@ -193,7 +194,7 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
     is_on_pipes = cassette.transport == "stdio"
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled = {**terms, "kept": _kept_options(cassette, terms)}
+    filled = _terms_for(cassette, terms)
 
     return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
 
@@ -260,6 +261,24 @@ def _words_of(command: str) -> Sequence[str]:
         return shlex.split(command)
     except ValueError:
         return [command]
+
+
+def _terms_for(cassette: Cassette, terms: Terms) -> Terms:
+    """Return the terms with the options that a recording needs to keep and hide the same."""
+    kept = _kept_options(cassette, terms)
+    hidden = given_options(_hiding_options(cassette), terms)
+    return {**terms, "kept": kept, "hidden": hidden}
+
+
+def _hiding_options(cassette: Cassette) -> Values:
+    """Return what a cassette was told to hide, and which headers to keep, as options."""
+    rules = cassette.redaction or RedactionRules()
+    return {
+        "redact": rules.patterns,
+        "redact_keys": rules.keys,
+        "no_redact": rules.disabled,
+        "match_headers": sorted(cassette.kept_headers),
+    }
 
 
 def _kept_options(cassette: Cassette, terms: Terms) -> str:

@@ -102,8 +102,6 @@ class MissesError(MrtrCassetteError):
 
 def report_of_miss(miss: Miss, player: Player, terms: Terms) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
-    played_as = "".join([terms.get(f"append_{name}", "") for name in player.played_as])
-    terms = {**terms, "played_as": played_as}
     return miss_report(miss, player.recording, player.shown_text, terms, player.adds_to)
 
 

@@ -58,7 +58,7 @@ from mrtr_cassette.shell.files.journals import (
 )
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.sessions import Session
+from mrtr_cassette.shell.runs.sessions import Session, miss_terms
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -416,6 +416,7 @@ def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
         no_redact=rules.disabled,
         request_state=cassette.request_state,
         seal_answers=cassette.seals_answers,
+        match_headers=sorted({*options.match_headers, *cassette.kept_headers}),
     )
 
 
@@ -457,9 +458,9 @@ def _ignored_by_call(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]
     return tuple([(rule.call, rule.pointers) for rule in rules])
 
 
-def _new_recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+def _new_recorder(options: RecordOptions) -> Recorder:
     """Return a recorder with these options, which hashes secrets with a new key."""
-    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
+    redactor = Redactor(options.redaction, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
         seals=options.request_state == "sealed",
         redactor=redactor,
@@ -494,16 +495,18 @@ def journaling(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     options.check_secrets()
+    if earlier is not None:
+        options = kept_as_in(earlier, options)
+
     ignored = _ignored_by_call(options)
     now = datetime.now(UTC)
-    rules = rules_of_both(earlier, options.redaction)
-    recorder = _new_recorder(options, rules)
+    recorder = _new_recorder(options)
     header = JournalHeader(
         **server.as_recorded(recorder.values)._asdict(),
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,
-        redaction=rules,
+        redaction=options.redaction,
         answers="sealed" if options.seal_answers else None,
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
@@ -518,7 +521,7 @@ def journaling(
         output,
         earlier,
         player,
-        options.terms,
+        miss_terms(options),
         recorder=recorder,
         journal=journal,
         announcer=announcer,

@@ -26,7 +26,7 @@ from mrtr_cassette.shell.pipes.commands import given_to
 from mrtr_cassette.shell.pipes.lines import LAST_S, PipedClient
 from mrtr_cassette.shell.runs.replaying import load_server
 from mrtr_cassette.shell.runs.running import told_to_end
-from mrtr_cassette.shell.runs.sessions import ReplaySession
+from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
 
 _WITHIN_S: Final = 10.0
 """Seconds after the end of a server on pipes within which its client starts it again, as the
@@ -204,12 +204,13 @@ async def replay_pipe(
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
-    announcer = Announcer(options.log, heard_by(on_event), options.terms)
+    terms = miss_terms(options)
+    announcer = Announcer(options.log, heard_by(on_event), terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
     player.add_settings(given_to(server_command))
     player.was_probed = client is not None and client.take_note("probed", path)
-    session = ReplaySession("", "", path, cassette, player, options.terms)
+    session = ReplaySession("", "", path, cassette, player, terms)
     session.faults = server.faults
     began(session)
     async with told_to_end() as told:

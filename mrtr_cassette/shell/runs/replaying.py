@@ -44,7 +44,7 @@ from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.access import OwnOrigin
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
-from mrtr_cassette.shell.runs.sessions import ReplaySession
+from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
 from mrtr_cassette.shell.runs.sites import OwnPort, Site
 
 if TYPE_CHECKING:
@@ -83,10 +83,11 @@ def replaying(
         UsageError: later, the address can't be bound.
     """
     site = site or OwnPort(options)
-    announcer = Announcer(options.log, site.listeners(on_event), options.terms)
+    terms = miss_terms(options)
+    announcer = Announcer(options.log, site.listeners(on_event), terms)
     # A loop that many runs share is not held up: it comes later.
     cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
-    session = ReplaySession("", "", path, cassette, server.player, options.terms)
+    session = ReplaySession("", "", path, cassette, server.player, terms)
     session.faults = server.faults
 
     return _serving_replay(session, server, site)

@@ -11,12 +11,39 @@ from mrtr_cassette.core.replay.faults import FaultOutcome, Faults
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.terms import LIBRARY_TERMS, Terms
+from mrtr_cassette.terms import LIBRARY_TERMS, Terms, given_options
 
 if TYPE_CHECKING:
     # Whoever waits for a replay doesn't wait for its reports.
     from mrtr_cassette.core.report.runs import MissReport
     from mrtr_cassette.core.report.trials import RecordingsLeft
+    from mrtr_cassette.options import ProxyOptions
+
+
+def miss_terms(options: ProxyOptions) -> Terms:
+    """Return the terms of misses, by which a recording adds to the cassette that is played.
+
+    It is given the options that decide what is played of the cassette, and what is hidden.
+    """
+    given: dict[str, str | Sequence[str]] = {
+        "ignore": [*options.ignore],
+        "reads": [*options.reads],
+        "redact_env": [*options.redact_env],
+    }
+    if options.history == "strict":
+        given["history"] = options.history
+
+    if options.repeat == "never":
+        given["repeat"] = options.repeat
+
+    if isinstance(options.match, Mapping):
+        pairs = options.match.items()
+        given["match"] = [f"{pointer}={kind}" for pointer, kind in pairs]
+
+    if options.redact_values:
+        given["redact_values"] = ["TEXT"]
+
+    return {**options.terms, "played_as": given_options(given, options.terms)}
 
 
 def _none_left() -> RecordingsLeft:
