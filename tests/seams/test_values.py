@@ -161,6 +161,22 @@ def test_each_play_of_a_cassette_learns_by_itself() -> None:
     assert not first.learned
 
 
+def test_a_number_teaches_a_value_too() -> None:
+    """A port that stands in the arguments as a number is learned as it is from a URL."""
+    run = Conversation()
+    run.recorder.values = Values((), {"port": "41234"})
+    for number in (41234, 80):
+        run.exchange(tool("connect", port=number), text(f"to {number}"))
+
+    header = replace(JOURNAL_HEADER, values=("port",))
+    journal = {exchange.number or 0: exchange for exchange in run.exchanges}
+    player = Player(load(dump(assemble(header, journal, "test")), "f"))
+
+    assert b"to 5999" in play(player, tool("connect", port=5999))
+    assert player.learned == {"port": "5999"}
+    assert b"to 80" in play(player, tool("connect", port=80))
+
+
 def listing() -> Cassette:
     """Return a cassette in which a folder and one within it are listed, and where they are."""
     run = Conversation()

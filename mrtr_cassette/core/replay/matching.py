@@ -820,19 +820,21 @@ def _texts_between(
     if recorded.message is None or received.message is None:
         return None
 
-    received_texts = dict(texts_in(received.message.tree))
     texts_by_name: dict[str, str] = {}
     for path, text in texts_in(recorded.message.tree):
         is_unknown = not values.names_in(text.encode()).isdisjoint(values.unknown)
         if not is_unknown or path[:2] == _META_PATH:
             continue
 
-        texts = values.texts_between(text, received_texts.get(path, ""))
+        value = value_at(received.message.tree, path)
+        # A port, say, may be a number of JSON.
+        received_text = str(value) if isinstance(value, str | int) else ""
+        texts = values.texts_between(text, received_text)
         if texts is None:
             return None
 
-        for name, value in texts.items():
-            if texts_by_name.setdefault(name, value) != value:
+        for name, learned_text in texts.items():
+            if texts_by_name.setdefault(name, learned_text) != learned_text:
                 return None
 
     return texts_by_name or None
