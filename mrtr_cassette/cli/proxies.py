@@ -258,7 +258,11 @@ async def _record_over_http(
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
-            hint = f"point the client there; Ctrl-C writes {output}"
+            address = "there"
+            if session.shown_url != session.url:
+                address += ", with the secrets in the places of their placeholders"
+
+            hint = f"point the client {address}; Ctrl-C writes {output}"
             command_end = await _until_stopped(session, command, signals, log, hint)
             if command_end.code and not command_end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {command_end.code}"

@@ -75,6 +75,24 @@ async def test_a_signal_ends_a_recording_in_good_order(tmp_path: Path) -> None:
     assert STATE not in ended.err + path.read_text()
 
 
+@looped
+async def test_secret_of_the_address_is_what_the_client_has_to_put_in(
+    tmp_path: Path,
+) -> None:
+    """The address is printed with a placeholder, by which no server knows a client."""
+    async with (
+        upstream(asking) as server,
+        command(
+            "record", "--port", 0, "-o", tmp_path / "c", f"{server.url}?api_key={STATE}"
+        ) as process,
+    ):
+        url = await process.listening()
+        ended = await process.stopped()
+
+    assert url.endswith("?api_key=%3Capi-key:1%3E")
+    assert "with the secrets in the places of their placeholders; Ctrl-C" in ended.err
+
+
 def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
     """A recording in which the upstream never answered says so, writes nothing and ends with 4."""
     program = [sys.executable, "-c", SWALLOWING]

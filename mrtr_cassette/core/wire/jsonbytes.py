@@ -100,7 +100,7 @@ _SMALL = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
 
 _ALL_BUT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_FLAT_PASSES = 10
+_FLAT_PASSES = 5
 """How often the innermost levels of a text are taken away before the others are counted."""
 
 _CONTAINER_TYPES = frozenset({dict, list})
