@@ -33,7 +33,7 @@ SIZES = {
     "tokens of the package": 331_000,
     "modules of the package": 150,
     "functions with more than 10 branches": 13,
-    "words of README and docs": 21_000,
+    "words of README and docs": 21_500,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""

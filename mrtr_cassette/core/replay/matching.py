@@ -826,15 +826,18 @@ def _texts_between(
         if not is_unknown or path[:2] == _META_PATH:
             continue
 
-        value = value_at(received.message.tree, path)
-        # A port, say, may be a number of JSON.
-        received_text = str(value) if isinstance(value, str | int) else ""
-        texts = values.texts_between(text, received_text)
+        received_value = value_at(received.message.tree, path)
+        texts = values.texts_between(text, _spelled(received_value))
         if texts is None:
             return None
 
-        for name, learned_text in texts.items():
-            if texts_by_name.setdefault(name, learned_text) != learned_text:
+        for name, value in texts.items():
+            if texts_by_name.setdefault(name, value) != value:
                 return None
 
     return texts_by_name or None
+
+
+def _spelled(value: Any) -> str:
+    """Return a text or an integer, such as a port, as a text; empty for other values."""
+    return str(value) if isinstance(value, str | int) else ""
