@@ -126,7 +126,8 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     """Return the file of a test's, a class's, a module's or a whole run's cassette."""
     folder = cassette_folder(node)
     if name is not None:
-        path = folder / name
+        # By `..` several names lead to one file, also if a folder in them doesn't exist.
+        path = Path(os.path.normpath(folder / name))
         return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
 
     if isinstance(node, pytest.Session):

@@ -68,6 +68,29 @@ def test_each_test_that_names_a_cassette_adds_to_it(suite):
         assert envs(suite, "shared.json") == ["a", "b"]
 
 
+def test_names_that_lead_to_one_file_are_one_cassette(suite):
+    """Tests of two folders share it by `..`, although their `cassettes` folders don't exist."""
+    for name in ("a", "b"):
+        suite.write(
+            f"{name}/test_{name}.py",
+            f"""
+            import pytest
+            from deploys import APPLICATION, deploy
+
+            @pytest.mark.mrtr_cassette("../../cassettes/shared", upstream=APPLICATION)
+            def test_{name}(mrtr_cassette):
+                deploy(mrtr_cassette, "{name}")
+            """,
+        )
+
+    for mode in ("once", "once", "append", "all", "none"):
+        suite.run(f"--mrtr-mode={mode}", passed=2)
+
+        assert envs(suite, "shared.json") == ["a", "b"]
+
+    assert suite.cassettes() == ["cassettes/shared.json"]
+
+
 def test_shared_cassettes_are_recorded_by_one_process_and_played_by_several(suite):
     """Workers of pytest-xdist are told the way out."""
     write(suite, PAIR)
