@@ -229,13 +229,12 @@ class Uses:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note which cassettes a test has that did not pass, and show its misses with it."""
         report = yield
+        # The test's own report comes after those of its subtests.
+        if report.skipped or report.when == "call":
+            self._note_given_up(item, _given_up(report))
+
         if report.passed:
             return report
-
-        if not report.failed:
-            self._note_given_up(
-                item, "xfailed" if hasattr(report, "wasxfail") else "skipped"
-            )
 
         raised = call.excinfo
         skip = pytest.skip.Exception
@@ -344,9 +343,9 @@ class Uses:
         return problems
 
     def _note_given_up(
-        self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]
+        self, item: pytest.Item, outcome: Literal["skipped", "xfailed"] | None
     ) -> None:
-        """Note in the test's own uses that it was skipped, or failed as expected."""
+        """Note in the test's own uses whether it was skipped, or failed as expected."""
         for use, fixture in self._fixtures_by_use.items():
             if fixture.node is item:
                 use.given_up = outcome
@@ -403,16 +402,21 @@ class Uses:
         self.notes += [f"{shown}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what a test came to; one that is run again has the outcome of its last attempt."""
+        """Note a test's outcome; one that is run again has the outcome of its last attempt.
+
+        A test with a failed subtest failed; else its own report counts, which comes last.
+        """
+        test = report.nodeid
         if report.failed:
-            self._test_outcomes[report.nodeid] = "failed"
-        elif report.skipped:
-            outcome: TestOutcome = (
-                "xfailed" if hasattr(report, "wasxfail") else "skipped"
-            )
-            self._test_outcomes.setdefault(report.nodeid, outcome)
-        elif report.passed and report.when != "setup":
-            self._test_outcomes.setdefault(report.nodeid, "passed")
+            self._test_outcomes[test] = "failed"
+        if self._test_outcomes.get(test) == "failed":
+            return
+
+        given_up = _given_up(report)
+        if given_up is not None:
+            self._test_outcomes[test] = given_up
+        elif report.passed and report.when == "call":
+            self._test_outcomes[test] = "passed"
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
@@ -459,6 +463,13 @@ class Uses:
             return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
+
+
+def _given_up(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None:
+    """Return whether a test was skipped or failed as expected; None if neither."""
+    if not report.skipped:
+        return None
+    return "xfailed" if hasattr(report, "wasxfail") else "skipped"
 
 
 def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:

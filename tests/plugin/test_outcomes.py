@@ -136,6 +136,58 @@ def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     assert found == table()
 
 
+@pytest.mark.skipif(
+    not hasattr(pytest, "Subtests"), reason="pytest has no subtests before version 9"
+)
+def test_only_a_failed_subtest_decides_on_the_cassette_of_its_test(suite):
+    """Other subtests may be skipped, or fail as expected; what the test itself comes to counts."""
+    for path in suite.path.glob("test_*.py"):
+        path.unlink()
+
+    suite.write(
+        "test_parts.py",
+        HEAD
+        + """
+    import unittest
+
+    ENDS = {"skipped": pytest.skip, "xfailed": pytest.xfail, "failed": pytest.fail}
+    ENDS["passed"] = str
+
+    @pytest.mark.parametrize("fixture", ["mrtr_cassette", "mrtr_cassette_class"])
+    @pytest.mark.parametrize("end", ENDS)
+    def test_it(request, subtests, fixture, end):
+        calls(request.getfixturevalue(fixture))
+        with subtests.test("part"):
+            ENDS[end]("part")
+
+    def test_skipped_itself(mrtr_cassette, subtests):
+        calls(mrtr_cassette)
+        with subtests.test("part"):
+            pass
+
+        pytest.skip("all")
+
+    class TestUnit(unittest.TestCase):
+        @pytest.fixture(autouse=True)
+        def calling(self, mrtr_cassette):
+            calls(mrtr_cassette)
+
+        def test_it(self):
+            with self.subTest("part"):
+                self.skipTest("part")
+    """,
+    )
+
+    suite.pytester.runpytest("-p", "no:cacheprovider", "--mrtr-mode=once")
+    written = {Path(name).stem for name in suite.cassettes()}
+    expected = {"TestUnit.test_it"}
+    for end in ("passed", "skipped", "xfailed"):
+        expected.add(f"test_it-{end}-mrtr_cassette")
+        expected.add(f"test_it-{end}-mrtr_cassette_class")
+
+    assert written == expected
+
+
 class Told(CassetteUse):
     """A use whose misses and unrecorded requests are given."""
 
