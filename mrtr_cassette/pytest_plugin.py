@@ -96,6 +96,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "test; all arguments are optional, and include all options of recording and replaying.",
     )
 
+    folder = config.getini("mrtr_cassette_dir")
+    if not isinstance(folder, str):
+        raise pytest.UsageError(
+            f"the ini value mrtr_cassette_dir takes the name of a folder, and not {folder!r}"
+        )
+
     run = SuiteRun(config)
     config.stash[_RUN_KEY] = run
     config.pluginmanager.register(run, "mrtr-cassette-run")

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from mrtr_cassette.errors import MrtrCassetteError
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, without_upstream
 from mrtr_cassette.testing.settings import (
     Place,
@@ -67,7 +68,10 @@ FIXTURES: Final[dict[str, Any]] = {
 """The fixtures that give a test its cassette, and what each one's cassette belongs to."""
 
 _LONGEST_NAME = 120
-"""Characters of a file name's readable part; file systems take 255 bytes."""
+"""Characters of a file name's readable part."""
+
+_MOST_BYTES = 255
+"""Bytes of a name that file systems take."""
 
 
 def places_of_markers(node: pytest.Item | pytest.Collector) -> list[Place]:
@@ -88,15 +92,17 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 
             # Outside of a class its fixture belongs to the test.
             node: Any = item.getparent(kind) or item
-            named = None
+            file = None
             try:
                 for place in places_of_markers(node):
-                    if place.values.get("name") is not None:
-                        named = place.values["name"]
+                    if place.files:
+                        file = place.files[0]
+
+                path = cassette_path(node, file)
             except MrtrCassetteError:
                 continue  # the test itself will say so
 
-            tests.setdefault(cassette_path(node, named), []).append(item.nodeid)
+            tests.setdefault(path, []).append(item.nodeid)
 
     return tests
 
@@ -123,12 +129,20 @@ def _short_name(path: Path) -> str:
 
 
 def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
-    """Return the file of a test's, a class's, a module's or a whole run's cassette."""
+    """Return the file of a test's, a class's, a module's or a whole run's cassette.
+
+    Raises:
+        UsageError: file systems don't take the name.
+    """
     folder = cassette_folder(node)
     if name is not None:
         # By `..` several names lead to one file, also if a folder in them doesn't exist.
         path = Path(os.path.normpath(folder / name))
-        return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+        if path.suffix != ".json":
+            path = path.with_name(f"{path.name}.json")
+
+        _check_path(path)
+        return path
 
     if isinstance(node, pytest.Session):
         return folder / "session.json"
@@ -143,6 +157,13 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
         names.append(node.name)
 
     return folder / module / f"{file_name('.'.join(names))}.json"
+
+
+def _check_path(path: Path) -> None:
+    """Refuse a path that file systems don't take, also if its folder doesn't exist yet."""
+    for part in journal_path(path).parts:
+        if "\0" in part or len(os.fsencode(part)) > _MOST_BYTES:
+            raise UsageError(f"file systems don't take the name {str(path)!r}")
 
 
 def cassette_folder(node: Any) -> Path:

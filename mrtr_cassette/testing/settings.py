@@ -68,10 +68,11 @@ _OPTION_NAMES = ("upstream", *OPTIONS, "answers")
 
 
 class Place(NamedTuple):
-    """One place that sets options, and the name that messages have for it; `name` is the file."""
+    """One place that sets options and files, and the name that messages have for it."""
 
     name: str
     values: Mapping[str, Any]
+    files: tuple[str | os.PathLike[str], ...] = ()
 
 
 def place_of_call(
@@ -80,34 +81,28 @@ def place_of_call(
     """Return what a marker, or a call of `mrtr_cassettes`, sets.
 
     Raises:
-        UsageError: they are not the name of one file.
+        UsageError: they are not the name of one file, and `cassette` does not name files.
     """
-    if "cassette" in keywords and not names:
-        other_keywords = dict(keywords)
-        cassette_names = other_keywords.pop("cassette")
-        if isinstance(cassette_names, str | os.PathLike):
-            return place_of_call(name, [cassette_names], other_keywords)
-
-        first, *beside = cassette_names
-        if beside:
-            other_keywords["beside"] = [*map(str, beside)]
-
-        return place_of_call(name, [first], other_keywords)
-
+    options = dict(keywords)
+    files: Any = names
     if len(names) > 1:
         raise UsageError(
             f"{name} takes one file name, and not {', '.join(map(repr, names))}"
         )
-    if not names:
-        return Place(name, keywords)
+    if not names and "cassette" in options:
+        files = options.pop("cassette")
+        if not files or not isinstance(files, list | tuple):
+            files = [files]
 
-    file = names[0]
-    if not isinstance(file, str | os.PathLike):
-        raise UsageError(f"{name} takes the name of a file, and not {file!r}")
-    if "://" in str(file):
-        raise UsageError(f"{name} takes the name of a file, and not a URL")
+    for file in files:
+        if not isinstance(file, str | os.PathLike):
+            raise UsageError(f"{name} takes the name of a file, and not {file!r}")
+        if "://" in str(file):
+            raise UsageError(f"{name} takes the name of a file, and not a URL")
+        if os.path.normpath(file) in (".", ".."):
+            raise UsageError(f"{name} takes the name of a file, and not {file!r}")
 
-    return Place(name, {**keywords, "name": file})
+    return Place(name, options, tuple(files))
 
 
 def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
@@ -120,8 +115,11 @@ def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for place in places:
-        names = [name for name in place.values if name not in ("name", "beside")]
-        check_names(names, _OPTION_NAMES, place.name)
+        check_names(place.values, _OPTION_NAMES, place.name)
+        if place.files:
+            values["name"] = place.files[0]
+            values["beside"] = [str(file) for file in place.files[1:]]
+
         for option, value in place.values.items():
             farther = values.get(option)
             try:

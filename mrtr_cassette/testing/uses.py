@@ -484,7 +484,7 @@ def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
     for name in named:
         texts[name] = str(request.getfixturevalue(name))
 
-    return Place(place.name, {**place.values, "values": texts})
+    return place._replace(values={**place.values, "values": texts})
 
 
 def _shown_path(path: Path, config: pytest.Config) -> Path:

@@ -30,6 +30,60 @@ def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     assert found == ["shared.json", "unit/test_one/test_deploy.json"]
 
 
+def test_wrong_name_fails_only_its_own_test(suite, recorded):
+    """Each is told in one line, and other tests of the run still share a cassette."""
+    wrong = (
+        "cassette=[]",
+        "cassette=None",
+        "name='deploy'",
+        "beside=['deploy']",
+        f"'{300 * 'n'}'",
+        f"'{245 * 'n'}'",
+        "'a\\0b'",
+    )
+    tests = []
+    for number, arguments in enumerate(wrong):
+        tests.append(
+            f"""
+        @pytest.mark.mrtr_cassette({arguments})
+        def test_{number}(mrtr_cassette):
+            pass
+            """
+        )
+
+    suite.write("cassettes/deploy.json", recorded.read_text())
+    suite.write(
+        "test_one.py",
+        ONE_TEST.replace("upstream", "'deploy', upstream")
+        + "".join(tests).replace("\n        ", "\n    "),
+    )
+    result = suite.run("--mrtr-orphans=list", "--tb=short", passed=1, errors=len(wrong))
+    told = [line for line in result.outlines if line.startswith("ERROR ")]
+
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert all(" - Failed: " in line for line in told)
+
+
+def test_folder_in_the_ini_is_one_name(suite):
+    """A list is refused before any test runs."""
+    (suite.path / "pytest.ini").unlink()
+    suite.write("test_one.py", ONE_TEST)
+    suite.write(
+        "pyproject.toml",
+        """
+        [tool.pytest.ini_options]
+        mrtr_cassette_dir = ["tapes"]
+        """,
+    )
+    result = suite.pytester.runpytest("-p", "no:cacheprovider", "-W", "ignore")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+    result.stderr.fnmatch_lines(
+        ["ERROR: the ini value mrtr_cassette_dir *, and not [[]'tapes']"]
+    )
+
+
 @pytest.fixture
 def with_orphan(suite, recorded):
     """A suite with a cassette that no test uses, others that are used, and a foreign file."""

@@ -107,9 +107,27 @@ def test_a_wrong_option_is_named(options, text):
             ("s3://me:secret@b/c.json",),
             "the marker takes the name of a file, and not a URL",
         ),
+        (("",), "the marker takes the name of a file, and not ''"),
+        (("a/../..",), "the marker takes the name of a file, and not 'a/../..'"),
     ],
 )
 def test_a_file_is_named_once(names, text):
     """The one positional argument is the name of a file."""
     with pytest.raises(UsageError, match=text):
         place_of_call("the marker", names, {})
+
+
+@pytest.mark.parametrize("value", [None, 5, [], {}, ["a", 5], ["a", ""]], ids=repr)
+def test_cassette_names_files(value):
+    """The keyword is for one name or several; anything else is told as a wrong name is."""
+    with pytest.raises(UsageError, match="takes the name of a file, and"):
+        place_of_call("the marker", (), {"cassette": value})
+
+
+def test_files_of_the_nearest_place_count():
+    """One file of a test replaces the several of its module."""
+    module = place_of_call("module", (), {"cassette": ["a", "b"]})
+    settings = settings_of([module, place_of_call("test", ["c"], {})])
+
+    assert settings.name == "c"
+    assert not settings.replay.beside
