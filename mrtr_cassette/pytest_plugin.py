@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -146,6 +146,8 @@ class SuiteRun:
         self._answers_given: list[Any] = []
         self._sharing_problems: list[str] = []
         self._own_uses: Uses | None = None
+        self._left_out: str | None = None
+        """What the run leaves out, as a clause; None: it has all tests."""
 
     def uses(self) -> Uses:
         """Return what opens and follows the cassettes of the run."""
@@ -168,6 +170,24 @@ class SuiteRun:
             )
 
         return self._own_uses
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file whose tests are unknown: it was skipped, or can't be imported."""
+        if not report.passed:
+            self._left_out = f"{report.nodeid} was not collected"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Note a test that is deselected, whoever does it."""
+        collected = tuple(items)
+        yield
+        selected = set(items)
+        for item in collected:
+            if item not in selected:
+                self._left_out = f"{item.nodeid} was deselected"
+                return
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Follow the tests from the first one on, if any of them uses a cassette."""
@@ -200,7 +220,9 @@ class SuiteRun:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._own_uses is not None:
-            self._sharing_problems = self._own_uses.publish_shared()
+            self._sharing_problems = self._own_uses.publish_shared(
+                session.items, self._left_out
+            )
             self._summary_notes += self._own_uses.notes
             self._answers_given += map(list, self._own_uses.answers)
 

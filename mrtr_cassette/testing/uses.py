@@ -6,7 +6,7 @@ import os
 import sys
 import unittest
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -99,6 +99,8 @@ class Uses:
         self._ini_place = Place("the ini file", ini)
         self._test_outcomes: dict[str, TestOutcome] = {}
         self._tests_by_cassette: dict[Path, list[str]] = {}
+        self._named_by_tests: set[Path] = set()
+        """The cassettes of `mrtr_cassettes`: their names are known when tests open them."""
         self.notes: list[str] = []
         """What redaction replaced in the cassettes that were written, and what replays of others
         learned, in lines for people."""
@@ -133,8 +135,10 @@ class Uses:
                     raise UsageError("mrtr_cassettes needs the name of a file")
                 return [place_of_call("mrtr_cassettes", name, options)]
 
-            uses.append(self._begin_use(request, places))
-            return uses[-1].shown
+            use = self._begin_use(request, places)
+            uses.append(use)
+            self._named_by_tests.add(use.path)
+            return use.shown
 
         yield opened
         for use in reversed(uses):
@@ -432,16 +436,25 @@ class Uses:
 
             self._suite_run.close()
 
-    def publish_shared(self) -> list[str]:
-        """Publish what the tests recorded for cassettes that they share; return the problems."""
+    def publish_shared(
+        self, items: Iterable[pytest.Item], left_out: str | None
+    ) -> list[str]:
+        """Publish what the tests recorded for cassettes that they share; return the problems.
+
+        A run of these items that has `left_out` something replaces no cassette by a part.
+        """
         problems = []
+        left_out = left_out or _narrowed_by(self._config)
+        possible_loss = left_out or self._opener_left_out(items)
         for shared in self._suite_run.shared.values():
             if not shared.place.exists():
                 continue
 
             try:
+                is_named_by_tests = shared.path in self._named_by_tests
                 outcome, problem = shared.publish(
-                    self._test_outcomes, _narrowed_by(self._config)
+                    self._test_outcomes,
+                    possible_loss if is_named_by_tests else left_out,
                 )
             except MrtrCassetteError as error:
                 outcome = "discarded (not written)"
@@ -453,6 +466,18 @@ class Uses:
                 problems.append(problem)
 
         return problems
+
+    def _opener_left_out(self, items: Iterable[pytest.Item]) -> str | None:
+        """Return which test may have left out calls to any cassette of `mrtr_cassettes`."""
+        for item in items:
+            if "mrtr_cassettes" not in getattr(item, "fixturenames", ()):
+                continue
+
+            outcome = self._test_outcomes.get(item.nodeid, "not run")
+            if outcome != "passed":
+                return f"{item.nodeid} was {outcome}"
+
+        return None
 
     def _page_of(self, use: CassetteUse) -> str | None:
         """Write the page of a failed test, if that is asked for; failing changes nothing."""
@@ -589,27 +614,12 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
 # The cassettes of a whole suite
 
-_NARROWING_OPTIONS = (
-    "keyword",
-    "markexpr",
-    "deselect",
-    "ignore",
-    "ignore_glob",
-    "lf",
-    "stepwise",
-    "collectonly",
-)
-"""The options that leave tests out, by the names under which pytest keeps them."""
-
-_SHORT_OPTIONS = {"keyword": "-k", "markexpr": "-m"}
-
 
 def _narrowed_by(config: pytest.Config) -> str | None:
-    """Return what on the command line leaves tests out, or None."""
-    for name in _NARROWING_OPTIONS:
+    """Return what on the command line keeps pytest from collecting tests, or None."""
+    for name in ("ignore", "ignore_glob", "lf"):
         if config.getoption(name, None):
-            option = _SHORT_OPTIONS.get(name, f"--{name.replace('_', '-')}")
-            return f"{option} leaves tests out"
+            return f"--{name.replace('_', '-')} leaves tests out"
 
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return "only the tests under the given paths were collected"

@@ -137,6 +137,121 @@ def test_mode_all_does_not_replace_a_whole_by_a_part(suite, test, name):
     suite.follow(result, passed=1, skipped=1)
 
 
+def check_kept(suite, path, *options, reason, **outcomes):
+    """Check that mode all does not replace a cassette, for this reason."""
+    before = path.read_bytes()
+    result = suite.run("--mrtr-mode=all", *options, **outcomes)
+
+    assert result.ret != pytest.ExitCode.OK
+    assert path.read_bytes() == before
+
+    result.stdout.fnmatch_lines([f"{path} was not replaced: *, and {reason}"])
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
+def test_mode_all_replaces_nothing_where_a_conftest_deselects(suite, is_told):
+    """No option shows it, and pytest may not be told."""
+    write(suite, PAIR)
+    suite.run(passed=2)
+    telling = "config.hook.pytest_deselected(items=[items[1]])" if is_told else ""
+    suite.write(
+        "conftest.py",
+        f"""
+        def pytest_collection_modifyitems(config, items):
+            {telling}
+            del items[1]
+        """,
+    )
+    check_kept(
+        suite,
+        suite.path / "cassettes/test_it.json",
+        reason="test_it.py::test_b was deselected",
+        passed=1,
+    )
+
+
+def test_mode_all_replaces_a_cassette_where_options_deselect_nothing(suite):
+    """A suite's usual options don't keep a whole run from replacing it by fewer calls."""
+    suite.write(
+        "pytest.ini",
+        '[pytest]\npythonpath = .\naddopts = -m "not slow"\nmarkers = slow\n',
+    )
+    write(suite, PAIR)
+    suite.run(passed=2)
+    write(suite, PAIR.replace('deploy(mrtr_cassette_module, "b")', "pass"))
+    suite.run("--mrtr-mode=all", passed=2)
+
+    assert envs(suite, "test_it.json") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "errors"),
+    [
+        ("pytest.skip('an extra is missing', allow_module_level=True)", 0),
+        ("import nothing_of_this_name", 1),
+    ],
+    ids=["skipped", "not importable"],
+)
+def test_mode_all_replaces_nothing_where_a_file_is_not_collected(suite, line, errors):
+    """Its tests might have made the calls that were not recorded."""
+    for name in ("a", "b"):
+        test = f"""
+            import pytest
+            from deploys import APPLICATION, deploy
+
+            pytestmark = pytest.mark.mrtr_cassette("session", upstream=APPLICATION)
+
+            def test_{name}(mrtr_cassette):
+                deploy(mrtr_cassette, "{name}")
+            """
+        suite.write(f"test_{name}.py", test)
+
+    suite.run(passed=2)
+    suite.write("test_b.py", f"import pytest\n{line}")
+    check_kept(
+        suite,
+        suite.path / "cassettes/session.json",
+        "--continue-on-collection-errors",
+        reason="test_b.py was not collected",
+        passed=1,
+        skipped=1 - errors,
+        errors=errors,
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"), [("pytest.skip()", "skipped"), ("assert 0", "failed")]
+)
+def test_mode_all_replaces_nothing_where_a_test_ends_before_it_opens(
+    suite, end, outcome
+):
+    """What `mrtr_cassettes` would have opened is unknown; others are replaced."""
+    test = """
+    def test_a(mrtr_cassettes):
+        deploy(mrtr_cassettes("bill", upstream=APPLICATION), "a")
+
+    def test_b(mrtr_cassettes):
+        pass
+        deploy(mrtr_cassettes("bill", upstream=APPLICATION), "b")
+
+    def test_c(mrtr_cassette_module):
+        deploy(mrtr_cassette_module, "c")
+        deploy(mrtr_cassette_module, "d")
+    """
+    write(suite, test)
+    suite.run(passed=3)
+    write(suite, test.replace("pass\n", f"{end}\n").replace('"d"', '"c"'))
+    check_kept(
+        suite,
+        suite.path / "cassettes/bill.json",
+        reason=f"test_it.py::test_b was {outcome}",
+        passed=2,
+        **{outcome: 1},
+    )
+
+    assert "d" not in envs(suite, "test_it.json")
+
+
 def test_one_cassette_serves_a_whole_run(suite):
     """A fixture of the suite's own session scope builds on one cassette for all test files."""
     suite.write(
