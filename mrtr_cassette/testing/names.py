@@ -83,7 +83,10 @@ def places_of_markers(node: pytest.Item | pytest.Collector) -> list[Place]:
 
 
 def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
-    """Return the cassettes that tests have by their fixtures, with the ids of these tests."""
+    """Return the cassettes that tests have by their fixtures, with the tests that may record them.
+
+    A test that plays several as one records none of them.
+    """
     tests: dict[Path, list[str]] = {}
     for item in items:
         for fixture, kind in FIXTURES.items():
@@ -92,19 +95,27 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 
             # Outside of a class its fixture belongs to the test.
             node: Any = item.getparent(kind) or item
-            file = None
             try:
-                for place in places_of_markers(node):
-                    if place.files:
-                        file = place.files[0]
-
-                path = cassette_path(node, file)
+                paths = _paths_by_markers(node)
             except MrtrCassetteError:
                 continue  # the test itself will say so
 
-            tests.setdefault(path, []).append(item.nodeid)
+            for path in paths:
+                tests.setdefault(path, [])
+
+            if len(paths) == 1:
+                tests[paths[0]].append(item.nodeid)
 
     return tests
+
+
+def _paths_by_markers(node: Any) -> list[Path]:
+    """Return the cassettes that a test, class or module has by its markers."""
+    files: tuple[str | os.PathLike[str] | None, ...] = (None,)
+    for place in places_of_markers(node):
+        files = place.files or files
+
+    return [cassette_path(node, file) for file in files]
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:

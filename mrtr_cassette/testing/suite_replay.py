@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.cassettes import journal_path, read_file
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
@@ -31,7 +28,7 @@ class ReplayUse(CassetteUse):
         if b'"transport"' in data:
             is_piped = load(data, str(self.path)).transport == "stdio"
 
-        options = self._replay_options()
+        options = self._settings.replay
         request = self.request
         if is_piped:
             starts = request.run.entering(replayed_by_client(self.path, options))
@@ -49,20 +46,6 @@ class ReplayUse(CassetteUse):
             self._bypass_proxies(session.url, running)
 
         return Replay(session, request.mode, self.path, self._settings.answers)
-
-    def _replay_options(self) -> ReplayOptions:
-        """Return the options, with the places of further cassettes for their names."""
-        options = self._settings.replay
-        folder = self.path.parent
-        beside = []
-        for name in options.beside:
-            file = name if name.endswith(".json") else f"{name}.json"
-            beside.append(os.path.join(folder, file))  # noqa: PTH118  there may be hundreds
-
-        if beside == [*options.beside]:
-            return options
-
-        return replace(options, beside=beside)
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""

@@ -164,6 +164,7 @@ class Uses:
         try:
             settings = self._settings_of_request(request, places)
             path = cassette_path(request.node, settings.name)
+            settings = _with_paths_beside(settings, request.node)
             if not (path.exists() or Path(request.node.path).exists()):
                 # What is recorded here would be gone with the faked files.
                 raise CassetteError(path, "is hidden, and so is the test's own file")
@@ -470,7 +471,7 @@ class Uses:
     def _opener_left_out(self, items: Iterable[pytest.Item]) -> str | None:
         """Return which test may have left out calls to any cassette of `mrtr_cassettes`."""
         for item in items:
-            if "mrtr_cassettes" not in getattr(item, "fixturenames", ()):
+            if not _opens_by_name(item):
                 continue
 
             outcome = self._test_outcomes.get(item.nodeid, "not run")
@@ -512,6 +513,16 @@ def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
     return place._replace(values={**place.values, "values": texts})
 
 
+def _with_paths_beside(settings: Settings, node: Any) -> Settings:
+    """Return settings with the paths of further cassettes for their names."""
+    names = settings.replay.beside
+    if not names:
+        return settings
+
+    beside = [str(cassette_path(node, name)) for name in names]
+    return replace(settings, replay=replace(settings.replay, beside=beside))
+
+
 def _shown_path(path: Path, config: pytest.Config) -> Path:
     """Return a path as the root directory names it, if it is in there."""
     root = config.rootpath
@@ -544,6 +555,11 @@ def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
     """Tell whether a suite overrides `mrtr_upstream`, which may start a server when it is asked."""
     manager = request.session._fixturemanager  # noqa: SLF001  pytest has nothing public for it
     return len(manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
+
+
+def _opens_by_name(item: pytest.Item) -> bool:
+    """Tell whether a test may open cassettes whose names are unknown until then."""
+    return "mrtr_cassettes" in getattr(item, "fixturenames", ())
 
 
 def _is_alone(item: pytest.Item) -> bool:
@@ -626,6 +642,10 @@ def _narrowed_by(config: pytest.Config) -> str | None:
     return None
 
 
+_UNKNOWN = "unknown:"
+"""Begins a line about cassettes whose paths are unknown."""
+
+
 class Orphans:
     """Finds cassettes that no collected test uses; a plugin where that is asked for."""
 
@@ -634,6 +654,8 @@ class Orphans:
         self._config = config
         self._fails_on_orphans = fails
         self._orphaned_cassettes: list[Path] = []
+        self._unknown: str | None = None
+        """Why it is unknown which cassettes are used, as a clause."""
         # Workers of pytest-xdist, and all that tests start, have the variable too.
         self._is_first = OPENED_VARIABLE not in os.environ
         if self._is_first:
@@ -645,12 +667,36 @@ class Orphans:
         self, items: list[pytest.Item]
     ) -> Generator[None]:
         """Note what the tests use, also those that will be deselected, and the folders of it."""
-        folders = {f"{cassette_folder(item)}/\n" for item in items}
-        with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
-            file.writelines(folders)
-            file.writelines(f"{path.resolve()}\n" for path in cassettes_of(items))
-
+        self._note({f"{cassette_folder(item)}/" for item in items})
+        self._note(str(path.resolve()) for path in cassettes_of(items))
         yield
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that the cassettes of a file are unknown."""
+        if not report.passed:
+            self._note([f"{_UNKNOWN}{report.nodeid} was not collected"])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note that a skipped test might have opened cassettes by name."""
+        report = yield
+        if report.skipped and _opens_by_name(item):
+            self._note([f"{_UNKNOWN}{item.nodeid} was skipped"])
+
+        return report
+
+    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
+        """Note that a deselected test might have opened cassettes by name."""
+        for item in items:
+            if _opens_by_name(item):
+                self._note([f"{_UNKNOWN}{item.nodeid} was deselected"])
+
+    def _note(self, lines: Iterable[str]) -> None:
+        """Add lines to the file that all processes of the run share."""
+        with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -661,6 +707,11 @@ class Orphans:
         noted = Path(os.environ.pop(OPENED_VARIABLE))
         used = set(noted.read_text(encoding="utf-8").splitlines())
         noted.unlink()
+        for line in used:
+            if line.startswith(_UNKNOWN):
+                self._unknown = line.removeprefix(_UNKNOWN)
+                return
+
         orphans: set[Path] = set()
         for folder in used:
             if folder.endswith("/"):
@@ -676,7 +727,9 @@ class Orphans:
         for path in self._orphaned_cassettes:
             terminalreporter.line(str(_shown_path(path, self._config)))
 
-        if not self._orphaned_cassettes:
+        if self._unknown is not None:
+            terminalreporter.line(f"unknown: {self._unknown}")
+        elif not self._orphaned_cassettes:
             terminalreporter.line("none")
 
 

@@ -127,6 +127,68 @@ def test_orphans_are_listed_or_fail_a_run(with_orphan):
     assert result.ret == 0
 
 
+@pytest.mark.parametrize("is_skipped", [True, False], ids=["skipped", "played"])
+def test_cassettes_that_are_played_as_one_are_no_orphans(
+    with_orphan, recorded, is_skipped
+):
+    """All of them are noted at collection; the folder that their names start from may not exist."""
+    first_line = "pytest.skip()" if is_skipped else "pass"
+    with_orphan.write(
+        "unit/test_several.py",
+        f"""
+        import pytest
+
+        NAMES = ["../../cassettes/first", "../../cassettes/second.json"]
+
+        @pytest.mark.mrtr_cassette(cassette=NAMES)
+        def test_several(mrtr_cassette):
+            {first_line}
+            calls = [played.call for played in mrtr_cassette.interactions]
+            assert calls.count('tools/call "deploy"') == 2, calls
+        """,
+    )
+    for name in ("first", "second"):
+        path = with_orphan.path / f"cassettes/{name}.json"
+        path.write_bytes(recorded.read_bytes())
+
+    result = with_orphan.run(
+        "--mrtr-orphans=list", passed=3 - is_skipped, skipped=int(is_skipped)
+    )
+
+    assert [line for line in result.outlines if line.startswith("cassettes/")] == [
+        ORPHAN
+    ]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("pytest.skip('later', allow_module_level=True)", "test_more.py was not *"),
+        ("def test_it(mrtr_cassettes): pytest.skip()", "*::test_it was skipped"),
+        ("def test_it(mrtr_cassettes): pass", "*::test_it was deselected"),
+    ],
+    ids=["module", "test", "deselected"],
+)
+def test_no_orphans_are_told_where_names_are_unknown(
+    with_orphan, workers, line, reason
+):
+    """A module, or a test that would open cassettes by name, did not run."""
+    with_orphan.write("test_more.py", f"import pytest\n{line}")
+    outcomes = {"passed": 1, "skipped": 1}
+    deselecting = []
+    if "deselected" in reason:
+        deselecting = ["-k", "test_deploy"]
+        del outcomes["skipped"]
+
+    options = ("--mrtr-orphans=fail", *deselecting, "-n", str(workers))
+    result = with_orphan.run(*options, **outcomes)
+
+    assert result.ret == pytest.ExitCode.OK
+
+    result.stdout.fnmatch_lines([f"unknown: {reason}"])
+
+
 def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
     with_orphan, recorded
 ):
