@@ -232,19 +232,41 @@ def _named_value_rules(name: str, names: str) -> tuple[Rule, ...]:
 _NO_TEMPLATE = r"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
 
 
+_NEXT_ITEM = r"\\{0,8}[\"'],\s{0,16}\\{0,8}[\"']"
+"""From the end of an item of an array to the beginning of the next; both are in quotes."""
+
+_BETWEEN_ITEMS = r"[\s\"',\\]{1,16}"
+_NO_DESCRIPTION = (
+    r"(?![a-z_]*+\\*[\"']|[^\s\d\"'\\]*+\s[^\d\"'\\]*+\\*[\"']|[$%]?[{(<]|\$[A-Z_])"
+)
+"""An item that is neither a name in code, nor words about an option, nor a template."""
+
+
 def _argument_rule(
-    name: str, option: str, needs: str = _NO_TEMPLATE, *, of: str = ""
+    name: str,
+    option: str,
+    gap: str = r"[ \t]{1,4}",
+    *,
+    needs: str = _NO_TEMPLATE,
+    of: str = "",
 ) -> Rule:
-    """Return the rule for an option's argument, after any command or only after those of `of`."""
+    """Return the rule for an option's argument, after any command or only after those of `of`.
+
+    `gap` is between the two in a line; without one they are never two items of an array.
+    """
     command = ""
     if of:
-        command = rf"(?i:{of})\b[^\r\n;|&<>]{{0,256}}?[ \t]"
+        words = of.replace(" ", _BETWEEN_ITEMS)
+        command = rf"(?i:{words})\b(?:[^\r\n;|&<>]|,\r?\n){{0,256}}?[ \t\"']"
 
     quoted = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
     bare = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
-    pattern = f"{command}{option}(?:{quoted}|{bare})"
+    argument = f"{gap}(?:{quoted}|{bare})"
+    if gap:
+        item = r"([^\s\"'\\-](?:[^\"'\r\n\\]|\\+[^\"'\r\n\\]){2,}+)"
+        argument = f"(?:{argument}|{_NEXT_ITEM}{_NO_DESCRIPTION}{item})"
 
-    return Rule(name, pattern, needs, after=r"\w\[-")
+    return Rule(name, f"{command}{option}{argument}", needs, after=r"\w\[-")
 
 
 _HAS_DIGIT = r"[^0-9]*+[0-9]"
@@ -462,18 +484,16 @@ RULES: Final[tuple[Rule, ...]] = (
     # Words after an option are prose about it.
     _argument_rule(
         "password",
-        rf"{_OPTION_PREFIX}(?:password|passwd|passphrase)[ \t]{{1,4}}",
-        r"[a-z]*+[^a-z.,:;)]",
+        rf"{_OPTION_PREFIX}(?:password|passwd|passphrase)",
+        needs=r"[a-z]*+[^a-z.,:;)]",
     ),
-    _argument_rule("token", rf"{_OPTION_PREFIX}token[ \t]{{1,4}}", _LONG_AND_MIXED),
+    _argument_rule("token", rf"{_OPTION_PREFIX}token", needs=_LONG_AND_MIXED),
     _argument_rule(
         "secret",
-        rf"{_OPTION_PREFIX}(?:secret|(?:secret|access)-key)[ \t]{{1,4}}",
-        _LONG_AND_MIXED,
+        rf"{_OPTION_PREFIX}(?:secret|(?:secret|access)-key)",
+        needs=_LONG_AND_MIXED,
     ),
-    _argument_rule(
-        "api-key", rf"{_OPTION_PREFIX}api-?key[ \t]{{1,4}}", _LONG_AND_MIXED
-    ),
+    _argument_rule("api-key", rf"{_OPTION_PREFIX}api-?key", needs=_LONG_AND_MIXED),
     Rule(
         "password",
         # As in a netrc file, on one line or several.
@@ -483,23 +503,26 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "password",
-        r"[Cc](?i:url)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n<>]{0,400}?)??"
-        r"[ \t](?:-u|--user)[ \t=]{0,2}"
-        r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
+        r"[Cc](?i:url)(?:\\{0,8}[ \t\"'](?:[^\r\n]{0,128}\\\r?\n){0,4}"
+        r"(?:[^\r\n<>]|,\r?\n){0,400}?)??[ \t\"'](?:-u|--user)"
+        rf"(?:[ \t=]{{0,2}}(?:\\{{0,8}}[\"'])?|{_NEXT_ITEM})"
+        r"[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
         r"(?![$%]?\{|\$)",
     ),
-    _argument_rule("password", "-p[ \t]{0,4}", of="sshpass"),
-    _argument_rule("password", "-p", of=r"(?:mysql|mariadb)\w{0,12}"),
-    _argument_rule("password", r"(?:-a|--pass)[ \t]{1,4}", of="redis-cli"),
+    _argument_rule("password", "-p", r"[ \t]{0,4}", of="sshpass"),
+    _argument_rule("password", "-p", "", of=r"(?:mysql|mariadb)\w{0,12}"),
+    _argument_rule("password", "(?:-a|--pass)", of="redis-cli"),
+    _argument_rule("password", "-p", of=r"(?:docker|podman|helm registry) login"),
     _argument_rule(
-        "password", r"-p[ \t]{1,4}", of=r"(?:docker|podman|helm registry) login"
-    ),
-    _argument_rule(
-        "cookie", r"(?:-b|--cookie)[ \t]{0,4}", r"[^=\s]+=.*[0-9A-Z]", of="curl"
+        "cookie",
+        "(?:-b|--cookie)",
+        r"[ \t]{0,4}",
+        needs=r"[^=\s]+=.*[0-9A-Z]",
+        of="curl",
     ),
     _argument_rule(
         "secret",
-        r"aws_(?:secret_access_key|session_token)[ \t]{1,4}",
+        "aws_(?:secret_access_key|session_token)",
         of="aws configure set",
     ),
     Rule(

@@ -97,6 +97,10 @@ BODIES: dict[str, tuple[str, ByLength]] = {
     "deep JSON": ("", filled("", '{"a":[', '{"apiKey":"x"}')),
     "data lines": ("text/event-stream", filled("", "data: apiKey=x\n", "\n\n")),
     "names": ("text/plain", filled("", "password=")),
+    "options that are items": (
+        "",
+        filled("[", '"curl","-u","--password","letters and", ', '"a:b"]'),
+    ),
     "quoted names": ("text/plain", filled("", '"password":\'')),
     "backslashes": ("", filled('["', '\\\\\\"', 'password=x"]')),
     "percent": ("text/plain", filled("http://a.example/?password=", "%25")),
