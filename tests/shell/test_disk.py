@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from builders import JOURNAL_HEADER, cassette_of, loaded, tool
@@ -151,6 +153,58 @@ def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
     cassettes.publish_cassette(tmp_path / "c.json", NEW, replace=True)
 
     assert names_in(tmp_path) == {"c.json", "d.json", left[1].name}
+
+
+def test_two_writers_of_a_file_leave_each_other_alone(tmp_path: Path) -> None:
+    """What a live writer has begun is no leftover for another one; the last to end has its text."""
+    path = tmp_path / "c.json"
+
+    def pieces() -> Iterator[bytes]:
+        yield b"fi"
+        cassettes.publish_cassette(path, NEW, replace=True)
+        assert path.read_bytes() == b"new"
+        yield b"rst"
+
+    cassettes.publish_cassette(path, pieces(), replace=True)
+
+    assert path.read_bytes() == b"first"
+    assert names_in(tmp_path) == {"c.json"}
+
+
+def test_a_file_that_is_gone_before_its_lock_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer may remove what has no lock yet."""
+    flock = fcntl.flock
+    removed: list[Path] = []
+
+    def late(file: IO[bytes], operation: int) -> None:
+        if not removed:
+            removed.extend(tmp_path.iterdir())
+            removed[0].unlink()
+
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    cassettes.publish_cassette(tmp_path / "c.json", NEW, replace=True)
+
+    assert removed
+    assert (tmp_path / "c.json").read_bytes() == b"new"
+    assert names_in(tmp_path) == {"c.json"}
+
+
+def test_a_file_is_written_where_no_locks_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems have none; there nothing counts as a leftover."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    cassettes.publish_cassette(tmp_path / "c.json", NEW, replace=True)
+
+    assert (tmp_path / "c.json").read_bytes() == b"new"
 
 
 @pytest.mark.parametrize(

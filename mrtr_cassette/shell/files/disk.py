@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import BinaryIO, Final
 
 from mrtr_cassette.errors import CassetteError
 
@@ -85,10 +85,9 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
     target = real_path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
-    handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
-    temporary = Path(name)
+    file, temporary = _locked_temporary(target)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             file.writelines(pieces)
             file.flush()
             os.fchmod(file.fileno(), _mode_of(target))
@@ -102,10 +101,32 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what runs left that were killed while they wrote a file."""
+    """Remove what runs left that were killed while they wrote a file.
+
+    A live writer has a lock on what it writes.
+    """
     target = real_path(path)
     for leftover in target.parent.glob(f"{_prefix_for(target)}*"):
-        leftover.unlink(missing_ok=True)
+        with suppress(OSError), leftover.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            leftover.unlink()
+
+
+def _locked_temporary(target: Path) -> tuple[BinaryIO, Path]:
+    """Create the temporary file of a file, and lock it so that nobody takes it for a leftover."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
+        file = os.fdopen(handle, "wb")
+        # A file system without locks has no leftovers that can be told from what is being written.
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+
+        temporary = Path(name)
+        # Another writer may have removed it before it was locked.
+        if temporary.exists():
+            return file, temporary
+
+        file.close()
 
 
 def _prefix_for(target: Path) -> str:
