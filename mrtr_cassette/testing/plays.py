@@ -33,7 +33,7 @@ from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.server import HttpDownstream
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
-from mrtr_cassette.shell.runs.running import in_loop
+from mrtr_cassette.shell.runs.running import LoopOfThreads
 from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
 from mrtr_cassette.shell.runs.views import days_too_old
 from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
@@ -267,11 +267,12 @@ class Plays:
         """The ids of those that were ended last."""
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self._loop_of_threads = LoopOfThreads(loop)
         self._suite_run = Run(
             Path.cwd(),
             is_worker=False,
             option_matches=Counter(),
-            entering=partial(in_loop, loop=loop),
+            entering=self._loop_of_threads.entering,
             loaded=LoadedReplays(),
         )
 
@@ -280,7 +281,8 @@ class Plays:
 
     async def close(self) -> None:
         """End the plays that nobody has ended; what they recorded is discarded."""
-        # Their threads need this loop until their upstreams have started.
+        # An upstream may take long to start, and nobody waits for it any more.
+        self._loop_of_threads.give_up_entering()
         await asyncio.gather(*self._plays_beginning, return_exceptions=True)
         for play in tuple(self.open.values()):
             text = f"the play of {play.name} was never ended"

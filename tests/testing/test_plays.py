@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import subprocess
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 from builders import conversation, encode_cassette, tool
 from messages import text
+from patience import HANGS_S
 from playing import JSON, Serve
 
 from mrtr_cassette.core.replay.player import Player
@@ -22,6 +25,7 @@ from mrtr_cassette.options import ServeOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import serving
+from mrtr_cassette.shell.runs import upstreams
 from mrtr_cassette.testing.plays import CassettePlay, Plays
 
 KEPT = (CassettePlay, Player, MissReport, TrialReport)
@@ -75,3 +79,41 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
 
     # The player from which further plays would be made.
     assert alive() - before == Counter(kept, Player=1)
+
+
+def test_a_play_that_is_being_begun_is_given_up_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end waits for no upstream that is still starting, and stops its process."""
+    started: asyncio.Queue[subprocess.Popen[bytes]] = asyncio.Queue()
+
+    async def never_listens(process: subprocess.Popen[bytes], *_: object) -> None:
+        started.put_nowait(process)
+        await asyncio.Event().wait()
+
+    async def process_at_end() -> subprocess.Popen[bytes]:
+        plays = Plays(tmp_path, "once", "", Announcer())
+        options = ServeOptions(port=0)
+        with listening(options) as listener:
+            plays.url = listener.url("")
+            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
+            wanted = {"cassette": "slow", "upstream": ["sleep", "1000", "{port}"]}
+            async with serving(plays.handle, listener, options, None):
+                request = asyncio.create_task(
+                    asyncio.to_thread(serve.request, "POST", "", wanted)
+                )
+                process = await started.get()
+
+            async with asyncio.timeout(HANGS_S):
+                await plays.close()
+
+            with pytest.raises(ConnectionError):
+                await request
+
+        return process
+
+    monkeypatch.setattr(upstreams, "_why_not_listening", never_listens)
+    process = asyncio.run(process_at_end())
+
+    assert process.returncode == -signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from threading import Thread
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError, UsageError
@@ -283,26 +283,60 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         _result_of(left_future)
 
 
-@contextmanager
-def in_loop(
-    manager: AbstractAsyncContextManager[T], loop: asyncio.AbstractEventLoop
-) -> Iterator[T]:
-    """Enter and leave an async context manager in a loop that runs in another thread."""
-    entered: _EnteredFuture[T] = Future()
-    left = asyncio.run_coroutine_threadsafe(_stay_until_left(manager, entered), loop)
+class LoopOfThreads:
+    """An event loop in which other threads enter and leave async context managers."""
 
-    def fail_to_enter(left: Future[None]) -> None:
-        error = left.exception()
-        if error is not None and not entered.done():
-            entered.set_exception(error)
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._entering_tasks: set[asyncio.Task[None]] = set()
+        self._takes_no_more = False
 
-    left.add_done_callback(fail_to_enter)
-    value, leave = entered.result()
-    try:
-        yield value
-    finally:
-        leave()
-        left.result()
+    @contextmanager
+    def entering(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter and leave a context manager; the calling thread waits for both.
+
+        Raises:
+            CancelledError: it was given up before it was entered.
+        """
+        entered: _EnteredFuture[T] = Future()
+        stay = self._enter_and_stay(manager, entered)
+        left = asyncio.run_coroutine_threadsafe(stay, self._loop)
+
+        def fail_to_enter(left: Future[None]) -> None:
+            if entered.done():
+                return
+
+            if left.cancelled():
+                entered.cancel()
+            else:
+                entered.set_exception(left.exception())
+
+        left.add_done_callback(fail_to_enter)
+        value, leave = entered.result()
+        try:
+            yield value
+        finally:
+            leave()
+            left.result()
+
+    def give_up_entering(self) -> None:
+        """Cancel what is not entered yet, in the loop's own thread, and enter nothing more."""
+        self._takes_no_more = True
+        for task in self._entering_tasks:
+            task.cancel()
+
+    async def _enter_and_stay(
+        self, manager: AbstractAsyncContextManager[T], entered: _EnteredFuture[T]
+    ) -> None:
+        """Enter a context manager unless that is given up, and leave it when that is wanted."""
+        if self._takes_no_more:
+            raise asyncio.CancelledError
+
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._entering_tasks.add(task)
+        task.add_done_callback(self._entering_tasks.discard)
+        entered.add_done_callback(lambda _: self._entering_tasks.discard(task))
+        await _stay_until_left(manager, entered)
 
 
 async def _stay_until_left(
