@@ -258,6 +258,7 @@ COMMANDS: Final[Mapping[str, str]] = {
         "mrtr-cassette replay <<path>> -- mrtr-cassette call --header <<header>>"
     ),
     "publish_journal": "mrtr-cassette recover <<path>>",
+    "record_url": "mrtr-cassette record --upstream <<url>> --output <<path>>",
     "report_replay": "mrtr-cassette replay <<path>> --report <<report>>",
     "unwrap_server": "mrtr-cassette unwrap <<path>> <<server>>",
 }

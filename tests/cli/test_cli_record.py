@@ -272,6 +272,21 @@ def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--force", "--append", None])
+def test_json_that_is_no_cassette_is_never_replaced(
+    tmp_path: Path, option: str | None
+) -> None:
+    """A file of another kind is named as such, and stays, whatever is to become of a cassette."""
+    path = tmp_path / "package.json"
+    path.write_text('{"name": "precious"}')
+    options = [] if option is None else [option]
+    done = run_here("record", "--port", 0, "--output", path, *options, *UPSTREAM)
+
+    assert done.code == 3
+    assert done.err.startswith(f"error: {path}: JSON, but not a cassette")
+    assert path.read_text() == '{"name": "precious"}'
+
+
 @looped
 async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
     """`--append` plays what is there, records the rest, and then has nothing left to do."""

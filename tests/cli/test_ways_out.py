@@ -684,7 +684,8 @@ def test_every_way_out_is_tried() -> None:
 
     assert here | of_misses | parts | words == {*WAYS_OUT}
 
-    # What a report prints is tried by tests/cli/test_cli_cut.py.
+    # What a report prints is tried by tests/cli/test_cli_cut.py, and what is said of a server with a
+    # URL is read by tests/core/cassette/test_client_config.py.
     commands = {
         "accept_edit",
         "cut_shared",
@@ -692,6 +693,7 @@ def test_every_way_out_is_tried() -> None:
         "play_call",
         "play_call_undiscovered",
         "publish_journal",
+        "record_url",
         "report_replay",
         "unwrap_server",
     }

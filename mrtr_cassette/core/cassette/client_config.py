@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from mrtr_cassette.core.secrets.credentials import text_redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
 from mrtr_cassette.terms import shell_command
@@ -45,7 +47,7 @@ def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> 
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    entry = _server_entry(data, path, server)
+    entry = _server_entry(data, path, server, ours)
     if entry.wrapped_command is not None:
         raise CassetteError(
             path,
@@ -102,8 +104,13 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     return splice(data, changes)
 
 
-def _server_entry(data: bytes, path: str, server: str) -> _ServerEntry:
-    """Return the parts of a server's entry; the server must have a command, and not a URL."""
+def _server_entry(
+    data: bytes, path: str, server: str, ours: Sequence[str] = ()
+) -> _ServerEntry:
+    """Return the parts of a server's entry; the server must have a command, and not a URL.
+
+    `ours` is what is to start it.
+    """
     plain = _without_comments(data)
     member, value = _server_value(plain, path, server)
     has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
@@ -111,7 +118,7 @@ def _server_entry(data: bytes, path: str, server: str) -> _ServerEntry:
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
-            hint="record a server with a URL by a proxy: <<record>>",
+            hint=_hint_at_proxy(value, ours),
         )
 
     args = value.get("args", [])
@@ -133,6 +140,17 @@ def _server_entry(data: bytes, path: str, server: str) -> _ServerEntry:
         arguments = item_spans(plain, args_span)
 
     return _ServerEntry(command_span, args_span, arguments, _wrapped_command(value))
+
+
+def _hint_at_proxy(entry: Any, ours: Sequence[str]) -> str | None:
+    """Return how to record a server that has a URL; None if it has none, or is to be played."""
+    url = entry.get("url") if isinstance(entry, dict) else None
+    if not isinstance(url, str) or "record" not in ours:
+        return None
+
+    shown = text_redactor(BUILT_IN_RULES)(url)
+    command = shell_command("record_url", url=shown, path=ours[-1])
+    return f"record a server with a URL by a proxy: {command}"
 
 
 def _server_value(plain: bytes, path: str, server: str) -> tuple[str, Any]:

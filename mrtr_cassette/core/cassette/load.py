@@ -110,11 +110,7 @@ def _check_version(tree: Any, path: str) -> None:
     """Make sure that JSON is a cassette of the version that this program reads."""
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
-        raise CassetteError(
-            path,
-            "JSON, but not a cassette (no `version` and `interactions` at its top level)",
-            hint="name a file that `mrtr-cassette record` wrote",
-        )
+        raise foreign_error(path)
     if version != VERSION:
         raise CassetteError(
             path,
@@ -166,6 +162,15 @@ def is_foreign(data: bytes) -> bool:
 
     is_named = str(tree.get("$schema")).startswith(_SCHEMA_PREFIX)
     return not is_named and not tree.keys() >= _REQUIRED_MEMBERS
+
+
+def foreign_error(path: object) -> CassetteError:
+    """Return the error for a file that is JSON, but no cassette."""
+    return CassetteError(
+        path,
+        "JSON, but not a cassette (no `version` and `interactions` at its top level)",
+        hint="name a file that `mrtr-cassette record` wrote",
+    )
 
 
 _SCHEMA_PREFIX = "urn:mrtr-cassette:"

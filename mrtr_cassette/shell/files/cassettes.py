@@ -10,7 +10,13 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.cassette.load import LFS_POINTER, lfs_pointer_error, load
+from mrtr_cassette.core.cassette.load import (
+    LFS_POINTER,
+    foreign_error,
+    is_foreign,
+    lfs_pointer_error,
+    load,
+)
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.errors import BeingRecordedError, CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import (
@@ -115,7 +121,7 @@ def cassette_exists(path: Location) -> bool:
 
 
 def check_replaceable(path: Location) -> None:
-    """Make sure that a cassette can be written here: not over a device, or a pointer of LFS.
+    """Make sure that a cassette can be written here: only over another one, damaged or not.
 
     Raises:
         CassetteError: something else is in its place.
@@ -126,6 +132,8 @@ def check_replaceable(path: Location) -> None:
             raise CassetteError(path, "is not a regular file", hint="name a file")
         if _beginning_of(path).startswith(LFS_POINTER):
             raise lfs_pointer_error(path)
+        if path.exists() and not is_cassette(path) and is_foreign(path.read_bytes()):
+            raise foreign_error(path)
 
         check_link(path)
 

@@ -107,6 +107,28 @@ def test_what_cannot_be_wrapped_is_named(data: bytes, server: str, reason: str) 
 
 
 @pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://example.com/mcp", "https://example.com/mcp"),
+        (
+            "http://a.example/mcp?api_key=made-up",
+            "'http://a.example/mcp?api_key=%3Capi-key:1%3E'",
+        ),
+    ],
+)
+def test_a_server_with_a_url_is_recorded_by_its_url(url: str, shown: str) -> None:
+    """The advice has the cassette that was asked for, and the URL without its secrets."""
+    data = json.dumps({"servers": {"web": {"type": "http", "url": url}}}).encode()
+    with pytest.raises(CassetteError) as caught:
+        wrapped_config(data, "f", "web", RECORD)
+
+    assert str(caught.value) == (
+        "f: the server 'web' has no `command`; record a server with a URL by a proxy: "
+        f"mrtr-cassette record --upstream {shown} --output /c.json"
+    )
+
+
+@pytest.mark.parametrize(
     "server",
     [
         {"command": "node", "args": ["record", "--stdio", "--", "x"]},
