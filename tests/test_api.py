@@ -19,7 +19,7 @@ from messages import CAPABLE, tool_call
 from patience import HANGS_S
 
 from mrtr_cassette import MissesError, UnplayedError, UnpublishedError, record, replay
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.runs.running import in_thread
 
 
@@ -286,3 +286,14 @@ def test_types_are_as_documented():
     )
 
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("x" * 300, "file name too long"), ("a\0b", "no name of a file has a NUL")],
+)
+def test_a_name_that_no_file_may_have_is_named(name: str, reason: str) -> None:
+    """Recording and playing tell it in the same words."""
+    for proxy in (lambda: record("http://127.0.0.1:1/mcp", name), lambda: replay(name)):
+        with pytest.raises(CassetteError, match=reason), proxy():
+            pass

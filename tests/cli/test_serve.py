@@ -399,6 +399,8 @@ def test_the_guide_names_every_member_and_status(replaying: Serve) -> None:
             "can't run",
         ),
         ({"cassette": "broken"}, 422, "broken.json"),
+        ({"cassette": "x" * 300}, 422, "file name too long"),
+        ({"cassette": "x" * 252, "upstream": DEMO}, 422, "file name too long"),
         ("{", 400, "the body is not JSON"),
         ("[]", 400, "the body is not a JSON object"),
     ],

@@ -30,6 +30,21 @@ def reason_of(error: OSError) -> str:
     return reason[:1].lower() + reason[1:]
 
 
+def check_name(path: Path) -> None:
+    """Make sure that a file may have this name, whether there is one or not.
+
+    Raises:
+        CassetteError: it is too long, or has a NUL.
+    """
+    try:
+        path.lstat()
+    except ValueError:
+        raise CassetteError(path, "no name of a file has a NUL") from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise CassetteError(path, reason_of(error)) from None
+
+
 def check_writable(path: Path) -> None:
     """Make sure that a file can be written to this place; a missing folder is made with it.
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from mrtr_cassette.errors import UsageError, shorten
 from mrtr_cassette.options import FilePath
+from mrtr_cassette.shell.files.disk import check_name
 
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
@@ -180,12 +181,15 @@ def location_of(place: FilePath | Location) -> Location:
     """Return where a cassette stands that a user names.
 
     Raises:
+        CassetteError: no file may have the name.
         UsageError: the URL names a folder, or is one of HTTP.
     """
     if isinstance(place, StoreFile):
         return place
     if not isinstance(place, str) or "://" not in place:
-        return Path(place)
+        path = Path(place)
+        check_name(path)
+        return path
 
     scheme, _, rest = place.partition("://")
     if place in _FETCHED_BODIES:
