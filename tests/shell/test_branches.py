@@ -190,10 +190,11 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
     """The probed cassette itself can get the branches, and no other one."""
     recorded = tmp_path / "recorded.json"
     taken = tmp_path / "taken.json"
-    taken.write_text("{}")
     async with probed(ROUNDS) as servers:
         url = servers.url("good")
         await record(servers, recorded, [("release", RELEASE)])
+        data = recorded.read_bytes()
+        taken.write_bytes(data)
         with pytest.raises(CassetteError, match="the cassette exists"):
             await probe_cassette(recorded, url, ProbeOptions(record=taken))
 
@@ -201,7 +202,7 @@ async def test_an_existing_file_is_replaced_or_added_to_only_if_told(
         with pytest.raises(UsageError, match="is not the cassette that is probed"):
             await probe_cassette(recorded, url, adding)
 
-        assert taken.read_text() == "{}"
+        assert taken.read_bytes() == data
 
         replacing = ProbeOptions(record=taken, existing="replace")
         await probe_cassette(recorded, url, replacing)
