@@ -314,8 +314,11 @@ def given_options(options: Values, terms: Terms) -> str:
     """Return the options that have a value as they go on in an offered command, in these terms."""
     text = ""
     for name, value in options.items():
+        if not value:
+            continue
+
         spelled = in_terms(f"<<given_{name}>>", terms, {name: value})
-        if value and spelled:
+        if spelled:
             text += terms["between_options"] + spelled
 
     return text

@@ -128,12 +128,15 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     `adds_to` is the file to which more is recorded.
     """
     values = _values_of(miss, cassette, adds_to)
-    filled = _terms_for(cassette, terms)
     is_on_pipes = miss.call.request.is_line
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     chosen = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
         chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
+
+    filled = {**terms, "kept": _kept_options(cassette, terms)}
+    if any("{again}" in fix for fix in chosen):
+        filled["hidden"] = given_options(_hiding_options(cassette), terms)
 
     fixes = []
     for fix in chosen:
@@ -194,7 +197,7 @@ def recording_of_more(cassette: Cassette, terms: Terms) -> str:
     is_on_pipes = cassette.transport == "stdio"
     recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled = _terms_for(cassette, terms)
+    filled = {**terms, "kept": _kept_options(cassette, terms)}
 
     return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
 
@@ -263,15 +266,11 @@ def _words_of(command: str) -> Sequence[str]:
         return [command]
 
 
-def _terms_for(cassette: Cassette, terms: Terms) -> Terms:
-    """Return the terms with the options that a recording needs to keep and hide the same."""
-    kept = _kept_options(cassette, terms)
-    hidden = given_options(_hiding_options(cassette), terms)
-    return {**terms, "kept": kept, "hidden": hidden}
-
-
 def _hiding_options(cassette: Cassette) -> Values:
-    """Return what a cassette was told to hide, and which headers to keep, as options."""
+    """Return what a cassette was told to hide, and which headers to keep, as options.
+
+    All exchanges are looked through, so only who records all of it again asks for them.
+    """
     rules = cassette.redaction or RedactionRules()
     return {
         "redact": rules.patterns,
