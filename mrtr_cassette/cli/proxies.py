@@ -494,12 +494,12 @@ def _conclude_replay(
     log.tell(line, event)
     if summary.misses or reports:
         # Most replays need no report, whose import takes long.
-        from mrtr_cassette.core.report.ci import junit, miss_annotation
+        from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
 
         print_annotations(map(miss_annotation, summary.misses))
         forms = {
             ".json": lambda: json_form(summary_data(summary)),
-            ".xml": lambda: junit(summary),
+            ".xml": lambda: replay_junit(summary),
         }
         write_reports(reports, forms)
 

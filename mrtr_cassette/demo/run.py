@@ -81,7 +81,7 @@ def _make_calls(recording: MrtrCassette) -> Iterator[str]:
             call.name, call.arguments, method=call.method, answers=call.answers
         )
         turns = counted(len(result.turns), "turn")
-        yield f"{call.method} {call.name}: {turns}, result: {result.text}"
+        yield f"{call.method} {call.name} ({turns}) -> {result.text}"
 
 
 def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from mrtr_cassette.errors import MrtrCassetteError, UsageError
+from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.disk import check_name
 from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, without_upstream
 from mrtr_cassette.testing.settings import (
     Place,
@@ -69,9 +70,6 @@ FIXTURES: Final[dict[str, Any]] = {
 
 _LONGEST_NAME = 120
 """Characters of a file name's readable part."""
-
-_MOST_BYTES = 255
-"""Bytes of a name that file systems take."""
 
 
 def places_of_markers(node: pytest.Item | pytest.Collector) -> list[Place]:
@@ -143,7 +141,7 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     """Return the file of a test's, a class's, a module's or a whole run's cassette.
 
     Raises:
-        UsageError: file systems don't take the name.
+        CassetteError: no file may have the name.
     """
     folder = cassette_folder(node)
     if name is not None:
@@ -152,7 +150,7 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
         if path.suffix != ".json":
             path = path.with_name(f"{path.name}.json")
 
-        _check_path(path)
+        check_name(journal_path(path))
         return path
 
     if isinstance(node, pytest.Session):
@@ -168,13 +166,6 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
         names.append(node.name)
 
     return folder / module / f"{file_name('.'.join(names))}.json"
-
-
-def _check_path(path: Path) -> None:
-    """Refuse a path that file systems don't take, also if its folder doesn't exist yet."""
-    for part in journal_path(path).parts:
-        if "\0" in part or len(os.fsencode(part)) > _MOST_BYTES:
-            raise UsageError(f"file systems don't take the name {str(path)!r}")
 
 
 def cassette_folder(node: Any) -> Path:

@@ -17,9 +17,9 @@ def test_every_call_is_replayed_byte_for_byte():
     run_demo(lines.append)
 
     assert all(
-        any(f"{call.method} {call.name}: " in line for line in lines) for call in CALLS
+        any(f"{call.method} {call.name} (" in line for line in lines) for call in CALLS
     )
-    assert "tools/call wipe-cache: 2 turns, result: Wiped sessions" in "\n".join(lines)
+    assert "tools/call wipe-cache (2 turns) -> Wiped sessions" in "\n".join(lines)
     assert lines[-1].endswith("all replayed byte for byte")
 
 

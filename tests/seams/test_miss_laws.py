@@ -40,7 +40,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.ci import junit, miss_annotation
+from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
 from mrtr_cassette.core.report.events import replay_said
 from mrtr_cassette.core.report.page import cassette_page
 from mrtr_cassette.core.report.replay_events import missed_event
@@ -252,7 +252,7 @@ def json_has_all(_miss: Miss, report: MissReport) -> None:
 
 def junit_has_a_failure(_miss: Miss, report: MissReport) -> None:
     """Read the XML."""
-    root = ET.fromstring(junit(ReplayReport(report.cassette, (), (report,))))
+    root = ET.fromstring(replay_junit(ReplayReport(report.cassette, (), (report,))))
     (failure,) = root.iter("failure")
     assert (failure.get("type"), bool(failure.text)) == (report.reason, True)
 
@@ -386,7 +386,7 @@ def test_whatever_is_missed_has_every_form(
     whole = report_of_replay(player)
 
     assert len(whole.misses) == len(player.misses)
-    assert ET.fromstring(junit(whole)).tag == "testsuites"
+    assert ET.fromstring(replay_junit(whole)).tag == "testsuites"
 
 
 def _read_on(player: Player, play: Play) -> None:

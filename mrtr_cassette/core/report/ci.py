@@ -1,8 +1,9 @@
-"""Outcomes for CI: JUnit XML, of which this has the parts, and annotations of GitHub Actions."""
+"""Outcomes for CI: JUnit XML, and annotations of GitHub Actions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -11,68 +12,80 @@ from mrtr_cassette.core.report.trials import TrialsReport
 from mrtr_cassette.errors import printable, printable_json
 
 
-def junit(report: ReplayReport) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a case failed: its kind, in a line, and as a text of several."""
+
+    kind: str
+    message: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What was tried: it passed if it has no failure, and no reason why it was skipped."""
+
+    name: str
+    failure: Failure | None = None
+    skip_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Cases that belong together, such as those of a cassette."""
+
+    name: str
+    cases: Iterable[Case]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def replay_junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
-    suite = empty_suite(report.cassette)
+    suite = Suite(report.cassette, _replay_cases(report))
+    return junit_xml("mrtr-cassette replay", [suite])
+
+
+def _replay_cases(report: ReplayReport) -> Iterator[Case]:
+    """Return the interactions, misses and faults of a replay as cases."""
     for interaction in report.interactions:
-        case = add_case(suite, f"#{interaction.number} {interaction.call}")
-        if interaction.outcome != "played":
-            add_skip_reason(case, interaction.outcome)
+        name = f"#{interaction.number} {interaction.call}"
+        is_played = interaction.outcome == "played"
+        yield Case(name, skip_reason=None if is_played else interaction.outcome)
 
     for number, miss in enumerate(report.misses, start=1):
-        case = add_case(suite, f"miss {number}: {miss.request}")
-        add_failure(case, miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
+        failure = Failure(miss.reason, f"{miss.reason}: {miss.detail}", miss.text)
+        yield Case(f"miss {number}: {miss.request}", failure)
 
     for fault in report.faults:
-        case = add_case(suite, fault.fault)
-        if not fault.came:
-            add_failure(case, "unmet", str(fault), str(fault))
-
-    return suites_xml("mrtr-cassette replay", [suite])
+        unmet = Failure("unmet", str(fault), str(fault))
+        yield Case(fault.fault, None if fault.came else unmet)
 
 
 def trials_junit(report: TrialsReport) -> bytes:
     """Return the outcome of trials as XML, a case for each."""
-    suite = empty_suite("trials")
-    properties = ET.SubElement(suite, "properties")
-    rate = {"name": "validity_rate", "value": str(report.validity_rate)}
-    ET.SubElement(properties, "property", rate)
+    properties = {"validity_rate": str(report.validity_rate)}
+    suite = Suite("trials", _trial_cases(report), properties)
+    return junit_xml("mrtr-cassette trials", [suite])
+
+
+def _trial_cases(report: TrialsReport) -> Iterator[Case]:
+    """Return trials as cases, each with its first miss."""
     for trial in report.trials:
-        case = add_case(suite, f"trial {trial.trial}")
+        failure = None
         for miss in trial.misses[:1]:
-            add_failure(case, miss.reason, trial.ended_by or "", miss.text)
+            failure = Failure(miss.reason, trial.ended_by or "", miss.text)
 
-    return suites_xml("mrtr-cassette trials", [suite])
-
-
-def empty_suite(name: str) -> ET.Element:
-    """Return a test suite without cases."""
-    return ET.Element("testsuite", name=printable_json(name))
-
-
-def add_case(suite: ET.Element, name: str) -> ET.Element:
-    """Add a case of a test suite."""
-    facts = {"classname": suite.get("name", ""), "name": printable_json(name)}
-    return ET.SubElement(suite, "testcase", facts)
-
-
-def add_skip_reason(case: ET.Element, reason: str) -> None:
-    """Add the reason why a case was not tried."""
-    ET.SubElement(case, "skipped", message=printable_json(reason))
-
-
-def add_failure(case: ET.Element, kind: str, message: str, text: str) -> None:
-    """Add the reason why a case failed."""
-    failure = ET.SubElement(case, "failure", type=kind, message=printable_json(message))
-    failure.text = printable_json(text)
+        yield Case(f"trial {trial.trial}", failure)
 
 
 # XML holds all characters that `printable_json` leaves (XML 1.0, section 2.2).
-def suites_xml(name: str, suites: Sequence[ET.Element]) -> bytes:
-    """Return suites as XML, with their counts."""
+def junit_xml(name: str, suites: Iterable[Suite]) -> bytes:
+    """Return suites as JUnit XML, with their counts."""
     root = ET.Element("testsuites", name=name)
-    root.extend(suites)
-    for element in (root, *suites):
+    for suite in suites:
+        root.append(_suite_element(suite))
+
+    for element in (root, *root):
         for count, tag in _COUNTED_ELEMENTS.items():
             element.set(count, str(len(list(element.iter(tag)))))
 
@@ -87,6 +100,32 @@ _COUNTED_ELEMENTS: Final = {
     "errors": "error",
     "skipped": "skipped",
 }
+
+
+def _suite_element(suite: Suite) -> ET.Element:
+    """Return a suite as an element of XML."""
+    suite_name = printable_json(suite.name)
+    element = ET.Element("testsuite", name=suite_name)
+    if suite.properties:
+        properties = ET.SubElement(element, "properties")
+        for name, value in suite.properties.items():
+            ET.SubElement(properties, "property", name=name, value=value)
+
+    for case in suite.cases:
+        facts = {"classname": suite_name, "name": printable_json(case.name)}
+        case_element = ET.SubElement(element, "testcase", facts)
+        if case.skip_reason is not None:
+            message = printable_json(case.skip_reason)
+            ET.SubElement(case_element, "skipped", message=message)
+        if case.failure:
+            facts = {
+                "type": case.failure.kind,
+                "message": printable_json(case.failure.message),
+            }
+            failure = ET.SubElement(case_element, "failure", facts)
+            failure.text = printable_json(case.failure.text)
+
+    return element
 
 
 # Annotations

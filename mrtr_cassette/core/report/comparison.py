@@ -35,12 +35,11 @@ from mrtr_cassette.core.drive.verdicts import Probed
 from mrtr_cassette.core.drive.verification import ReachedResponse, VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.ci import (
-    add_case,
-    add_failure,
-    add_skip_reason,
-    empty_suite,
+    Case,
+    Failure,
+    Suite,
     error_annotation,
-    suites_xml,
+    junit_xml,
 )
 from mrtr_cassette.core.report.text import (
     answer_words,
@@ -716,24 +715,26 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
     return "\n".join(lines)
 
 
-def verification_junit(verifications: Sequence[Verification]) -> bytes:
+def verification_junit(verifications: Iterable[Verification]) -> bytes:
     """Return the outcome of verifying as XML, a suite for each cassette."""
-    suites = []
-    for verification in verifications:
-        suite = empty_suite(verification.cassette)
-        for interaction in verification.interactions:
-            case = add_case(suite, f"#{interaction.number} {interaction.call}")
-            verdict = interaction.verdict
-            reason = interaction.reason or ""
-            if verification.fails(interaction):
-                text = "\n".join(interaction_lines(interaction, is_whole=True))
-                add_failure(case, verdict, reason or verdict, text)
-            elif verdict == "skipped":
-                add_skip_reason(case, reason)
+    suites = [
+        Suite(verification.cassette, _cases_of(verification))
+        for verification in verifications
+    ]
+    return junit_xml("mrtr-cassette verify", suites)
 
-        suites.append(suite)
 
-    return suites_xml("mrtr-cassette verify", suites)
+def _cases_of(verification: Verification) -> Iterator[Case]:
+    """Return the interactions that a server was held to as cases."""
+    for interaction in verification.interactions:
+        name = f"#{interaction.number} {interaction.call}"
+        verdict = interaction.verdict
+        reason = interaction.reason or ""
+        if verification.fails(interaction):
+            text = "\n".join(interaction_lines(interaction, is_whole=True))
+            yield Case(name, Failure(verdict, reason or verdict, text))
+        else:
+            yield Case(name, skip_reason=reason if verdict == "skipped" else None)
 
 
 def verification_annotations(verification: Verification) -> list[str]:

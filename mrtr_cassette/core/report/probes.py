@@ -11,12 +11,11 @@ from mrtr_cassette.core.drive.ignored import tables_in
 from mrtr_cassette.core.drive.probing import PROBES
 from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
 from mrtr_cassette.core.report.ci import (
-    add_case,
-    add_failure,
-    add_skip_reason,
-    empty_suite,
+    Case,
+    Failure,
+    Suite,
     error_annotation,
-    suites_xml,
+    junit_xml,
 )
 from mrtr_cassette.core.report.comparison import response_line, verdict_counts
 from mrtr_cassette.core.report.text import as_data, counts_text, diff_block
@@ -305,23 +304,22 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
     return "\n".join(lines)
 
 
-def probing_junit(probings: Sequence[Probing]) -> bytes:
+def probing_junit(probings: Iterable[Probing]) -> bytes:
     """Return the outcome of probing as XML, a suite for each cassette."""
-    suites = []
-    for probing in probings:
-        suite = empty_suite(probing.cassette)
-        for probed in told_once(probing.probes):
-            case = add_case(suite, probed_title(probed))
-            reason = probed.reason or probed.verdict
-            if probed.is_finding:
-                text = "\n".join(probed_lines(probed))
-                add_failure(case, probed.verdict, reason, text)
-            elif probed.verdict == "not-reached":
-                add_skip_reason(case, reason)
+    suites = [Suite(probing.cassette, _cases_of(probing)) for probing in probings]
+    return junit_xml("mrtr-cassette probe", suites)
 
-        suites.append(suite)
 
-    return suites_xml("mrtr-cassette probe", suites)
+def _cases_of(probing: Probing) -> Iterator[Case]:
+    """Return probes as cases."""
+    for probed in told_once(probing.probes):
+        name = probed_title(probed)
+        verdict = probed.verdict
+        reason = probed.reason or verdict
+        if probed.is_finding:
+            yield Case(name, Failure(verdict, reason, "\n".join(probed_lines(probed))))
+        else:
+            yield Case(name, skip_reason=reason if verdict == "not-reached" else None)
 
 
 def probing_annotations(probing: Probing) -> list[str]:

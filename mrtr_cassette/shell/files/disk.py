@@ -31,18 +31,22 @@ def reason_of(error: OSError) -> str:
 
 
 def check_name(path: Path) -> None:
-    """Make sure that a file may have this name, whether there is one or not.
+    """Make sure that a file may have this name, whether its folder exists or not.
 
     Raises:
         CassetteError: it is too long, or has a NUL.
     """
-    try:
-        path.lstat()
-    except ValueError:
-        raise CassetteError(path, "no name of a file has a NUL") from None
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise CassetteError(path, reason_of(error)) from None
+    if "\0" in str(path):
+        raise CassetteError(path, "no name of a file has a NUL")
+
+    longest_part = max(len(os.fsencode(part)) for part in (*path.parts, ""))
+    if longest_part > _MOST_BYTES_OF_PART or len(os.fsencode(path)) > _MOST_BYTES:
+        raise CassetteError(path, "file name too long")
+
+
+_MOST_BYTES_OF_PART: Final = 255
+_MOST_BYTES: Final = 4095
+"""Bytes of a path, and of the name of a file or folder in it, that systems take."""
 
 
 def check_writable(path: Path) -> None:

@@ -56,7 +56,7 @@ from mrtr_cassette.core.record.recorder import Recorder, Unread
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.ci import junit, miss_annotation
+from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
     call_ended_event,
@@ -278,7 +278,7 @@ def replay(report: ReplayReport) -> str:
     forms = (
         json_of(event),
         json_of(summary_data(report), indent=1),
-        junit(report).decode(),
+        replay_junit(report).decode(),
     )
 
     return "\n".join([line, *forms])
@@ -395,11 +395,11 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
         (replace(miss, request=words, detail=words, text=words),),
     )
 
-    root = ET.fromstring(junit(hostile))
+    root = ET.fromstring(replay_junit(hostile))
 
     assert len(list(root.iter("testcase"))) == 4
 
-    assert_harmless(junit(hostile).decode().replace("\t", ""))
+    assert_harmless(replay_junit(hostile).decode().replace("\t", ""))
 
 
 def test_what_a_run_came_to_is_an_error_of_the_library() -> None:
