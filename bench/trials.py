@@ -33,9 +33,10 @@ from traffic import Incoming
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 
 _RECORDINGS = (1, 2, 5, 10, 20)
 _TRIALS = 1_000

@@ -30,9 +30,9 @@ from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Sending
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor

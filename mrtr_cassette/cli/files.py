@@ -52,8 +52,12 @@ from mrtr_cassette.core.report.coverage import (
     coverage_text,
     untried_questions,
 )
-from mrtr_cassette.core.report.details import CassetteDetails, details_of
-from mrtr_cassette.core.report.redactions import redaction_lines, redactions_of
+from mrtr_cassette.core.report.details import (
+    CassetteDetails,
+    details_of,
+    redaction_lines,
+    redactions_of,
+)
 from mrtr_cassette.core.report.runs import (
     RecordingReport,
     ReplayReport,

@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.report.redactions import Redaction
+from mrtr_cassette.core.report.details import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unmet_text, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
 from mrtr_cassette.errors import (

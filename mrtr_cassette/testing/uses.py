@@ -18,7 +18,7 @@ import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
 from mrtr_cassette.core.report.coverage import GivenAnswer, answers_in
-from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
+from mrtr_cassette.core.report.details import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import (
     InteractionOutcome,
     ReplayReport,

@@ -28,9 +28,10 @@ from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.drive.appending import Appending
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Request
 
 LIST = rpc("tools/list")

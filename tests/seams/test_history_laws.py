@@ -21,9 +21,10 @@ from messages import NO, YES, Json, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.order import History, Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 
 HINTED = {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]}
 

@@ -24,8 +24,9 @@ from messages import NO, YES, asks, text
 from tasking import created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.order import History
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import Request
 

@@ -53,9 +53,10 @@ from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, ask_in_result
 from mrtr_cassette.core.protocol.jsonrpc import message_in
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_said
 from mrtr_cassette.core.report.runs import error_body, report_of_replay, summary_text

@@ -14,8 +14,8 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Sending
+from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     End,

@@ -34,8 +34,9 @@ from pydantic import ValidationError
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.sse import read_event
 
 # How servers spell a response. Each takes the id of the request and a result, in which the text

@@ -37,8 +37,8 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.protocol.jsonrpc import Kind, message_in
-from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.reply import Delivery, Sending
+from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     End,

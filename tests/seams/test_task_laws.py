@@ -24,8 +24,9 @@ from messages import Json, compact, message
 from tasking import cancel, created, get, state, update
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Request
 
 TASK = "786512e2-9e0d-44bd-8f29-789f320fe840"

@@ -46,7 +46,8 @@ from standin import (
 )
 from tasking import created, state
 
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.deliveries import Play
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer

@@ -43,8 +43,9 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.names import SESSION, STATE, TASK, has_kind, is_of_kind
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import (

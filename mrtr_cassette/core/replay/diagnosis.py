@@ -437,10 +437,7 @@ def _miss_of_posted_answer(
         entry for entry in candidates if entry.key.endpoint == call.endpoint
     ]
     if answers_at_endpoint:
-        detail = "the question was answered in another way"
-        return _nearest_miss(
-            call, answers_at_endpoint, Reason.ANSWERS_DIFFER, detail, recorded.ignored
-        )
+        return miss_of_other_answer(call, answers_at_endpoint, recorded.ignored)
 
     nearest = candidates[0]
     detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
@@ -448,6 +445,14 @@ def _miss_of_posted_answer(
     difference = Difference("/#path", target, canonical(call.request.target))
 
     return Miss(call, Reason.UNKNOWN_METHOD, printable(detail), nearest, (difference,))
+
+
+def miss_of_other_answer(
+    call: Call, recorded: Sequence[ReplayEntry], ignored: Collection[MemberPath]
+) -> Miss:
+    """Explain that a pushed request was answered in another way than these ones."""
+    detail = "the question was answered in another way"
+    return _nearest_miss(call, recorded, Reason.ANSWERS_DIFFER, detail, ignored)
 
 
 def _answers_with_id(

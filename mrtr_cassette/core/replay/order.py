@@ -840,8 +840,12 @@ class PlayOrder:
 
         task, branch = step.exchanged
         session.exchange_tasks(task.id, branch.id)
-        first_call = task.creating
-        second_call = branch.creating
+        self.exchange_calls(task.creating, branch.creating, session)
+
+    def exchange_calls(
+        self, first_call: ReplayEntry, second_call: ReplayEntry, session: LiveSession
+    ) -> None:
+        """Take equal calls for each other, as what came after them tells which one is which."""
         times_of_first = session.play_counts.pop(first_call, 0)
         times_of_second = session.play_counts.pop(second_call, 0)
         self.play_counts[first_call] += times_of_second - times_of_first

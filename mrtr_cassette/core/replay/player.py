@@ -41,6 +41,7 @@ from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
 from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
 from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.core.replay.deliveries import Deliveries, Delivery, Play
 from mrtr_cassette.core.replay.diagnosis import (
     Divergences,
     Miss,
@@ -52,6 +53,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     miss_led_elsewhere,
     miss_not_playable_now,
     miss_of_ambiguous_value,
+    miss_of_other_answer,
     miss_of_other_id,
     miss_of_unlearned_value,
     miss_without_match,
@@ -72,7 +74,6 @@ from mrtr_cassette.core.replay.order import (
     PlayOrder,
     Repeat,
 )
-from mrtr_cassette.core.replay.reply import Deliveries, Delivery
 from mrtr_cassette.core.secrets.shapes import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import with_decoded_body
@@ -89,6 +90,8 @@ class Choice(NamedTuple):
         request_as_recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
+        switched: the reply that goes on as the one to another call, as the client answers the
+            server as this one was answered; or None.
     """
 
     request: Request
@@ -97,6 +100,7 @@ class Choice(NamedTuple):
     reading: Reading
     wall_s: float | None
     chosen: ChosenRecording
+    switched: Delivery | None = None
 
     @property
     def entry(self) -> ReplayEntry | None:
@@ -108,35 +112,6 @@ class Choice(NamedTuple):
             return None
 
         return step.found.entry
-
-
-class Play(NamedTuple):
-    """A hit; without a delivery where the recorded request got no response.
-
-    The miss, if there is one, is what its client will find where the response sends it.
-
-    Attributes:
-        play_count: how often its exchange has been played by now.
-        patience_s: how many seconds a client waits for a response that was not recorded, after all
-            that was, until it is told; None where it expects no response, or gets one.
-    """
-
-    request: Request
-    entry: ReplayEntry
-    session: LiveSession
-    delivery: Delivery | None
-    play_count: int
-    patience_s: float | None = None
-    miss: Miss | None = None
-
-    @property
-    def request_id(self) -> bytes | None:
-        """The id of the call, as its client spells it."""
-        if self.delivery is not None:
-            return self.delivery.values.id
-
-        message = read_call(self.request).message
-        return None if message is None else message.spelled_id
 
 
 class Player:
@@ -348,7 +323,8 @@ class Player:
                 reading.matched_request, session, wall_s
             )
 
-        return Choice(request, recorded, session, reading, wall_s, chosen)
+        chosen, switched = self._deliveries.held_to_awaited_answer(chosen, session)
+        return Choice(request, recorded, session, reading, wall_s, chosen, switched)
 
     def _request_as_recorded(
         self, request: Request, session: LiveSession
@@ -441,6 +417,9 @@ class Player:
         entry = chosen.entry
         if entry is None:
             return self._play_nothing(choice)
+        if choice.switched is not None:
+            self._switch_call(choice.switched, entry)
+
         if not self._is_playable_to(entry, choice.reading.values.id):
             return self._count_miss(
                 miss_of_other_id(self._shown_call(choice.request_as_recorded), entry)
@@ -461,6 +440,13 @@ class Player:
             return play._replace(miss=miss)
 
         return play
+
+    def _switch_call(self, delivery: Delivery, answer: ReplayEntry) -> None:
+        """Let a call go on as the equal one during which an answer was recorded."""
+        call = answer.call_of_question
+        if call is not None and not delivery.entry.is_listening:
+            self._play_order.exchange_calls(delivery.entry, call, delivery.session)
+            self._deliveries.go_on_as(delivery, call)
 
     def _count_matches_and_add_echoed(
         self, choice: Choice, entry: ReplayEntry
@@ -662,6 +648,8 @@ class Player:
             )
         if reason is None:
             return self._explained_mismatch(call, choice.reading.matched_request)
+        if reason is Reason.ANSWERS_DIFFER:
+            return miss_of_other_answer(call, nearest_entries, self._ignored_members)
 
         if reason is Reason.OTHER_HISTORY:
             writes = choice.session.writes

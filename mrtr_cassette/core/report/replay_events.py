@@ -11,8 +11,8 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInter
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.errors import line_by_line, printable
 
 Event = dict[str, Any]

@@ -19,9 +19,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.details import Interaction, arguments_json
+from mrtr_cassette.core.report.details import (
+    Interaction,
+    Redaction,
+    arguments_json,
+    redaction_lines,
+)
 from mrtr_cassette.core.report.fixes import differing_questions, fixes_of
-from mrtr_cassette.core.report.redactions import Redaction, redaction_lines
 from mrtr_cassette.core.report.text import as_data, result_texts, short_digests
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse

@@ -25,7 +25,7 @@ from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged_cassette, sources_of
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.report.redactions import Redaction, redactions_of
+from mrtr_cassette.core.report.details import Redaction, redactions_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.files.cassettes import (

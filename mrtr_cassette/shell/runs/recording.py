@@ -37,9 +37,10 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     caught_up_said,
     repeated_said,

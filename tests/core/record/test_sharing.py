@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.record.publish_check import exposed_secrets
 from mrtr_cassette.core.record.sharing import shareable_cassette
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.redactions import redactions_of
+from mrtr_cassette.core.report.details import redactions_of
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError

@@ -32,9 +32,10 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.cassette.texts import combine_cassettes
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 
 GET = tool("get")
 SET = tool("set", to=1)

@@ -42,9 +42,10 @@ from messages import (
     text,
 )
 
+from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod")

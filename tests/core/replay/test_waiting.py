@@ -5,6 +5,7 @@ from collections import deque
 import pytest
 from builders import (
     ACCEPTED,
+    INITIALIZE,
     Answer,
     Conversation,
     answer,
@@ -14,6 +15,8 @@ from builders import (
     loaded,
     missed,
     notification,
+    open_session,
+    opened,
     play,
     post,
     progress,
@@ -28,9 +31,9 @@ from builders import within as in_session
 from messages import text
 
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.replay.deliveries import Delivery, Sending
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("work")
@@ -502,3 +505,89 @@ def test_without_the_recording_block_nothing_waits() -> None:
     player = Player(loaded(whole.model_copy(update={"recording": recording})))
 
     assert told(delivery_of(player, within(CALL)))
+
+
+# Equal calls that were answered otherwise
+
+
+def declined_and_accepted(*sessions: str, where: str = "call") -> Player:
+    """Return a replay of equal calls, each in a session: one accepts, and the next one declines."""
+    talk = Conversation()
+    begun: dict[str, int] = {}
+    for session, given, result in zip(sessions, (YES, NO), (DONE, LEFT), strict=True):
+        if session not in begun:
+            talk.exchange(INITIALIZE, opened(session))
+            begun[session] = talk.stream(in_session(session, LISTENING))
+
+        if where == "call":
+            call = talk.stream(in_session(session, CALL))
+            talk.event(call, PUSHED)
+            talk.exchange(in_session(session, given), ACCEPTED)
+            talk.event(call, result)
+            talk.end(call)
+        else:
+            call = talk.request(in_session(session, CALL))
+            talk.event(begun[session], PUSHED)
+            talk.exchange(in_session(session, given), ACCEPTED)
+            talk.response(call, result)
+
+    for listening in begun.values():
+        talk.end(listening, End.OPEN)
+
+    return Player(loaded(talk.cassette()), reads=["work"])
+
+
+LISTENING = get("/mcp", ("Accept", "text/event-stream"))
+LEFT = answer(CALL, text("left"))
+ONE, TWO = "mrtr-session:1", "mrtr-session:2"
+
+
+@pytest.mark.parametrize("where", ["call", "listening"])
+def test_client_that_declines_first_gets_what_the_later_session_got(where: str) -> None:
+    """Which recorded session it is shows at its answer, in the middle of a call."""
+    player = declined_and_accepted(ONE, TWO, where=where)
+    for given, result in ((NO, LEFT), (YES, DONE)):
+        session = open_session(player)
+        listening = delivery_of(player, in_session(session, LISTENING))
+        calling = delivery_of(player, in_session(session, CALL))
+        asking = calling if where == "call" else listening
+
+        assert told(asking)[0] == sse(PUSHED)
+
+        delivery_of(player, in_session(session, given))
+        expected = sse(result) if where == "call" else result
+
+        assert told(calling) == [expected, End.COMPLETE]
+
+    assert (player.misses, player.unplayed_numbers) == ([], [])
+
+
+def test_client_that_declines_first_gets_what_the_later_call_got() -> None:
+    """The first call is still to be played, and is what the next one gets."""
+    player = declined_and_accepted(ONE, ONE)
+    session = open_session(player)
+    for given, result in ((NO, LEFT), (YES, DONE)):
+        calling = delivery_of(player, in_session(session, CALL))
+
+        assert told(calling) == [sse(PUSHED)]
+
+        delivery_of(player, in_session(session, given))
+
+        assert told(calling) == [sse(result), End.COMPLETE]
+
+    assert (player.misses, player.unplayed_numbers) == ([], [2])
+
+
+def test_answer_to_another_call_on_one_listening_stream_is_a_wrong_one() -> None:
+    """That stream has the questions in their recorded order."""
+    player = declined_and_accepted(ONE, ONE, where="listening")
+    session = open_session(player)
+    listening = delivery_of(player, in_session(session, LISTENING))
+    calling = delivery_of(player, in_session(session, CALL))
+
+    assert told(listening)[0] == sse(PUSHED)
+
+    miss = missed(player, in_session(session, NO))
+
+    assert (miss.reason, miss.is_refused) == (Reason.ANSWERS_DIFFER, True)
+    assert told(calling) == [(b"1", Reason.ANSWERS_DIFFER), End.COMPLETE]

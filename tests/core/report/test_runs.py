@@ -57,7 +57,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
-from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.details import RedactedCall, Redaction, details_of
 from mrtr_cassette.core.report.events import (
     call_ended_event,
     caught_up_said,
@@ -71,7 +71,6 @@ from mrtr_cassette.core.report.events import (
     unreachable_said,
     unread_said,
 )
-from mrtr_cassette.core.report.redactions import RedactedCall, Redaction
 from mrtr_cassette.core.report.replay_events import (
     Event,
     Said,

@@ -1,0 +1,715 @@
+"""Replies on their way to clients: what is sent next, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry, places_of_events
+from mrtr_cassette.core.cassette.lookup import CallerValues
+from mrtr_cassette.core.cassette.matchers import Matchers
+from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
+from mrtr_cassette.core.cassette.texts import headers_with
+from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.methods import INITIALIZE
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.order import ChosenRecording, LiveSession, Refusal
+from mrtr_cassette.core.replay.reply import (
+    Caller,
+    Gap,
+    Part,
+    PieceArrival,
+    Reply,
+    build_reply,
+)
+from mrtr_cassette.core.replay.timelines import (
+    NO_WAITS,
+    Gate,
+    Timelines,
+    is_reading_request,
+)
+from mrtr_cassette.core.secrets.names import id_replacer
+from mrtr_cassette.core.secrets.values import Values
+from mrtr_cassette.core.wire.http import End, Headers, Request, Response
+
+
+class Sending(NamedTuple):
+    """Bytes that are due: pieces of the recorded body, which may respond to another request."""
+
+    raw: bytes
+    at_ms: float
+    is_last: bool
+    pieces: range
+    is_response: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A reply on its way to one client: what is sent next, and whether it has to wait.
+
+    A wait that can't end, because the client gave another answer than the recorded one, ends with
+    the miss as the response to the call. A client that has sent what it sent later while recorded
+    has passed over what was over by then: nothing waits for that any more, and what was said about
+    a call that it may still make is set aside until then.
+
+    Attributes:
+        values: the caller's values.
+        texts: returns the texts of values, as far as they are known by now; None without values.
+        listening_streams: those of its session, whose clients get there first what came
+            before the response to the request.
+        sent_count: parts that its client has had.
+        is_left: whether its client has left, or reads no more.
+    """
+
+    entry: ReplayEntry
+    reply: Reply
+    session: LiveSession
+    values: CallerValues
+    lifetime_of: Callable[[ReplayEntry], Lifetime]
+    texts: Callable[[], Values] | None = None
+    listening_streams: Sequence[Delivery] = ()
+    sent_count: int = 0
+    is_left: bool = False
+    _parts_set_aside: list[Part] = field(default_factory=list)
+
+    def switch_stream(self, entry: ReplayEntry, reply: Reply) -> None:
+        """Go on with what is recorded elsewhere in the place of this stream."""
+        self.entry = entry
+        self.reply = reply
+        self.sent_count = min(self.sent_count, len(reply.parts))
+        self._parts_set_aside = []
+
+    @property
+    def _is_all_sent(self) -> bool:
+        """Whether all parts were sent, but for those that are set aside."""
+        return self.sent_count == len(self.reply.parts)
+
+    @property
+    def _next_gate(self) -> Gate:
+        """What the next part waits for, or the end."""
+        if self._is_all_sent:
+            return self.reply.waits.end
+        return self.reply.parts[self.sent_count].gate
+
+    @property
+    def awaited_answers(self) -> dict[str | None, ReplayEntry]:
+        """The posted answers for which the next part waits, by the ids of their questions."""
+        awaited = {}
+        for cause in self._next_gate.causes:
+            is_missing = not self.session.has_arrived(cause)
+            if cause.kind is Kind.RESPONSE and cause.asker is not None and is_missing:
+                awaited[cause.asker.same_id] = cause
+
+        return awaited
+
+    @property
+    def skippable_request(self) -> ReplayEntry | None:
+        """What its client may never send and next part waits for: a notification, or a read.
+
+        Nothing is skipped before a client has initialized.
+        """
+        missing = self._first_missing_cause(self._next_gate)
+        if missing is None or missing.key.method == INITIALIZE:
+            return None
+        if missing.kind is Kind.NOTIFICATION or is_reading_request(missing):
+            return missing
+
+        return None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it only waits for what listening streams have to send first."""
+        part = self._due_part()
+        return part is not None and bool(self._streams_owing(part))
+
+    def stop_waiting_for_streams(self) -> None:
+        """Wait no more for streams that nobody reads."""
+        part = self._due_part()
+        if part is None:
+            return
+
+        for stream in self._streams_owing(part):
+            stream.is_left = True
+
+    def end(self) -> None:
+        """Take note that its client has all of it, or has left: nobody waits for it any more."""
+        self.is_left = True
+        self.session.note_response(self.entry.stream)
+
+    def _streams_owing(self, part: Part) -> list[Delivery]:
+        """Return the streams that have to send something before a part."""
+        # Without the recording block nobody knows what came first.
+        if (
+            self.reply.response_piece not in part.pieces
+            or not part.arrival.arrived_count
+        ):
+            return []
+
+        owing = []
+        for stream in self.listening_streams:
+            if stream.has_part_due_before(self.entry.stream, part.arrival):
+                owing.append(stream)
+
+        return owing
+
+    def has_part_due_before(self, call: ReplayEntry, came: PieceArrival) -> bool:
+        """Tell whether what it sends next came before the response to a call, which came then.
+
+        What waits for other requests is not sent next: a client may send these after the response.
+        """
+        if self.is_left:
+            return False
+
+        part = self._due_part()
+        if part is None:
+            return False
+        # Clients of several requests have progress of each on one stream, always before the end.
+        if part.gate.subject_request is call and not part.gate.is_response:
+            return part.arrival.arrived_count <= came.arrived_count
+
+        return part.arrival <= came
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the response can be sent in one write as soon as it is due."""
+        reply = self.reply
+        if reply.is_event_stream or reply.end is not End.COMPLETE:
+            return False
+        return len(reply.parts) <= 1
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the response, as its client gets them."""
+        headers = self.reply.headers
+        if self.texts is not None:
+            headers = self.texts().revealed_headers(headers)
+
+        recorded = self.entry.session
+        if not recorded:
+            return headers
+
+        change = id_replacer({recorded: self.session.id})
+        return headers_with(headers, lambda raw, _name: change(raw))
+
+    @property
+    def body(self) -> bytes:
+        """All that is sent, whether it is due or not."""
+        return b"".join(map(self._bytes_of_part, self.reply.parts))
+
+    def next(self) -> Sending | Refusal | End | None:
+        """Return what is sent next, or the end; None while it waits for what clients send."""
+        session = self.session
+        call = self.entry.stream
+        if call in session.misses_of_refused_calls:
+            self.sent_count = 0
+            self._parts_set_aside = []
+            self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
+
+            return session.take_refusal(call, self.values.id, is_last=True)
+
+        if session.unrecorded_events and self.entry.is_listening:
+            raw = session.unrecorded_events.popleft()
+            return Sending(raw, 0, is_last=False, pieces=range(0))
+
+        part = self._due_part()
+        if part is None and self._is_all_sent:
+            return self._end_unless_more_comes()
+        if part is None or self._streams_owing(part):
+            return None
+
+        return self._send_part(part)
+
+    def _send_part(self, part: Part) -> Sending | Refusal:
+        """Take a part as sent; return it with live values, or the miss that stands for it."""
+        session = self.session
+        self._mark_part_sent(part)
+        raw = self._bytes_of_part(part)
+        if self.entry.session:
+            session.sent_counts[self.entry] = self.sent_count
+
+        is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
+        responds = part.gate.is_response
+        request = part.gate.subject_request
+        if (
+            responds
+            and request is not None
+            and request in session.misses_of_refused_calls
+        ):
+            identity = session.values_of(request).id
+            return session.take_refusal(request, identity, is_last=is_last)
+
+        self._tell_tasks(part)
+        return Sending(raw, part.at_ms, is_last, part.pieces, responds)
+
+    def _bytes_of_part(self, part: Part) -> bytes:
+        """Return the bytes of a part with live values and ids."""
+        live_segments = []
+        for segment in part.segments:
+            if isinstance(segment, Gap):
+                live_segments.append(self._value_of(segment))
+            elif self.texts is None:
+                live_segments.append(segment)
+            else:
+                live_segments.append(self.texts().reveal(segment))
+
+        raw = b"".join(live_segments)
+        live_names = self.session.known_tasks
+        if self.entry.session:
+            live_names = {**live_names, self.entry.session: self.session.id}
+
+        if not live_names:
+            return raw
+
+        return id_replacer(live_names)(raw)
+
+    def _tell_tasks(self, part: Part) -> None:
+        """Tell the plays of tasks of which states a part notifies the client."""
+        notified = self.reply.notified
+        if not notified:
+            return
+
+        tasks = self.session.tasks
+        for piece in part.pieces:
+            state = notified.get(piece)
+            if state is not None and state.id in tasks:
+                tasks[state.id].note_notified_state(state)
+
+    def _end_unless_more_comes(self) -> End | None:
+        """Return how the response ends now, or None while more of it may come."""
+        recorded_end = self.reply.end
+        if recorded_end is End.COMPLETE:
+            is_missing = self._first_missing_cause(self.reply.waits.end) is not None
+            may_come = is_missing or self._has_lines_to_come()
+        else:
+            # On a stream that has all responses, what was not recorded may still come.
+            is_shared = self.session.unrecorded_events is not None
+            may_come = recorded_end is End.OPEN and (
+                is_shared or bool(self._parts_set_aside)
+            )
+
+        if may_come:
+            return None
+
+        return recorded_end
+
+    def _value_of(self, gap: Gap) -> bytes:
+        """Return the live value for a gap, or the recorded one."""
+        source = gap.source
+        if isinstance(source, str):
+            task = self.session.tasks.get(source)
+            if task is None:
+                return gap.recorded
+            return task.live_value(gap.value, gap.recorded)
+
+        values = self.values
+        if source is not None:
+            values = self.session.values_of(source)
+
+        return values.spelled_value(gap.value) or gap.recorded
+
+    def _due_part(self) -> Part | None:
+        """Return the part that is sent next; what was passed over before it is set aside."""
+        for part in self._parts_set_aside:
+            gate = part.gate
+            if self._has_subject_arrived(gate) and not self._first_missing_cause(gate):
+                return part
+
+        while not self._is_all_sent:
+            part = self.reply.parts[self.sent_count]
+            gate = part.gate
+            if self._first_missing_cause(gate) or self._is_early(gate):
+                return None
+            if self._has_subject_arrived(gate):
+                return part
+
+            request = gate.subject_request
+            if request is not None and not self._is_passed_over(request):
+                return None
+
+            self.sent_count += 1
+            self._parts_set_aside.append(part)
+
+        return None
+
+    def _has_subject_arrived(self, gate: Gate) -> bool:
+        """Tell whether what a part is about has come, and what it follows was sent."""
+        earlier_call = gate.earlier_call
+        if earlier_call is not None and not self.session.has_answered(earlier_call):
+            return False
+        subject = gate.subject_request
+        return subject is None or self.session.has_arrived(subject)
+
+    def _is_early(self, gate: Gate) -> bool:
+        """Tell whether a response that came before is still under way."""
+        session = self.session
+        for call in gate.earlier_calls:
+            if session.has_arrived(call) and not session.has_answered(call):
+                return True
+
+        return False
+
+    def _has_lines_to_come(self) -> bool:
+        """Tell whether lines wait for the response to a call that its client has made."""
+        for part in self._parts_set_aside:
+            call = part.gate.earlier_call
+            if call is not None and self.session.has_arrived(call):
+                return True
+
+        return False
+
+    def _mark_part_sent(self, part: Part) -> None:
+        """Take note that a part is sent."""
+        if part in self._parts_set_aside:
+            self._parts_set_aside.remove(part)
+        else:
+            self.sent_count += 1
+
+    def _first_missing_cause(self, gate: Gate) -> ReplayEntry | None:
+        """Return the first cause that has not come, and is waited for; None where all have."""
+        for cause in gate.causes:
+            if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
+                return cause
+
+        return None
+
+    def _is_passed_over(self, entry: ReplayEntry) -> bool:
+        """Tell whether the client has gone on without a request that it sent while recorded."""
+        session = self.session
+        if not entry.session or entry.session != session.recorded_id:
+            return False
+
+        if entry.kind is Kind.RESPONSE:
+            call = entry.call_of_question
+            if call is None or session.has_arrived(call):
+                return False
+            return self._is_passed_over(call)
+
+        return session.latest_arrived_number > self.lifetime_of(entry).end[0]
+
+
+class Play(NamedTuple):
+    """A hit; without a delivery where the recorded request got no response.
+
+    The miss, if there is one, is what its client will find where the response sends it.
+
+    Attributes:
+        play_count: how often its exchange has been played by now.
+        patience_s: how many seconds a client waits for a response that was not recorded, after all
+            that was, until it is told; None where it expects no response, or gets one.
+    """
+
+    request: Request
+    entry: ReplayEntry
+    session: LiveSession
+    delivery: Delivery | None
+    play_count: int
+    patience_s: float | None = None
+    miss: Miss | None = None
+
+    @property
+    def request_id(self) -> bytes | None:
+        """The id of the call, as its client spells it."""
+        if self.delivery is not None:
+            return self.delivery.values.id
+
+        message = read_call(self.request).message
+        return None if message is None else message.spelled_id
+
+
+class Deliveries:
+    """Sends the recorded responses of one replay on their way.
+
+    Attributes:
+        paced: pieces of streams are sent one by one.
+        texts: returns the texts of values, as far as they are known by now; None without values.
+    """
+
+    texts: Callable[[], Values] | None = None
+
+    def __init__(
+        self,
+        by_arrival: Sequence[ReplayEntry],
+        timelines: Timelines,
+        tasks: Collection[str],
+        *,
+        stateless: bool,
+        matchers: Matchers | None = None,
+    ) -> None:
+        """Prepare to send.
+
+        Args:
+            timelines: what the parts of responses wait for.
+            tasks: the ids of recorded tasks.
+            matchers: find what messages of a response repeat of a recorded request.
+        """
+        self._matchers = matchers
+        self._timelines = timelines
+        self._by_arrival = by_arrival
+        self._task_ids = tasks
+        self.paced = False
+        self._is_stateless = stateless
+        self._replies: dict[ReplayEntry, Reply] = {}
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """Forget what was sent."""
+        self._listening_by_session: dict[LiveSession, list[Delivery]] = {}
+        self._asking_by_session: dict[LiveSession, list[Delivery]] = {}
+
+    def new_delivery(
+        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+    ) -> Delivery | None:
+        """Return the response to a request on its way; None where none was recorded."""
+        reply = self._reply_for_entry(entry)
+        if reply is None:
+            return None
+
+        values = session.values_of_callers.get(entry.stream, values)
+        streams: Sequence[Delivery] = ()
+        if entry.session and not entry.is_listening and not self._is_stateless:
+            streams = self._listening_by_session.setdefault(session, [])
+
+        lifetime_of = self._timelines.lifetime_of
+        return Delivery(entry, reply, session, values, lifetime_of, self.texts, streams)
+
+    def delivery_of_chosen(
+        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+    ) -> Delivery | None:
+        """Return the same for an exchange that was chosen, which may be a stream to listen to."""
+        delivery = self.new_delivery(entry, session, values)
+        if delivery is None or self._is_stateless:
+            return delivery
+        if self._timelines.answers_during(entry):
+            _add_open_delivery(self._asking_by_session, session, delivery)
+
+        if not entry.is_listening or not entry.session:
+            return delivery
+
+        if session.play_counts.get(entry, 0) > 1:
+            # The end of a resumed stream was not recorded, so keep it open.
+            delivery.reply = delivery.reply._replace(end=End.OPEN)
+            if entry.resumed_entry is None:
+                delivery.sent_count = session.sent_counts.get(entry, 0)
+
+        _add_open_delivery(self._listening_by_session, session, delivery)
+        return delivery
+
+    def delivery_of_rest(
+        self, event: tuple[str, str], session: LiveSession
+    ) -> Delivery | None:
+        """Return what a stream has after an event after which no recorded client resumed it."""
+        if not event[1] or event not in self._places_of_events:
+            return None
+
+        entry, piece = self._places_of_events[event]
+        if not entry.is_listening and entry.stream not in session.values_of_callers:
+            return None
+
+        delivery = self.new_delivery(entry, session, CallerValues(None, None))
+        if delivery is None:
+            return None
+
+        delivery.sent_count = piece + 1
+        if len(delivery.reply.parts) == delivery.sent_count:
+            # What a call's stream has after that was never seen, unless it has its response.
+            is_whole = _has_whole_response(entry.exchange.response)
+            if not entry.is_listening and not is_whole:
+                return None
+
+            delivery.reply = delivery.reply._replace(end=End.OPEN)
+
+        if entry.is_listening:
+            _add_open_delivery(self._listening_by_session, session, delivery)
+
+        return delivery
+
+    def held_to_awaited_answer(
+        self, chosen: ChosenRecording, session: LiveSession
+    ) -> tuple[ChosenRecording, Delivery | None]:
+        """Hold an answer to the call that waits for one.
+
+        Returns:
+            The recording that the answer gets, and the reply that goes on as the one to another
+            call, if the client answers the server as that one was answered.
+        """
+        answer = chosen.entry
+        if answer is None:
+            return chosen, None
+
+        delivery = self._delivery_awaiting_other(answer, session)
+        if delivery is None:
+            return chosen, None
+        if self._can_go_on_with(delivery, answer):
+            return chosen, delivery
+
+        awaited = tuple(delivery.awaited_answers.values())
+        return ChosenRecording(None, awaited, Reason.ANSWERS_DIFFER), None
+
+    def _delivery_awaiting_other(
+        self, answer: ReplayEntry, session: LiveSession
+    ) -> Delivery | None:
+        """Return what waits for another answer to the question that a client answers now.
+
+        None where something waits for this answer, or nothing for any.
+        """
+        question = answer.answered_question
+        if question is None or answer.asker is None:
+            return None
+
+        awaiting_other = None
+        asking = self._asking_by_session.get(session, ())
+        listening = self._listening_by_session.get(session, ())
+        for delivery in (*asking, *listening):
+            awaited = delivery.awaited_answers.get(answer.asker.same_id)
+            if delivery.is_left or awaited is None or not awaited.answered_question:
+                continue
+            if awaited.numbers.lookup == answer.numbers.lookup:
+                return None
+
+            pending = awaited.answered_question.pending
+            is_of_equal_call = pending.numbers.lookup == question.pending.numbers.lookup
+            if is_of_equal_call and awaiting_other is None:
+                awaiting_other = delivery
+
+        return awaiting_other
+
+    def _can_go_on_with(self, delivery: Delivery, answer: ReplayEntry) -> bool:
+        """Tell whether a reply can go on as the one to the equal call with another answer."""
+        call = answer.call_of_question
+        question = answer.answered_question
+        if call is None or question is None:
+            return False
+
+        # One listening stream has the questions of its session in their recorded order.
+        is_asked_by_call = question.request.exchange is call.exchange
+        if not is_asked_by_call and answer.session == delivery.entry.session:
+            return False
+        if delivery.entry.is_listening:
+            return True
+
+        other = self.new_delivery(call, delivery.session, delivery.values)
+        return other is not None and _is_at_same_question(other, delivery)
+
+    def go_on_as(self, delivery: Delivery, call: ReplayEntry) -> None:
+        """Let a reply go on as the one to an equal call."""
+        reply = self._reply_for_entry(call)
+        if reply is not None:
+            delivery.switch_stream(call, reply)
+            delivery.session.values_of_callers[call] = delivery.values
+
+    def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
+        """Let a client listen to the session that it has turned out to have; yield the streams."""
+        for delivery in self._listening_by_session.get(session, ()):
+            entry = self._stream_like(delivery.entry, session.recorded_id)
+            if entry is None:
+                continue
+
+            reply = self._reply_for_entry(entry)
+            if reply is not None:
+                delivery.switch_stream(entry, reply)
+                yield entry
+
+    def _stream_like(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
+        """Return the first equal listening stream of a recorded session, or None."""
+        number = stream.numbers.lookup
+        for entry in self._by_arrival:
+            is_here = entry.session == session and entry.is_listening
+            if is_here and entry.numbers.lookup == number:
+                return entry
+
+        return None
+
+    @cached_property
+    def _places_of_events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
+        """Where events are, by session and id."""
+        return places_of_events(self._by_arrival)
+
+    def has_json_rpc_response(self, entry: ReplayEntry) -> bool:
+        """Tell whether what is sent for a recorded request has its JSON-RPC response."""
+        reply = self._reply_for_entry(entry)
+        return reply is not None and reply.response_piece is not None
+
+    def _reply_for_entry(self, entry: ReplayEntry) -> Reply | None:
+        """Return what to send for a recorded response, which is built once; None without one."""
+        response = entry.exchange.response
+        if response is not None and entry not in self._replies:
+            self._replies[entry] = self._built_reply(entry, response)
+
+        return self._replies.get(entry)
+
+    def _built_reply(self, entry: ReplayEntry, response: Response) -> Reply:
+        """Return what to send for a recorded response."""
+        exchange = entry.exchange
+        waits = self._timelines.waits_of(entry)
+        waited_for = waits
+        if self._is_stateless:
+            waited_for = NO_WAITS
+
+        repeated_values_finder = None
+        if self._matchers is not None:
+            request = entry.stream.exchange.request
+            repeated_values_finder = partial(self._matchers.echo_spans, request)
+
+        batch: Sequence[Message] = ()
+        if entry.stream.asker is None:
+            batch = read_call(entry.matched.request).batch
+
+        # A stream may be resumed at any event that has an id.
+        may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
+        reply = build_reply(
+            entry.stream.asker,
+            response,
+            waited_for,
+            tasks=self._task_ids,
+            started_ms=exchange.started_ms,
+            ended=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
+            piecewise=self.paced or may_be_resumed,
+            caller=Caller(batch, repeated_values_finder),
+        )
+
+        is_stateless_stream = self._is_stateless and entry.is_listening
+        if is_stateless_stream and waits.depend_on_later(entry):
+            reply = reply._replace(end=End.OPEN)
+
+        return reply
+
+
+def _has_whole_response(response: Response | None) -> bool:
+    """Tell whether a stream had its response, or was open when the recording ended."""
+    if response is None:
+        return False
+    return response.end is End.OPEN or is_answered(response)
+
+
+def _add_open_delivery(
+    deliveries_by_session: dict[LiveSession, list[Delivery]],
+    session: LiveSession,
+    delivery: Delivery,
+) -> None:
+    """Add a reply to those of a session that are on their way."""
+    deliveries = deliveries_by_session.setdefault(session, [])
+    # The list is the one that other replies have.
+    deliveries[:] = [earlier for earlier in deliveries if not earlier.is_left]
+    deliveries.append(delivery)
+
+
+def _is_at_same_question(other: Delivery, delivery: Delivery) -> bool:
+    """Tell whether an equal call was asked the same, after all that a client has been sent.
+
+    Its earlier questions were answered as this client has answered them.
+    """
+    sent_count = delivery.sent_count
+    if other.reply.is_event_stream != delivery.reply.is_event_stream:
+        return False
+    if len(other.reply.parts) < sent_count:
+        return False
+
+    for part in other.reply.parts[:sent_count]:
+        if not all(map(delivery.session.has_arrived, part.gate.causes)):
+            return False
+
+    other.sent_count = sent_count
+    return other.awaited_answers.keys() == delivery.awaited_answers.keys()
