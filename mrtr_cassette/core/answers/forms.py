@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.protocol.jsonrpc import Via
-from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, decimal_of, parse
 from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer, members_of
 from mrtr_cassette.errors import NotJsonError, counted, printable
 
@@ -272,8 +272,8 @@ def sampling_answer(text: str) -> dict[str, Any]:
 _TYPE_TESTS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "string": ("a text", lambda value: isinstance(value, str)),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "integer": ("a whole number", lambda value: _is_whole(_decimal_of(value))),
-    "number": ("a number", lambda value: _decimal_of(value) is not None),
+    "integer": ("a whole number", lambda value: _is_whole(decimal_of(value))),
+    "number": ("a number", lambda value: decimal_of(value) is not None),
     "array": ("a list", lambda value: isinstance(value, list)),
     "object": ("an object", lambda value: isinstance(value, dict)),
     "null": ("null", lambda value: value is None),
@@ -368,7 +368,7 @@ def _is_day(text: str) -> bool:
 def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
     """Return why a number, or the length of a text or a list, is out of bounds, or None."""
     least, most, noun = _SIZE_BOUNDS.get(wanted, ("", "", ""))
-    size = _decimal_of(value)
+    size = decimal_of(value)
     told = "must be"
     if noun:
         size = Decimal(len(value))
@@ -377,11 +377,11 @@ def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str 
     if size is None:
         return None
 
-    lower = _decimal_of(schema.get(least))
+    lower = decimal_of(schema.get(least))
     if lower is not None and size < lower:
         return f"{told} at least {canonical(schema[least])}"
 
-    upper = _decimal_of(schema.get(most))
+    upper = decimal_of(schema.get(most))
     if upper is not None and size > upper:
         return f"{told} at most {canonical(schema[most])}"
 
@@ -393,15 +393,6 @@ def type_name(value: Any) -> str:
     return next(
         words for words, is_of_type in _TYPE_TESTS.values() if is_of_type(value)
     )
-
-
-def _decimal_of(value: Any) -> Decimal | None:
-    """Return the exact value of a number; None for any other value, such as a boolean."""
-    if isinstance(value, Number):
-        return Decimal(value.text)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Decimal(str(value))
-    return None
 
 
 def _is_whole(number: Decimal | None) -> bool:

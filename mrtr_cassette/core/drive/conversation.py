@@ -52,7 +52,12 @@ from mrtr_cassette.core.protocol.tasks import (
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request, Response
-from mrtr_cassette.core.wire.jsonbytes import canonical, replace_members, to_json
+from mrtr_cassette.core.wire.jsonbytes import (
+    canonical,
+    decimal_of,
+    replace_members,
+    to_json,
+)
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import shorten
 
@@ -391,11 +396,11 @@ class Conversation:
         if self.task is None or self._due_requests or self.is_over:
             return 0.0
 
-        interval_ms = self.task.tree.get(POLL_INTERVAL)
-        if not isinstance(interval_ms, int | float) or interval_ms < 0:
+        interval_ms = decimal_of(self.task.tree.get(POLL_INTERVAL))
+        if interval_ms is None or interval_ms < 0:
             return _DEFAULT_POLL_S
 
-        return interval_ms / 1000
+        return float(interval_ms) / 1000
 
     def next(self) -> Observation | None:
         """Return the next request: of the call, then polls and updates of its task.

@@ -34,6 +34,7 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, line_request
 from mrtr_cassette.core.wire.jsonbytes import (
     Number,
     canonical,
+    decimal_of,
     parse,
     replace_members,
     spelled_at,
@@ -398,17 +399,20 @@ def _value_of_other_type(value: Any) -> Any:
     return [value] if isinstance(value, str) else _STRANGE_TEXT
 
 
+_LARGEST_NUMBER: Final = 10**18
+_LONGEST_TEXT: Final = 1_000_000
+"""Bounds that no probe goes beyond."""
+
+
 def _value_out_of_bounds(schema: Mapping[str, Any]) -> Any:
     """Return a value beyond the bounds of a field; None if it has no bounds."""
-    largest = schema.get("maximum")
-    smallest = schema.get("minimum")
-    if isinstance(largest, int | Number):
-        return int(float(to_json(largest))) + 1
-    if isinstance(smallest, int | Number):
-        return int(float(to_json(smallest))) - 1
+    for bound, step in (("maximum", 1), ("minimum", -1)):
+        limit = decimal_of(schema.get(bound))
+        if limit is not None and abs(limit) < _LARGEST_NUMBER:
+            return int(limit) + step
 
     max_length = schema.get("maxLength")
-    if isinstance(max_length, int):
+    if isinstance(max_length, int) and max_length < _LONGEST_TEXT:
         return "x" * (max_length + 1)
 
     min_length = schema.get("minLength")

@@ -276,14 +276,19 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
     if not names:
         return request
 
+    members: dict[str, bytes | None] = {}
     for old, new in names.items():
         answer = spelled_at(request, (*ANSWERS_PATH, old))
-        if answer is not None:
-            members: dict[str, bytes | None] = {old: None}
-            if new is not None:
-                members[new] = answer
+        if answer is None:
+            continue
 
-            request = replace_members(request, ANSWERS_PATH, members)
+        # A key that another answer gets stays.
+        members.setdefault(old, None)
+        if new is not None:
+            members[new] = answer
+
+    if members:
+        request = replace_members(request, ANSWERS_PATH, members)
 
     renamed: list[tuple[Span, bytes]] = []
     for span in find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []):
@@ -299,7 +304,7 @@ def _renamed_items(
     """Yield the spans of an array's answers that get other ids, and their new texts."""
     for span in item_spans(request, array):
         item = request[span.start : span.end]
-        name = names.get(parse(item)["id"])
+        name = names.get(members_of(parse(item)).get("id", ""))
         if name is not None:
             yield span, replace_members(item, (), {"id": _json_string(name)})
 

@@ -397,13 +397,14 @@ def id_replacer(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
         if not old or old == new:
             continue
 
-        for colon in (b":", b"%3A"):
+        for colon in (b"%3A", b":"):
             old_name = old.encode().replace(b":", colon)
             new_by_old[old_name] = new.encode().replace(b":", colon)
 
     if not new_by_old:
         return bytes
 
-    # The id of session 1 begins that of session 12.
-    pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(map(re.escape, new_by_old)))
+    # One id may begin another one: that of session 1 that of session 12.
+    longest_first = sorted(map(re.escape, new_by_old), key=len, reverse=True)
+    pattern = re.compile(b"(?:%b)(?![0-9])" % b"|".join(longest_first))
     return lambda raw: pattern.sub(lambda match: new_by_old[match[0]], raw)

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import islice, zip_longest
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +35,21 @@ class Number:
     """A JSON number as it was spelled; no `str`, so that nothing confuses `5` with `"5"`."""
 
     text: str
+
+
+def decimal_of(value: Any) -> Decimal | None:
+    """Return the exact value of a number; None for one out of all bounds, or any other value."""
+    if isinstance(value, Number):
+        text = value.text
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        text = str(value)
+    else:
+        return None
+
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
 
 
 def _short_integer_or_number(text: str) -> int | Number:

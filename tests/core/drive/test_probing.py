@@ -143,6 +143,42 @@ def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
     assert content == {"kind": "small", "size": "3"}
 
 
+@pytest.mark.parametrize(
+    ("bounds", "sent"),
+    [
+        ({"maximum": 5.5}, 6),
+        ({"minimum": -5.5}, -6),
+        ({"maximum": 9007199254740993}, 9007199254740994),
+        ({"maximum": 1e17}, 10**17 + 1),
+    ],
+)
+def test_a_number_out_of_bounds_is_exact(bounds: Json, sent: int) -> None:
+    """A bound may have more digits than a floating-point number."""
+    schema = {"properties": {"n": {"type": "number", **bounds}}, "required": ["n"]}
+
+    assert out_of_bounds(schema, 3) == sent
+
+
+@pytest.mark.parametrize("bounds", [{"maxLength": 2**31 - 1}, {"maximum": 10**400}])
+def test_no_probe_goes_beyond_a_bound_that_is_far_away(bounds: Json) -> None:
+    """A text of two gigabytes is none that a server has to refuse."""
+    schema = {"properties": {"n": {"type": "string", **bounds}}, "required": ["n"]}
+
+    assert out_of_bounds(schema, "x") is None
+
+
+def out_of_bounds(schema: Json, accepted: Any) -> Any:
+    """Return what is sent beyond the bounds of a field; None if nothing is."""
+    accept = {"action": "accept", "content": {"n": accepted}}
+    answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
+    _, (ask,) = probing_of((CALL, form_of(schema)), answer)
+    for probe in probes_of(ask, is_slow=True):
+        if probe.name == "answer-out-of-bounds":
+            return json.loads(probe.answer or b"null")["content"]["n"]
+
+    return None
+
+
 def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
     """A recorded decline is no probe of its own; it says how the server declines."""
     declined = (retry(CALL, {"a": NO}, state=STATE), text("not deployed"))

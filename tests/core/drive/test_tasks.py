@@ -91,6 +91,10 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
 
     assert conversation.wait_s == 2.0
 
+    sent.append(respond(conversation, state(LIVE, pollIntervalMs=2500.5)))
+
+    assert conversation.wait_s == 2.5005
+
     sent.append(respond(conversation, state(LIVE, pollIntervalMs=None)))
 
     assert conversation.wait_s == 1.0
@@ -107,14 +111,14 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
     sent.append(respond(conversation, state(LIVE, "input_required", key)))
     sent += follow(conversation, state(LIVE, "completed", result=DONE))
 
-    assert methods(sent) == ["call", "get", "get", "update", "get", "get"]
-    assert json.loads(sent[3].body)["params"] == {
+    assert methods(sent) == ["call", "get", "get", "get", "update", "get", "get"]
+    assert json.loads(sent[4].body)["params"] == {
         "taskId": LIVE,
         "inputResponses": {key: YES},
     }
 
     named = []
-    for request in sent[2:4]:
+    for request in sent[3:5]:
         headers = ("mcp-method", "mcp-name", "mcp-param-env")
         named.append([request.header(name) for name in headers])
 

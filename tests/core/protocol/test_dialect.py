@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -283,6 +284,31 @@ def test_answers_get_other_keys_and_stay_as_they_are_spelled() -> None:
         request = b'{"params":{"inputResponses":%b,"q": 1}}'
 
         assert with_answer_keys(request % answers, {"a": "z"}) == request % renamed
+
+
+@pytest.mark.parametrize(
+    ("names", "renamed"),
+    [
+        ({"a": "b", "b": "a"}, {"a": 2, "b": 1}),
+        ({"a": "b", "b": "c"}, {"b": 1, "c": 2}),
+        ({"a": "b", "b": None}, {"b": 1}),
+    ],
+)
+def test_answers_get_each_others_keys(
+    names: dict[str, str | None], renamed: dict[str, int]
+) -> None:
+    """A server that numbers its questions may give one the key that another one had."""
+    request = b'{"params":{"inputResponses":{"a":1,"b":2}}}'
+    body = json.loads(with_answer_keys(request, names))
+
+    assert body["params"]["inputResponses"] == renamed
+
+
+def test_answer_without_an_id_gets_no_other_one() -> None:
+    """An item of an array that names no question stays as it is."""
+    request = b'{"params":{"inputResponses":[{"value":1}]}}'
+
+    assert with_answer_keys(request, {"a": "z"}) == request
 
 
 def test_answers_are_read_as_they_are_spelled() -> None:

@@ -135,6 +135,13 @@ def test_ids_take_the_places_of_others_all_at_once() -> None:
     )
 
 
+def test_ids_of_a_cassette_by_hand_may_have_no_colon_and_begin_alike() -> None:
+    """A new id has its colon as it stands, where the old one has none."""
+    change = id_replacer({"a": "mrtr-session:3", "ab": "mrtr-session:4"})
+
+    assert change(b"a ab") == b"mrtr-session:3 mrtr-session:4"
+
+
 def test_nobody_else_can_search_with_our_patterns() -> None:
     """The patterns of our names are this module's own."""
     patterns = [
