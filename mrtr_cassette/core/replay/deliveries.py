@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.order import ChosenRecording, LiveSession, Refusal
+from mrtr_cassette.core.replay.order import ChosenRecording, LiveSession
 from mrtr_cassette.core.replay.reply import (
     Caller,
     Gap,
@@ -44,6 +44,14 @@ class Sending(NamedTuple):
     is_last: bool
     pieces: range
     is_response: bool = False
+
+
+class Refusal(NamedTuple):
+    """A call gets, under its own id, the miss of an answer in the place of its response."""
+
+    miss: Miss
+    id: bytes | None
+    is_last: bool
 
 
 @dataclass(slots=True)
@@ -208,7 +216,8 @@ class Delivery:
             self._parts_set_aside = []
             self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
 
-            return session.take_refusal(call, self.values.id, is_last=True)
+            miss = session.misses_of_refused_calls.pop(call)
+            return Refusal(miss, self.values.id, is_last=True)
 
         if session.unrecorded_events and self.entry.is_listening:
             raw = session.unrecorded_events.popleft()
@@ -239,7 +248,8 @@ class Delivery:
             and request in session.misses_of_refused_calls
         ):
             identity = session.values_of(request).id
-            return session.take_refusal(request, identity, is_last=is_last)
+            miss = session.misses_of_refused_calls.pop(request)
+            return Refusal(miss, identity, is_last)
 
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, responds)

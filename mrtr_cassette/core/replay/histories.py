@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
@@ -20,14 +20,17 @@ from mrtr_cassette.core.cassette.entries import (
     Lifetime,
     MadeWrite,
     Moment,
+    OpenedSessions,
     ReplayEntry,
+    Standing,
     answer_digest,
     kind_alone,
 )
 from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_numbers
-from mrtr_cassette.core.protocol.calls import CallKey, Traits
+from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
+from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import with_changed_refs
 
 _NEVER_ENDED: Final = (float("inf"), float("inf"))
@@ -37,6 +40,9 @@ WriteKey = tuple[int, tuple[str, ...]]
 
 HistoryKey = tuple[str, int]
 """A session, and the run of the recorder."""
+
+_CallOfAnySession = tuple[int, Standing, Traits]
+"""The path of a call, how it names its session, and its traits without this."""
 
 
 class Write(NamedTuple):
@@ -271,15 +277,15 @@ class WriteHistories:
         recorders: Sequence[RecorderFacts],
         mode: Literal["auto", "strict", "order"],
         effects: CallEffects,
-        lifetime_of: Callable[[ReplayEntry], Lifetime],
-        answers_during: Callable[[ReplayEntry], Sequence[ReplayEntry]],
+        timelines: Timelines,
+        opened_sessions: OpenedSessions,
     ) -> None:
         """Read a recording.
 
         Args:
             mode: holds calls to histories that were recorded with several answers, all or none.
             effects: tells which calls write.
-            answers_during: gives what was posted while a call was in flight.
+            timelines: tell when calls ended, and what was posted meanwhile.
         """
         # A task goes on by itself, whatever is written.
         self._by_arrival: list[ReplayEntry] = []
@@ -294,8 +300,8 @@ class WriteHistories:
 
         self._steps_by_call = entries.steps
         self._recorders = recorders
-        self._lifetime_of = lifetime_of
-        self._answers_during = answers_during
+        self._timelines = timelines
+        self._opened_sessions = opened_sessions
         self._call_effects = effects
         self._history_mode = mode
         has_repeated = len(self._by_path) < len(self._by_arrival)
@@ -303,7 +309,9 @@ class WriteHistories:
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
-        posted = [answer.key.arguments for answer in self._answers_during(entry)]
+        posted = [
+            answer.key.arguments for answer in self._timelines.answers_during(entry)
+        ]
         return entry.numbers.path, (*posted, *self._task_answers(entry))
 
     def _task_answers(self, entry: ReplayEntry) -> list[str]:
@@ -381,9 +389,9 @@ class WriteHistories:
         lifetimes: dict[tuple[int, HistoryKey], Lifetime] = {}
         for entry in self._by_arrival:
             call = (entry.interaction, self._history_of(entry))
-            start, end = self._lifetime_of(entry)
+            start, end = self._timelines.lifetime_of(entry)
             for step in self._steps_by_call.get(entry, ()):
-                end = max(end, self._lifetime_of(step).end)
+                end = max(end, self._timelines.lifetime_of(step).end)
 
             lifetime_so_far = lifetimes.setdefault(call, Lifetime(start, end))
             lifetimes[call] = Lifetime(
@@ -647,7 +655,7 @@ class WriteHistories:
         last = entries[-1]
         if self._history_mode == "strict":
             return True
-        if (first.numbers.path, first.matched.traits) in self._calls_answered_otherwise:
+        if self._call_of_any_session(first) in self._calls_answered_otherwise:
             return True
         # A caller that is like none of the recorded ones may get what was recorded of several.
         if first.matched.traits == last.matched.traits:
@@ -668,18 +676,36 @@ class WriteHistories:
 
         return digests
 
+    def _call_of_any_session(self, entry: ReplayEntry) -> _CallOfAnySession:
+        """Return what equal calls share that were sent in the same way, in whichever session.
+
+        What a server answers depends on what was written before, and not on who asks for progress.
+        """
+        traits = entry.matched.traits
+        standing = self._opened_sessions.standing_of(traits.session)
+        if standing is Standing.OPENED:
+            traits = traits._replace(session=NO_SESSION)
+
+        return entry.numbers.path, standing, traits._replace(has_progress_token=False)
+
+    def alike_in_any_session(
+        self, call: ReplayEntry, equal: Iterable[ReplayEntry]
+    ) -> list[ReplayEntry]:
+        """Return those of some equal calls that were sent as one of them, in any session."""
+        sent_as = self._call_of_any_session(call)
+        return [entry for entry in equal if self._call_of_any_session(entry) == sent_as]
+
     @cached_property
-    def _calls_answered_otherwise(self) -> set[tuple[int, Traits]]:
+    def _calls_answered_otherwise(self) -> set[_CallOfAnySession]:
         """Equal calls that got several answers, themselves or after equal retries."""
         first_digests: dict[object, bytes] = {}
-        answered_differently: set[tuple[int, Traits]] = set()
+        answered_differently: set[_CallOfAnySession] = set()
         for entry, digest in self._digests_by_entry.items():
-            path = entry.numbers.path
-            traits = entry.matched.traits
+            call = self._call_of_any_session(entry)
             # Tasks that were answered differently are branches.
-            key = (path, tuple(self._task_answers(entry)), traits)
+            key = (call, tuple(self._task_answers(entry)))
             if first_digests.setdefault(key, digest) != digest:
-                answered_differently.add((path, traits))
+                answered_differently.add(call)
 
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
@@ -687,8 +713,8 @@ class WriteHistories:
             if parent is None:
                 continue
 
-            if (entry.numbers.path, entry.matched.traits) in answered_differently:
-                answered_differently.add((parent.numbers.path, parent.matched.traits))
+            if self._call_of_any_session(entry) in answered_differently:
+                answered_differently.add(self._call_of_any_session(parent))
 
         return answered_differently
 
@@ -790,17 +816,3 @@ def _has_no_point(entry: ReplayEntry) -> bool:
     if entry.kind is not Kind.REQUEST or entry.is_listening:
         return True
     return entry.opens_session or entry.key.method == INITIALIZE
-
-
-class Candidates:
-    """Equal recordings among which a request gets one, in the order of their arrival."""
-
-    def __init__(
-        self, entries: Sequence[ReplayEntry], histories: WriteHistories
-    ) -> None:
-        self.entries = entries
-        self.rows = histories.rows_by_caller(entries)
-        self.answer_questions = False
-        for entry in entries:
-            if entry.answered_question is not None or entry.parent is not None:
-                self.answer_questions = True

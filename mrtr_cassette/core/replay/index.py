@@ -22,6 +22,9 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, Traits, read_call
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.replay.histories import WriteHistories
+from mrtr_cassette.core.replay.tasks import RecordedTasks
+from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import CassetteError, shorten
 
@@ -272,31 +275,24 @@ class StatelessGroups:
         cassette: Cassette,
         entries: Entries,
         issued: Collection[str],
-        calls_changing_tasks: Iterable[ReplayEntry],
-        depends_on_later: Callable[[ReplayEntry], bool],
+        tasks: RecordedTasks,
+        timelines: Timelines,
     ) -> None:
         """Compare requests.
 
         Args:
             issued: the hashes and placeholders that a client can have from a response.
-            calls_changing_tasks: the calls whose tasks depend on what was answered or cancelled.
-            depends_on_later: tells whether a stream says what other requests caused.
         """
         self.stand_ins: dict[ReplayEntry, ReplayEntry] = {}
         self._issued_names = issued
         self._entries = entries
         self._first_equal_names: dict[str, str] = {}
         self._matched_by_entry: dict[ReplayEntry, MatchedRequest] = {}
-        self._refuse_dependence_on_memory(
-            cassette, calls_changing_tasks, depends_on_later
-        )
+        self._refuse_dependence_on_memory(cassette, tasks, timelines)
         self._group_equal_requests(cassette)
 
     def _refuse_dependence_on_memory(
-        self,
-        cassette: Cassette,
-        calls_changing_tasks: Iterable[ReplayEntry],
-        depends_on_later: Callable[[ReplayEntry], bool],
+        self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
         pushing = _numbers_with_pushes(cassette)
@@ -304,7 +300,7 @@ class StatelessGroups:
         why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
         )
-        for call in calls_changing_tasks:
+        for call in tasks.changing_calls:
             dependent_items.append(f"(#{call.interaction}): {why_dependent}")
 
         for entry in self._entries.by_arrival:
@@ -312,7 +308,8 @@ class StatelessGroups:
             if entry.created_by is None:
                 why_dependent = _why_dependent(entry, pushing)
 
-            if not why_dependent and entry.is_listening and depends_on_later(entry):
+            is_independent = not why_dependent and entry.is_listening
+            if is_independent and timelines.depends_on_later(entry):
                 why_dependent = "a stream has events that other requests caused"
 
             if why_dependent:
@@ -505,3 +502,18 @@ def _refuse_cassette(cassette: Cassette, reason: str, items: Sequence[str]) -> N
         lines.append(f"and {len(items) - _MOST_LISTED} more")
 
     raise CassetteError(cassette.path, "\n  ".join(lines))
+
+
+class Candidates:
+    """Equal recordings among which a request gets one, in the order of their arrival."""
+
+    def __init__(
+        self, entries: Sequence[ReplayEntry], histories: WriteHistories
+    ) -> None:
+        self.entries = entries
+        self.rows = histories.rows_by_caller(entries)
+        self.are_held = any(row.point for row in self.rows)
+        self.answer_questions = False
+        for entry in entries:
+            if entry.answered_question is not None or entry.parent is not None:
+                self.answer_questions = True

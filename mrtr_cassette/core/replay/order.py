@@ -27,13 +27,9 @@ from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.histories import (
-    CallRow,
-    Candidates,
-    PlayedWrites,
-    WriteHistories,
-)
+from mrtr_cassette.core.replay.histories import CallRow, PlayedWrites, WriteHistories
 from mrtr_cassette.core.replay.index import (
+    Candidates,
     RecordingIndex,
     SecretMapping,
     StatelessGroups,
@@ -80,14 +76,6 @@ class Repeat(Enum):
 
 
 # Live sessions
-
-
-class Refusal(NamedTuple):
-    """A call gets, under its own id, the miss of an answer in the place of its response."""
-
-    miss: Miss
-    id: bytes | None
-    is_last: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -173,12 +161,6 @@ class LiveSession:
         self.tasks[recorded.id] = task
         for cause in recorded.causes:
             self.arrival_counts.pop(recorded.steps[cause].numbers.lookup, None)
-
-    def take_refusal(
-        self, call: ReplayEntry, identity: bytes | None, *, is_last: bool
-    ) -> Refusal:
-        """Return what a call gets whose question was answered wrongly, once."""
-        return Refusal(self.misses_of_refused_calls.pop(call), identity, is_last)
 
     def waive_request(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -286,6 +268,7 @@ class PlayOrder:
             history = History.ORDER
 
         self.timelines = Timelines(entries.by_arrival)
+        self.opened_sessions = OpenedSessions(entries.by_arrival)
         self.tasks = RecordedTasks(entries)
         self.effects = CallEffects(
             entries.by_arrival,
@@ -298,18 +281,14 @@ class PlayOrder:
             cassette.recorders,
             history.value,
             self.effects,
-            self.timelines.lifetime_of,
-            self.timelines.answers_during,
+            self.timelines,
+            self.opened_sessions,
         )
 
         self._stateless_groups: StatelessGroups | None = None
         if issued is not None:
             self._stateless_groups = StatelessGroups(
-                cassette,
-                entries,
-                issued,
-                self.tasks.changing_calls,
-                self.timelines.depends_on_later,
+                cassette, entries, issued, self.tasks, self.timelines
             )
 
         self._repeat = repeat
@@ -321,7 +300,6 @@ class PlayOrder:
             if entry.session:
                 self._index_entry(entry)
 
-        self.opened_sessions = OpenedSessions(entries.by_arrival)
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -496,7 +474,15 @@ class PlayOrder:
             candidates = Candidates(fitting_by_headers, self.histories)
             self._candidates_by_key[key] = candidates
 
-        return self._choose_by_session(candidates, matched, session)
+        chosen = self._choose_by_session(candidates, matched, session)
+        if chosen.entry is not None or not candidates.are_held:
+            return chosen
+
+        # Another session may have been where this play is.
+        alike = self.histories.alike_in_any_session(candidates.entries[0], equal)
+        candidates = Candidates(alike, self.histories)
+        elsewhere = self._choose_by_history(candidates, matched, session)
+        return chosen if elsewhere.entry is None else elsewhere
 
     def _choose_by_headers(
         self,
@@ -595,7 +581,7 @@ class PlayOrder:
         chosen = self._next_in_rows(rows, matched.caller, session)
         if chosen is not None:
             return chosen
-        if not any(row.point for row in rows):
+        if not candidates.are_held:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         # Whatever came before, what may not be repeated has been played.

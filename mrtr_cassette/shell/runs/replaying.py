@@ -20,10 +20,10 @@ from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
-from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
+from mrtr_cassette.core.replay.deliveries import Delivery, Play, Refusal, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
-from mrtr_cassette.core.replay.order import History, Refusal, Repeat
+from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Choice, Player
 from mrtr_cassette.core.report.replay_events import (
     AskingEvents,

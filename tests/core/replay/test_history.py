@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from builders import (
+    INITIALIZED,
     Answer,
     Conversation,
     Step,
@@ -26,6 +27,7 @@ from builders import (
     state_in,
     stream,
     tool,
+    with_token,
     within,
 )
 from messages import NO, YES, asks, text
@@ -36,6 +38,7 @@ from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Request
 
 GET = tool("get")
 SET = tool("set", to=1)
@@ -50,7 +53,7 @@ STORE: tuple[Step, ...] = ((GET, text("0")), (SET, text("set")), (GET, text("1")
 OTHER = "other-history"
 
 
-def told(player: Player, *requests: bytes) -> list[str]:
+def told(player: Player, *requests: bytes | Request) -> list[str]:
     """Return what requests get: texts, or the reasons of misses."""
     decisions = [player.request_received(as_request(request)) for request in requests]
     words = []
@@ -85,6 +88,57 @@ def test_read_gets_what_it_got_after_the_same_writes(
     script = (HINTED, *STORE, (LOG, text("logged")), (SET_2, text("set")))
 
     assert told(player_of(*script, **options), *requests) == got
+
+
+@pytest.mark.parametrize(
+    ("requests", "got"),
+    [
+        ([SET, GET], ["set", "1"]),
+        ([SET_2, GET], ["set", "2"]),
+        ([SET, SET_2, GET], ["set", "set", OTHER]),
+        ([GET], [OTHER]),
+    ],
+)
+def test_read_of_several_sessions_got_several_answers(
+    requests: list[bytes], got: list[str]
+) -> None:
+    """Whichever session a client has, it gets what was read after the writes that it made."""
+    steps = []
+    for session, write, value in (("1" * 32, SET, "1"), ("2" * 32, SET_2, "2")):
+        steps += session_steps(
+            session, HINTED, (write, text("set")), (GET, text(value))
+        )
+
+    player = player_of(*steps)
+    session = open_session(player)
+    play(player, within(session, INITIALIZED))
+
+    assert told(player, *(within(session, request) for request in requests)) == got
+
+
+def test_call_in_a_session_gets_what_another_one_got_after_the_same_writes() -> None:
+    """That one has made its calls in the order of this client."""
+    first = [(SET, text("set first")), (LOG, text("logged last"))]
+    second = [(LOG, text("logged first")), (SET, text("set last"))]
+    steps = session_steps("1" * 32, *first) + session_steps("2" * 32, *second)
+    player = player_of(*steps)
+    session = open_session(player)
+    play(player, within(session, INITIALIZED))
+
+    assert told(player, within(session, LOG), within(session, SET)) == [
+        "logged first",
+        "set last",
+    ]
+
+
+def test_read_is_held_to_writes_whether_its_client_wants_progress_or_not() -> None:
+    """The token is the client's, and tells nothing of what the server has."""
+    tracked = with_token(GET, "t")
+    script = ((SET, text("set")), (tracked, text("1")), (SET_2, text("set")))
+    for hint in ((), (HINTED,)):
+        player = player_of(*hint, *script, (GET, text("2")))
+
+        assert told(player, SET, GET, SET_2, tracked) == ["set", "1", "set", "2"]
 
 
 def test_tool_that_is_not_known_to_read_is_a_write() -> None:
