@@ -11,10 +11,12 @@ import pytest
 from builders import (
     Answer,
     Conversation,
+    answer,
     encode_cassette,
     loaded,
     notification,
     progress,
+    rpc,
     stream,
     tool,
     with_token,
@@ -33,7 +35,7 @@ from harness import (
     taping,
     until_stopped,
 )
-from messages import JsonObject, compact, message, result, tool_call, yes
+from messages import JsonObject, compact, message, result, text, tool_call, yes
 from standin import (
     EVENTS,
     JSON,
@@ -47,6 +49,7 @@ from standin import (
 from tasking import created, state
 
 from mrtr_cassette.core.replay.deliveries import Play
+from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
@@ -187,6 +190,19 @@ class Downstream:
         raise AssertionError("unreachable because nothing is broken off")
 
 
+class Hearing(Downstream):
+    """A client that waits for the first bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = asyncio.Event()
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        await super().send(chunk, is_last=is_last)
+        if chunk:
+            self.heard.set()
+
+
 @looped
 async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
     """It is created when its call is played, and polled as often as the user says; events tell."""
@@ -249,6 +265,63 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
 
     assert b'"done":1' in downstream.got
     assert not player.misses
+
+
+@looped
+async def test_call_whose_client_does_not_hear_the_question_is_a_miss() -> None:
+    """The server asked on the listening stream, which this client never opens."""
+    session = ("Mcp-Session-Id", "s" * 32)
+    question = rpc("elicitation/create", {"message": "Sure?"}, number="q")
+    talk = Conversation()
+    listening = talk.stream(Request("GET", "/mcp", (session,), b""))
+    call = posted(tool("work"), session)
+    calling = talk.request(call)
+    talk.event(listening, question)
+    talk.exchange(
+        posted(answer(question, {"action": "decline"}), session), Answer((), (), 202)
+    )
+    talk.response(calling, {"done": 1})
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
+    downstream = Downstream()
+
+    await server.handle(call, downstream)
+
+    assert [miss.reason for miss in player.misses] == [Reason.NOT_LISTENING]
+    assert b"not-listening" in downstream.got
+
+
+@looped
+async def test_question_does_not_wait_for_ever_for_a_call_that_is_left_out() -> None:
+    """Another call came while this one was under way; its client may not make it."""
+    session = ("Mcp-Session-Id", "s" * 32)
+    question = rpc("elicitation/create", {"message": "Sure?"}, number="q")
+    listen = Request("GET", "/mcp", (session,), b"")
+    call = posted(tool("work"), session)
+    talk = Conversation()
+    listening = talk.stream(listen)
+    calling = talk.request(call)
+    talk.exchange(posted(tool("other"), session), text("other"))
+    talk.event(listening, question)
+    talk.exchange(
+        posted(answer(question, {"action": "decline"}), session), Answer((), (), 202)
+    )
+    talk.response(calling, {"done": 1})
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
+    hearing = Hearing()
+    async with asyncio.TaskGroup() as clients:
+        handled = [
+            clients.create_task(server.handle(listen, hearing)),
+            clients.create_task(server.handle(call, Downstream())),
+        ]
+        await hearing.heard.wait()
+        for task in handled:
+            task.cancel()
+
+    assert question in hearing.got
 
 
 LISTEN = message(

@@ -115,17 +115,42 @@ class Delivery:
 
     @property
     def skippable_request(self) -> ReplayEntry | None:
-        """What its client may never send and next part waits for: a notification, or a read.
+        """What its client may never send and next part waits for, or None.
 
-        Nothing is skipped before a client has initialized.
+        This is a notification, a read, or another call than the one that the part is about. Nothing
+        is skipped before a client has initialized.
         """
-        missing = self._first_missing_cause(self._next_gate)
+        gate = self._next_gate
+        missing = self._first_missing_cause(gate)
         if missing is None or missing.key.method == INITIALIZE:
             return None
         if missing.kind is Kind.NOTIFICATION or is_reading_request(missing):
             return missing
 
+        # Its client may make no other call before it has this part.
+        subject = gate.subject_request
+        is_other_call = missing.kind is Kind.REQUEST and subject is not None
+        if is_other_call and self._has_subject_arrived(gate):
+            return missing
+
         return None
+
+    @property
+    def is_asked_elsewhere(self) -> bool:
+        """Whether it waits for an answer to a question on a stream that its client doesn't read."""
+        for stream in self.listening_streams:
+            if not stream.is_left:
+                return False
+
+        for answer in self.awaited_answers.values():
+            question = answer.answered_question
+            if (
+                question is not None
+                and question.request.exchange.request.method == "GET"
+            ):
+                return True
+
+        return False
 
     @property
     def is_behind(self) -> bool:
@@ -141,6 +166,10 @@ class Delivery:
 
         for stream in self._streams_owing(part):
             stream.is_left = True
+
+    def refuse(self, miss: Miss) -> None:
+        """Let the call get a miss as its response."""
+        self.session.misses_of_refused_calls[self.entry] = miss
 
     def end(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
@@ -552,11 +581,14 @@ class Deliveries:
         delivery = self._delivery_awaiting_other(answer, session)
         if delivery is None:
             return chosen, None
-        if self._can_go_on_with(delivery, answer):
-            return chosen, delivery
+        if not self._can_go_on_with(delivery, answer):
+            awaited = tuple(delivery.awaited_answers.values())
+            return ChosenRecording(None, awaited, Reason.ANSWERS_DIFFER), None
+        if delivery.entry.is_listening:
+            # It is switched with its session.
+            return chosen, None
 
-        awaited = tuple(delivery.awaited_answers.values())
-        return ChosenRecording(None, awaited, Reason.ANSWERS_DIFFER), None
+        return chosen, delivery
 
     def _delivery_awaiting_other(
         self, answer: ReplayEntry, session: LiveSession

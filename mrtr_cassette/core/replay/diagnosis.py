@@ -53,6 +53,7 @@ class Reason(Enum):
     OTHER_HISTORY = "other-history"
     ELSEWHERE = "elsewhere"
     NO_RESPONSE = "no-response"
+    NOT_LISTENING = "not-listening"
     UNREADABLE = "unreadable"
     HOOK_FAILED = "hook-failed"
     VALUE_UNKNOWN = "value-unknown"
@@ -108,6 +109,12 @@ def miss_led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
     """Explain that a recorded response sends its client to a server that was not recorded."""
     detail = f"the recorded response sends its client to {origin}, which is not in the cassette"
     return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
+
+
+def miss_of_unheard_question(call: Call, entry: ReplayEntry) -> Miss:
+    """Explain that a client can't hear what the server asks during a call."""
+    detail = "the server asked on the listening stream, which this client hasn't opened"
+    return Miss(call, Reason.NOT_LISTENING, detail, entry)
 
 
 def miss_of_other_id(call: Call, nearest: ReplayEntry) -> Miss:

@@ -55,6 +55,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     miss_of_ambiguous_value,
     miss_of_other_answer,
     miss_of_other_id,
+    miss_of_unheard_question,
     miss_of_unlearned_value,
     miss_without_match,
     miss_without_step,
@@ -444,7 +445,7 @@ class Player:
     def _switch_call(self, delivery: Delivery, answer: ReplayEntry) -> None:
         """Let a call go on as the equal one during which an answer was recorded."""
         call = answer.call_of_question
-        if call is not None and not delivery.entry.is_listening:
+        if call is not None:
             self._play_order.exchange_calls(delivery.entry, call, delivery.session)
             self._deliveries.go_on_as(delivery, call)
 
@@ -731,6 +732,13 @@ class Player:
         call = self._shown_call(self._request_as_recorded(play.request, session)[0])
         detail = "its response was not recorded"
         return self._count_miss(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
+
+    def refuse_unheard_call(self, delivery: Delivery) -> Miss:
+        """Let a call whose client can't hear the question get a miss as its response."""
+        call = self._shown_call(delivery.entry.matched.request)
+        miss = self._count_miss(miss_of_unheard_question(call, delivery.entry))
+        delivery.refuse(miss)
+        return miss
 
     # Beside the recording
 

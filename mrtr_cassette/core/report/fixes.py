@@ -88,6 +88,10 @@ _FIXES_BY_REASON: Final[Mapping[Reason, Sequence[str]]] = {
         "give the call up sooner, as in the recording",
         "record the whole call again, and wait for its response",
     ),
+    Reason.NOT_LISTENING: (
+        "open the stream (GET) on which the server asks, and answer there",
+        "record the whole call again with a client that doesn't open it",
+    ),
     Reason.UNREADABLE: (
         "have the client send the recorded id",
         "record the call again, with a response that can be read: <<accept_gzip>>",

@@ -598,17 +598,16 @@ class ReplayServer:
     async def _wait_for_arrival(self, delivery: Delivery) -> None:
         """Wait until a request has come, or an event was sent, as a part may wait for it.
 
-        A client that never sends a notification or a read may say nothing else until it has this
-        part, and one that never reads a stream may wait for a response.
+        A client that never sends what this part waits for may say nothing else until it has it, and
+        one that never reads a stream may wait for a response.
         """
         if self.arrival_event is None:
             self.arrival_event = asyncio.Event()
 
         skippable = delivery.skippable_request
         is_behind = delivery.is_behind
-        seconds = None
-        if is_behind or skippable is not None:
-            seconds = self.silence_s
+        may_end = is_behind or skippable is not None or delivery.is_asked_elsewhere
+        seconds = self.silence_s if may_end else None
 
         try:
             async with asyncio.timeout(seconds):
@@ -616,8 +615,10 @@ class ReplayServer:
         except TimeoutError:
             if skippable is not None:
                 delivery.session.waive_request(skippable)
-            else:
+            elif is_behind:
                 delivery.stop_waiting_for_streams()
+            else:
+                self._tell_miss(self.player.refuse_unheard_call(delivery))
 
             self._wake_waiting_responses()
 
