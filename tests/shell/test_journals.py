@@ -6,16 +6,22 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from builders import JOURNAL_HEADER, exchange, tool
+from builders import JOURNAL_HEADER, Answer, exchange, tool
 from harness import http, looped, taping
 from messages import text
 from standin import answering, response
 
-from mrtr_cassette.core.cassette.journal import encode_line
+from mrtr_cassette.core.cassette.journal import (
+    JournalContent,
+    decode_journal,
+    encode_line,
+)
 from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell.files import journals
 from mrtr_cassette.shell.files.cassettes import journal_path, load_cassette
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import Journal, Publication, publish_journal
@@ -41,6 +47,33 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
         Journal(cassette, JOURNAL_HEADER)
 
     assert not is_locked(tmp_path / "none")
+
+
+def test_one_recorder_takes_the_place_of_a_journal_of_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another one finds it too, it doesn't remove the journal that has come in its place."""
+    cassette = tmp_path / "c.json"
+    left = Journal(cassette, JOURNAL_HEADER)
+    left.append(encode_line(exchange(tool("x"), Answer((b"x",), (), 404))))
+    left.close()
+    started: list[Journal] = []
+
+    def start() -> None:
+        with suppress(CassetteError):
+            started.append(Journal(cassette, JOURNAL_HEADER))
+
+    def decode_after_another_start(data: bytes, shown: str) -> JournalContent:
+        monkeypatch.undo()
+        start()
+        return decode_journal(data, shown)
+
+    monkeypatch.setattr(journals, "decode_journal", decode_after_another_start)
+    start()
+
+    (journal,) = started
+    journal.check_in_place()
+    journal.close()
 
 
 def test_a_journal_takes_short_writes(

@@ -136,9 +136,7 @@ class Journal:
             with suppress(FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
 
-            if _has_only_errors(path):
-                path.unlink()
-
+            _remove_if_only_errors(path)
             self._descriptor_of_file = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
             )
@@ -192,15 +190,22 @@ class Journal:
         os.close(self._descriptor_of_file)
 
 
-def _has_only_errors(path: Path) -> bool:
-    """Tell whether an unlocked journal has exchanges, and all are errors that are not MCP's."""
-    outcomes = Outcomes()
-    with suppress(CassetteError):
-        if not is_locked(path):
-            for exchange in read_journal(path).exchanges.values():
-                outcomes.note_outcome(exchange)
+def _remove_if_only_errors(path: Path) -> None:
+    """Remove an unlocked journal that has exchanges, all of them errors that are not MCP's.
 
-    return outcomes.has_only_errors
+    Its lock is held meanwhile: another recorder that finds it too must not remove the next one.
+    """
+    with suppress(OSError, CassetteError), path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return
+
+        outcomes = Outcomes()
+        for exchange in read_journal(path).exchanges.values():
+            outcomes.note_outcome(exchange)
+
+        if outcomes.has_only_errors:
+            path.unlink()
 
 
 def client_of(path: Path) -> str | None:
