@@ -49,6 +49,16 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     assert not is_locked(tmp_path / "none")
 
 
+def test_who_looks_for_a_lock_is_not_taken_for_its_holder(tmp_path: Path) -> None:
+    """Several processes may look at a file at the same moment."""
+    path = tmp_path / "c.json.journal"
+    path.touch()
+    with path.open("rb") as looked_at:
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+
+        assert not is_locked(path)
+
+
 def test_one_recorder_takes_the_place_of_a_journal_of_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,7 +205,8 @@ def is_locked(path: Path) -> bool:
     """Tell whether a living process holds the lock of a file, which need not be there."""
     with suppress(OSError), path.open("rb") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Several may look at the same time.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return True
 
@@ -217,7 +218,7 @@ def is_free_within(path: Path, seconds: float) -> bool:
 
     def wait() -> None:
         with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_SH)
 
     # Nothing ends the wait for a lock but the lock: a thread may be left behind.
     waiting = Thread(target=wait, daemon=True)
