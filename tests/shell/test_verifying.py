@@ -25,12 +25,18 @@ from standin import (
     upstream,
 )
 from tasking import created, state
+from yarl import URL
 
 from mrtr_cassette.core.report.comparison import Verification
+from mrtr_cassette.core.wire.http import channel_request, line_request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.http.client import connected_client
+from mrtr_cassette.shell.pipes.upstream import StreamUpstream
 from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
 
+PING = compact(message("ping", id=1))
+PONG = compact(result({}, id=1))
 EVENTS_ACCEPTED = "Accept: text/event-stream"
 ALL_SAME = {"same": 17}
 
@@ -439,3 +445,30 @@ async def test_a_session_of_the_old_transport_is_repeated(tmp_path: Path) -> Non
         await update_cassette(
             path, "http://127.0.0.1:9/sse", VerifyOptions(), lambda _: []
         )
+
+
+@looped
+async def test_a_line_after_the_end_of_its_stream_is_told() -> None:
+    """The response could only come on the stream, so nobody waits for it."""
+
+    async def script(visit: Visit) -> None:
+        if visit.request.head.line.startswith("GET"):
+            await visit.send(stream_head(), chunk(b"event: endpoint\ndata: /post\n\n"))
+            await visit.send(chunk(b""))
+        else:
+            await visit.send(response(b"", status="202 Accepted"))
+
+    async with upstream(script) as server:
+        url = URL(server.url)
+        async with connected_client(url.origin(), None) as http:
+            over_stream = StreamUpstream(
+                http, url.path, str(url.origin()), (), lambda _: None
+            )
+            listening = await over_stream.send(channel_request(), ())
+            with pytest.raises(ConnectionResetError):
+                await listening.read()
+
+            with pytest.raises(ConnectionResetError, match="the server has ended"):
+                await over_stream.send(line_request(PING), ())
+
+            await over_stream.close()

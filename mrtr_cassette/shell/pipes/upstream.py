@@ -509,12 +509,13 @@ class StreamUpstream:
         self._channel = response_channel(self._unsolicited_messages)
         self._reading_task: asyncio.Task[None] | None = None
         self._post_endpoint: asyncio.Future[str] | None = None
+        self._stream_has_ended = False
 
     async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Send a line, and return the response, which may come later.
 
         Raises:
-            OSError: the server opens no stream, or refuses the line.
+            OSError: the server opens no stream, has ended it, or refuses the line.
         """
         if self._post_endpoint is None:
             self._post_endpoint = asyncio.get_running_loop().create_future()
@@ -525,6 +526,8 @@ class StreamUpstream:
         endpoint = await asyncio.shield(self._post_endpoint)
         if opens_channel(request):
             return self._unsolicited_messages
+        if self._stream_has_ended:
+            raise ConnectionResetError(_HAS_ENDED)
 
         line = on_one_line(request.body)
         response, is_over = self._channel.take_client_line(line + b"\n")
@@ -565,6 +568,7 @@ class StreamUpstream:
             if not endpoint.done():
                 endpoint.set_exception(error)
         finally:
+            self._stream_has_ended = True
             for response, _ in self._channel.ended_exchanges(by_server=True):
                 response.end(ConnectionResetError(_HAS_ENDED))
 
