@@ -18,6 +18,7 @@ from messages import text
 from mrtr_cassette.core.report.text import PAGE_START
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.journals import Journal
 from mrtr_cassette.shell.files.reports import write_own, write_page
 
@@ -56,6 +57,27 @@ def test_a_file_has_the_rights_that_the_user_gives(tmp_path: Path) -> None:
         cassettes.publish_cassette(path, NEW, replace=True)
 
         assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_backup_is_at_no_time_readable_for_others_than_its_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's configuration may have keys: its copy comes with its rights, not before them."""
+    config = tmp_path / "config.json"
+    config.write_bytes(b"{}")
+    config.chmod(0o600)
+    old_backup = tmp_path / "config.json.mrtr-backup"
+    old_backup.touch(0o644)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    backup = change_config(config, lambda _: b"{} ", lambda _: True)
+
+    assert backup == old_backup
+    assert (backup.read_bytes(), config.read_bytes()) == (b"{}", b"{} ")
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("has_links", [True, False])

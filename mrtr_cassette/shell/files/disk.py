@@ -92,10 +92,13 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
+def write_whole(
+    path: Path, pieces: Iterable[bytes], *, replace: bool, like: Path | None = None
+) -> None:
     """Write a file, through links and with its mode; a reader sees the old one or the new one.
 
-    Its folder is made where there is none.
+    Its folder is made where there is none. It gets the mode of another file, `like`, if that is
+    given.
 
     Raises:
         FileExistsError: it exists, and is not to be replaced.
@@ -109,7 +112,7 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
         with file:
             file.writelines(pieces)
             file.flush()
-            os.fchmod(file.fileno(), _mode_of(target))
+            os.fchmod(file.fileno(), _mode_of(like or target))
             os.fsync(file.fileno())
             if replace:
                 temporary.replace(target)
@@ -191,8 +194,7 @@ def change_config(
         before = path.read_bytes()
         after = change(before)
         if is_own(before):
-            write_whole(backup, [before], replace=True)
-            backup.chmod(path.stat().st_mode & 0o777)
+            write_whole(backup, [before], replace=True, like=path)
 
         write_whole(path, [after], replace=True)
     except OSError as error:
