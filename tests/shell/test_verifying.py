@@ -6,10 +6,12 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from pipes import LINES_SERVER
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
+from builders import pipe_cassette
 from contract import Contract, Plant, Reply, record_contract
 from harness import ACCEPT, connected, looped, post, taping
 from messages import CAPABLE, compact, message, result, text, tool_call
@@ -27,13 +29,19 @@ from standin import (
 from tasking import created, state
 from yarl import URL
 
+from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.report.comparison import Verification
-from mrtr_cassette.core.wire.http import channel_request, line_request
+from mrtr_cassette.core.wire.http import End, channel_request, line_request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.http.client import connected_client
-from mrtr_cassette.shell.pipes.upstream import StreamUpstream
-from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
+from mrtr_cassette.shell.pipes.upstream import PipeUpstream, StreamUpstream
+from mrtr_cassette.shell.runs.verifying import (
+    Found,
+    live_run,
+    update_cassette,
+    verify_cassette,
+)
 
 PING = compact(message("ping", id=1))
 PONG = compact(result({}, id=1))
@@ -472,3 +480,19 @@ async def test_a_line_after_the_end_of_its_stream_is_told() -> None:
                 await over_stream.send(line_request(PING), ())
 
             await over_stream.close()
+
+
+@looped
+async def test_the_server_of_a_session_ends_when_it_is_closed() -> None:
+    """The next call of the session gets a server of its own."""
+    cassette = pipe_cassette((line_request(PING), [PONG], End.COMPLETE))
+    (call,) = planned_interactions(cassette, is_on_pipes=True)
+    reached = live_run(cassette, cassette, LINES_SERVER, VerifyOptions(), Found([]))
+    async with reached as run:
+        await run.repeat_call(call)
+        server = await run.server(call)
+        await run.close_server_of(call)
+
+        assert isinstance(server.upstream, PipeUpstream)
+        assert server.upstream.exit_code == 0
+        assert await run.server(call) is not server

@@ -327,6 +327,9 @@ class LiveRun:
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
 
+    _connections: dict[str, AsyncExitStack] = field(default_factory=dict, init=False)
+    """The connections to them, likewise."""
+
     listening: list[RepeatedInteraction] = field(default_factory=list, init=False)
 
     @property
@@ -362,7 +365,10 @@ class LiveRun:
         """Return the server of a call's session; over pipes it is started for the first one."""
         key = self._key_of(call)
         if key not in self.servers:
-            self.servers[key] = await self._connect_to_server()
+            self._connections[key] = await self.stack.enter_async_context(
+                AsyncExitStack()
+            )
+            self.servers[key] = await self._connect_to_server(self._connections[key])
 
         return self.servers[key]
 
@@ -370,27 +376,28 @@ class LiveRun:
         """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
         return call.session if self.target.is_on_pipes else ""
 
-    async def _connect_to_server(self) -> LiveServer:
-        """Connect to the live server until the run ends."""
+    async def _connect_to_server(self, connection: AsyncExitStack) -> LiveServer:
+        """Connect to the live server until the connection is closed."""
         target = self.target
         connected = target.connect(self.verifier.add_settings)
         server = LiveServer(
-            await self.stack.enter_async_context(connected),
+            await connection.enter_async_context(connected),
             target.origin,
             target.settings.headers,
             float(self.options.timeout),
             is_on_pipes=self.reached_target.is_on_pipes,
         )
 
-        self.stack.push_async_callback(server.close)
+        connection.push_async_callback(server.close)
 
         return server
 
     async def close_server_of(self, call: PlannedInteraction) -> None:
         """Close the server of a call's session, so that the next call gets another one."""
-        server = self.servers.pop(self._key_of(call), None)
-        if server is not None:
-            await server.close()
+        key = self._key_of(call)
+        if key in self.servers:
+            del self.servers[key]
+            await self._connections.pop(key).aclose()
 
     async def repeat_all(
         self, plan: Sequence[PlannedInteraction]
