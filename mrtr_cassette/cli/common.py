@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
-import orjson
 
 from mrtr_cassette.cli.group import say
 from mrtr_cassette.core.protocol.origins import lacks_scheme
@@ -69,8 +68,13 @@ class Log:
 
 
 def _say_events(*events: dict[str, Any]) -> None:
-    """Write events to stderr as lines of JSON."""
-    say(*[printable_json(orjson.dumps(event).decode()) for event in events])
+    """Write events to stderr as lines of JSON; a target may have bytes that are not UTF-8."""
+    lines = []
+    for event in events:
+        text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        lines.append(printable_json(text))
+
+    say(*lines)
 
 
 def json_report(data: Any) -> str:

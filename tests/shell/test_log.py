@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from threading import Event
 
+import pytest
 from patience import HANGS_S
 
+from mrtr_cassette.cli.common import Log
 from mrtr_cassette.shell.files.log import Aside
 
 
@@ -34,6 +37,20 @@ def test_all_is_told_in_order_by_the_end() -> None:
     Aside(take).finish(HANGS_S)
 
     assert len(told) == 2
+
+
+def test_an_event_with_bytes_that_are_no_text_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A client may send any target, and what comes after it is told, too."""
+    aside = Aside(Log("json").event)
+    for name in ("GET /\udcff", "tools/list"):
+        aside({"call": name})
+
+    aside.finish(HANGS_S)
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+    assert told == [{"call": "GET /\udcff"}, {"call": "tools/list"}]
 
 
 def test_whoever_does_not_listen_holds_up_nobody() -> None:
