@@ -84,6 +84,15 @@ def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "named", ["a\0b.json", "file:///runs/a%00b.json", "no scheme://a\0b.json"]
+)
+def test_a_name_that_no_file_may_have_is_told(named: str) -> None:
+    """In whatever way the path of a file is spelled."""
+    with pytest.raises(CassetteError, match="no name of a file has a NUL"):
+        location_of(named)
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("s3://bucket/a@b/c.json", "s3://bucket/a@b/c.json"),

@@ -19,7 +19,7 @@ _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 
 _HIDDEN_CREDENTIALS: Final = "***"
-_FETCHED_BODIES: Final[dict[str, bytes]] = {}
+_fetched_bodies: dict[str, bytes] = {}
 """The cassettes that this process has fetched, by the names that stand for them."""
 
 
@@ -67,7 +67,7 @@ class StoreFile(NamedTuple):
 
     def exists(self) -> bool:
         """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
-        if self.url in _FETCHED_BODIES:
+        if self.url in _fetched_bodies:
             return True
 
         with self._opened_store() as (store, path):
@@ -80,8 +80,8 @@ class StoreFile(NamedTuple):
 
     def read_bytes(self) -> bytes:
         """Fetch it whole."""
-        if self.url in _FETCHED_BODIES:
-            return _FETCHED_BODIES[self.url]
+        if self.url in _fetched_bodies:
+            return _fetched_bodies[self.url]
 
         with self._opened_store() as (store, path):
             return bytes(store.cat_file(path))
@@ -93,7 +93,7 @@ class StoreFile(NamedTuple):
             FileExistsError: there is one, and it is not to be replaced.
             OSError: it could not be put.
         """
-        if self.url in _FETCHED_BODIES:
+        if self.url in _fetched_bodies:
             raise OSError(errno.EROFS, "it was fetched, and can't be written")
 
         data = b"".join(pieces)
@@ -165,11 +165,11 @@ def is_address(place: object) -> bool:
 def keep_fetched(address: str, data: bytes) -> str:
     """Keep a cassette that was fetched; return the name that stands for it from now on."""
     name = address
-    if _FETCHED_BODIES.get(name, data) != data:
+    if _fetched_bodies.get(name, data) != data:
         # Two addresses may differ in their queries alone.
         name = f"{name}#sha256={hashlib.sha256(data).hexdigest()}"
 
-    _FETCHED_BODIES[name] = data
+    _fetched_bodies[name] = data
     return name
 
 
@@ -187,12 +187,10 @@ def location_of(place: FilePath | Location) -> Location:
     if isinstance(place, StoreFile):
         return place
     if not isinstance(place, str) or "://" not in place:
-        path = Path(place)
-        check_name(path)
-        return path
+        return _checked_path(place)
 
     scheme, _, rest = place.partition("://")
-    if place in _FETCHED_BODIES:
+    if place in _fetched_bodies:
         return StoreFile(place)
 
     if scheme.lower() in ("http", "https"):
@@ -203,9 +201,9 @@ def location_of(place: FilePath | Location) -> Location:
         )
 
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
-        return Path(place)
+        return _checked_path(place)
     if scheme.lower() == "file":
-        return Path(unquote(rest.removeprefix("localhost")))
+        return _checked_path(unquote(rest.removeprefix("localhost")))
 
     stored = StoreFile(place)
     if not stored.name:
@@ -215,6 +213,13 @@ def location_of(place: FilePath | Location) -> Location:
         )
 
     return stored
+
+
+def _checked_path(name: FilePath) -> Path:
+    """Return the path of a name that a file may have."""
+    path = Path(name)
+    check_name(path)
+    return path
 
 
 def path_of(place: Location) -> Path:
