@@ -1,5 +1,6 @@
 """Facts about the relay between ends that are no sockets: what a pipe will need."""
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -137,6 +138,18 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
         assert (client.got[at[0] - 1], client.got[at[0] + 1]) == (0, 1)
 
         path.unlink()
+
+
+@looped
+async def test_a_write_that_fails_is_told_with_the_name_of_the_cassette(
+    tmp_path: Path,
+) -> None:
+    """As it is spelled, so that it can be copied."""
+    path = tmp_path / "MyCassette.json"
+    async with relaying(path, Server(Response([]))) as (_, session):
+        session.report_failure(OSError(errno.EACCES, "Permission denied"))
+
+    assert session.problem == f"{path}: permission denied"
 
 
 DELETE = Request("DELETE", "/mcp", (), b"")

@@ -49,7 +49,7 @@ from mrtr_cassette.shell.files.cassettes import (
     check_replaceable,
     load_cassette,
 )
-from mrtr_cassette.shell.files.disk import CLOCK
+from mrtr_cassette.shell.files.disk import CLOCK, reason_of
 from mrtr_cassette.shell.files.journals import (
     Journal,
     Publication,
@@ -224,7 +224,7 @@ class RecordSession(Session):
         if isinstance(error, MrtrCassetteError):
             self.problem = error.in_terms(self.terms)
         elif isinstance(error, OSError):
-            self.problem = f"{self.path}: {error.strerror or error}".lower()
+            self.problem = f"{self.path}: {reason_of(error)}"
         else:
             self.problem = internal_error(error)
 
