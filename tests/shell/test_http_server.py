@@ -192,6 +192,54 @@ async def test_an_address_of_another_machine_is_a_usage_error(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def addresses(*hosts: str, port: int = 0) -> list[tuple[Any, ...]]:
+    """Return IPv4 addresses as a look-up of a name with several finds them."""
+    return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+
+
+def test_all_addresses_of_a_host_have_one_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL has a port, and a client may call any address; another port is tried if it is taken.
+
+    An address that is found twice is one.
+    """
+    found = addresses("127.0.0.1", "127.0.0.2", "127.0.0.1")
+    taken = socket.create_server(("127.0.0.2", 0))
+    free_ports = [taken.getsockname()[1], 0]
+    create_server = socket.create_server
+
+    def create(address: tuple[str, int], **options: Any) -> socket.socket:
+        host, port = address
+        return create_server((host, port or free_ports.pop(0)), **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_server", create)
+    with taken, listening(ReplayOptions(host="localhost")) as listener:
+        bound = [
+            listening_socket.getsockname() for listening_socket in listener.sockets
+        ]
+
+        assert bound == [("127.0.0.1", listener.port), ("127.0.0.2", listener.port)]
+        assert free_ports == []
+
+
+def test_no_address_stays_bound_where_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next try finds the others free."""
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = addresses("127.0.0.1", "127.0.0.2", port=port)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        options = ReplayOptions(host="localhost", port=port)
+        with pytest.raises(UsageError) as refusal, listening(options):
+            pass
+
+        monkeypatch.undo()
+        socket.create_server(("127.0.0.1", port)).close()
+
+    assert "is in use" in str(refusal.value)
+
+
 @looped
 async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> None:
     """It would be sent upstream when nobody records any more; its client sees the close."""

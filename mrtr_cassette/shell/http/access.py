@@ -7,7 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -34,6 +34,9 @@ _ORIGIN_HEADER = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST_AND_PORT.pattern}
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors of binding an address that this machine doesn't have."""
+
+_MOST_PORTS_TRIED = 10
+"""Ports that are tried before one is free on all addresses of a host."""
 
 
 def is_loopback(host: str) -> bool:
@@ -131,22 +134,8 @@ def listening(options: ListeningOptions) -> Iterator[Listener]:
     """
     host = options.host
     port = options.port
-    sockets = []
     try:
-        for family, _, _, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            try:
-                sockets.append(socket.create_server(address, family=family))
-            except OSError as error:
-                # Of a name's addresses, this machine need not have all.
-                if error.errno not in _NOT_OURS:
-                    raise
-
-                missing = error
-
-        if not sockets:
-            raise missing
+        sockets = _listening_sockets(host, port)
     except OSError as error:
         problem = f"can't listen on {host} port {port}: {network_reason(error)}"
         if error.errno == errno.EADDRINUSE:
@@ -155,10 +144,53 @@ def listening(options: ListeningOptions) -> Iterator[Listener]:
         raise UsageError(problem, hint="choose another <<port>>") from None
 
     try:
-        yield Listener(tuple(sockets), host, sockets[0].getsockname()[1])
+        yield Listener(sockets, host, sockets[0].getsockname()[1])
     finally:
         for bound in sockets:
             bound.close()
+
+
+def _listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
+    """Listen on all addresses of a host; a port that we choose must be free on all of them."""
+    tries_left = 1 if port else _MOST_PORTS_TRIED
+    while True:
+        tries_left -= 1
+        try:
+            return _sockets_at_one_port(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not tries_left:
+                raise
+
+
+def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
+    """Listen on all addresses of a host that this machine has; for port 0 on any one port."""
+    addresses = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    with ExitStack() as opened:
+        sockets: list[socket.socket] = []
+        # A host's address may be listed twice.
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            address_and_port = (address[0], port, *address[2:])
+            try:
+                bound = socket.create_server(address_and_port, family=family)
+            except OSError as error:
+                # Of a name's addresses, this machine need not have all.
+                if error.errno not in _NOT_OURS:
+                    raise
+
+                missing = error
+                continue
+
+            sockets.append(opened.enter_context(bound))
+            port = bound.getsockname()[1]
+
+        if not sockets:
+            raise missing
+
+        # Whoever called closes them.
+        opened.pop_all()
+        return tuple(sockets)
 
 
 class OwnOrigin:
