@@ -18,7 +18,7 @@ from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.http.transport import Downstream
 from mrtr_cassette.shell.runs.recording import recording
 
-ONLY_APP = {"allow_hosts": ["Proxy.test", "https://app.test"]}
+ONLY_APP = {"allow_hosts": ["Proxy.test", "https://App.test"]}
 EVERYWHERE = {"host": "0.0.0.0"}
 CROSS = "Sec-Fetch-Site: cross-site"
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -85,6 +85,7 @@ LET_IN: list[tuple[dict[str, Any], str]] = [
     ),
     (ONLY_APP, "Host: proxy.test:1"),
     (ONLY_APP, "Origin: https://app.test"),
+    (ONLY_APP, "Origin: HTTPS://app.TEST"),
     (ONLY_APP, f"Origin: https://app.test|{CROSS}"),
     (EVERYWHERE, "Host: 192.168.0.1:1"),
 ]

@@ -52,8 +52,14 @@ def is_loopback(host: str) -> bool:
 
 def is_own_name(name: str, options: ListeningOptions) -> bool:
     """Tell whether a host name is one under which clients call the proxy."""
-    allowed = (options.host, *options.allow_hosts)
-    return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
+    is_listened_on = name == options.host.lower()
+    return name in _LOOPBACK_NAMES or is_listened_on or _is_allowed(name, options)
+
+
+def _is_allowed(name_or_origin: str, options: ListeningOptions) -> bool:
+    """Tell whether the user allows a host name or an origin, in whatever case it is spelled."""
+    allowed = {allowed.lower() for allowed in options.allow_hosts}
+    return name_or_origin.lower() in allowed
 
 
 def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
@@ -78,8 +84,8 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
 
     for origin in values_by_header["Origin"]:
-        is_allowed = origin in options.allow_hosts
-        if not is_allowed and not _is_ours(_ORIGIN_HEADER.fullmatch(origin), options):
+        is_own = _is_ours(_ORIGIN_HEADER.fullmatch(origin), options)
+        if not is_own and not _is_allowed(origin, options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
 
