@@ -12,7 +12,12 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell.http.client import Client, HttpResponse, connected_client
+from mrtr_cassette.shell.http.client import (
+    Client,
+    HttpResponse,
+    connected_client,
+    read_up_to,
+)
 from mrtr_cassette.shell.http.transport import network_reason
 
 
@@ -249,6 +254,18 @@ async def test_server_without_tls_is_told_as_one() -> None:
     reason = network_reason(caught.value)
 
     assert reason == "it speaks plain HTTP; use http:// instead of https://"
+
+
+@looped
+async def test_a_body_is_read_up_to_a_limit() -> None:
+    """One that is larger is none, and the rest of it isn't read."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"123"))
+
+    async with calling(script) as (client, _):
+        assert await read_up_to(3, await send(client)) == b"123"
+        assert await read_up_to(2, await send(client)) is None
 
 
 @looped

@@ -22,7 +22,12 @@ from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.http.forward_proxy import ForwardProxy
-from mrtr_cassette.shell.http.transport import RawHeaders, basic_authorization
+from mrtr_cassette.shell.http.transport import (
+    RawHeaders,
+    UpstreamResponse,
+    basic_authorization,
+    network_reason,
+)
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -408,6 +413,17 @@ class Client:
         await asyncio.gather(
             *(connection.gone for connection in self._open_connections)
         )
+
+
+async def read_up_to(limit: int, response: UpstreamResponse) -> bytes | None:
+    """Return the body of a response, or None if it has more bytes than the limit."""
+    body = bytearray()
+    while chunk := await response.read():
+        body += chunk
+        if len(body) > limit:
+            return None
+
+    return bytes(body)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from mrtr_cassette.errors import CassetteError, UsageError, printable
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.http.client import (
     connected_client,
+    read_up_to,
     tls_context,
     url_credentials,
 )
@@ -140,12 +141,10 @@ async def _body_at(url: URL, shown: str) -> bytes:
             media_type = header_value(tuple(decoded_headers), "content-type")
             location = header_value(tuple(decoded_headers), "location")
             _check_status(shown, response.status, location)
-            received_body = b""
-            while chunk := await response.read():
-                received_body += chunk
-                if len(received_body) > _MOST_BYTES:
-                    reason = f"it has more than {_MOST_BYTES // _MIB} MiB"
-                    raise CassetteError(shown, reason)
+            received_body = await read_up_to(_MOST_BYTES, response)
+
+    if received_body is None:
+        raise CassetteError(shown, f"it has more than {_MOST_BYTES // _MIB} MiB")
 
     if media_type.startswith(_IS_PAGE) or received_body.lstrip().startswith(b"<"):
         raise CassetteError(

@@ -25,6 +25,7 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import (
     connected_client,
+    read_up_to,
     tls_context,
     upstream_url,
     url_credentials,
@@ -134,12 +135,10 @@ async def answers_endpoint(
 async def _reply_of_endpoint(client: Upstream, request: Request) -> bytes | str:
     """Return the body of a response with a status of success, or else why it can't be used."""
     with closing(await client.send(request, request.headers)) as response:
-        reply = b""
-        while chunk := await response.read():
-            reply += chunk
-            if len(reply) > LARGEST_REPLY:
-                return f"its reply has more than {LARGEST_REPLY:,} bytes"
+        reply = await read_up_to(LARGEST_REPLY, response)
 
+    if reply is None:
+        return f"its reply has more than {LARGEST_REPLY:,} bytes"
     if 200 <= response.status < 300:
         return reply
     return f"it answered HTTP {response.status}"
