@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ssl import SSLError, create_default_context
 
+import aiohappyeyeballs
 import pytest
 from harness import looped
 from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
@@ -254,6 +256,23 @@ async def test_server_without_tls_is_told_as_one() -> None:
     reason = network_reason(caught.value)
 
     assert reason == "it speaks plain HTTP; use http:// instead of https://"
+
+
+@looped
+async def test_the_system_s_limit_for_connecting_is_not_told_as_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be shorter, so no seconds are named that have not passed."""
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise TimeoutError(errno.ETIMEDOUT, "Connect call failed ('127.0.0.1', 1)")
+
+    monkeypatch.setattr(aiohappyeyeballs, "start_connection", refuse)
+    async with connected_client(URL("http://127.0.0.1:1"), None) as client:
+        with pytest.raises(TimeoutError) as caught:
+            await send(client)
+
+    assert network_reason(caught.value) == str(caught.value) == "connection timed out"
 
 
 @looped

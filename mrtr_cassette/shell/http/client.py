@@ -396,8 +396,13 @@ class Client:
                 except BaseException:
                     connected.close()
                     raise
-        except TimeoutError:
-            raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
+        except TimeoutError as error:
+            reason = f"no connection within {_CONNECT_S:.0f} s"
+            if error.errno:
+                # The system gave up earlier.
+                reason = network_reason(error)
+
+            raise TimeoutError(reason) from None
 
         self._open_connections.add(connection)
         connection.gone.add_done_callback(
