@@ -188,9 +188,9 @@ class _Connection(asyncio.Protocol):
         except (HttpParserError, HttpParserUpgrade) as error:
             if data.startswith(_TLS_ALERT):
                 self._fail_response(f"it speaks TLS; {_TRY_TLS}")
-
-            # An error of one of the functions below stands behind the parser's own.
-            self._fail_response(f"no HTTP response: {error.__context__ or error}")
+            else:
+                # An error of one of the functions below stands behind the parser's own.
+                self._fail_response(f"no HTTP response: {error.__context__ or error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self in self._kept_connections:
