@@ -127,7 +127,12 @@ def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
 
     for name in difflib.get_close_matches(_short_name(path), unused, n=1):
         old = unused[name]
-        return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"
+        quoted_old = shlex.quote(str(old))
+        quoted_path = shlex.quote(str(path))
+        return (
+            f"\nno test uses {old}; if this one was renamed: "
+            f"mv {quoted_old} {quoted_path}"
+        )
 
     return ""
 

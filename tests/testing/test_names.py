@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.testing.names import file_name
+from mrtr_cassette.testing.names import file_name, hint_at_rename
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,14 @@ def test_names_are_safe_and_tell_parameters_apart(parameters):
         assert name.isascii()
         assert "/" not in name
         assert len(name) < 200
+
+
+def test_a_renamed_test_is_told_a_command_that_a_shell_takes(tmp_path: Path) -> None:
+    """Also where a folder has a space in its name."""
+    folder = tmp_path / "my cassettes"
+    folder.mkdir()
+    old = folder / "test_deploys.json"
+    old.touch()
+    path = folder / "test_deploy.json"
+
+    assert hint_at_rename(path, []).endswith(f"renamed: mv '{old}' '{path}'")
