@@ -108,7 +108,7 @@ class LineWriter:
         await self._has_room.wait()
 
     async def finish(self, seconds: float | None = None) -> None:
-        """Wait up to so many seconds until all bytes are written; later writes are ignored."""
+        """Wait up to so many seconds until all bytes are written, after which the thread ends."""
         self._queued_bytes.put(None)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -214,11 +214,11 @@ class PipedClient:
         self._handler = handler
         self._longest_line = longest
         self._listening_task: asyncio.Task[None] | None = None
+        self._server_has_ended = asyncio.Event()
+        """Set when the recorded server has ended."""
         self._client_has_ended = asyncio.Event()
-        """Set when the recorded server ended."""
-        self._output_is_closed = asyncio.Event()
-        """Set when the client has ended."""
-        self._writer = LineWriter(STDOUT, self._output_is_closed.set)
+        """Set when the client has ended, or reads no more."""
+        self._writer = LineWriter(STDOUT, self._client_has_ended.set)
         self._answering_tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, handler: Handler | None = None) -> None:
@@ -233,13 +233,13 @@ class PipedClient:
         Responses under way have `last_s` seconds after the client's end.
         """
         reading = asyncio.ensure_future(self._answer_lines())
-        events = (self._output_is_closed, self._client_has_ended, told_to_end)
+        events = (self._client_has_ended, self._server_has_ended, told_to_end)
         endings: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in events
         ]
         await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
         remaining = self._answering_tasks - {self._listening_task}
-        if remaining and self._output_is_closed.is_set():
+        if remaining and self._client_has_ended.is_set():
             endings.append(asyncio.gather(*remaining, return_exceptions=True))
             await asyncio.wait(
                 endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED
@@ -258,13 +258,13 @@ class PipedClient:
             for line in brought.lines:
                 self._start_answering(line_request(line.raw, FIRST_SESSION))
 
-        self._output_is_closed.set()
+        self._client_has_ended.set()
 
     def _start_answering(
         self, request: Request, handler: Handler | None = None
     ) -> asyncio.Task[None]:
         """Start the task in which a handler answers a request, and return it."""
-        downstream = PipeDownstream(request, self._writer, self._client_has_ended.set)
+        downstream = PipeDownstream(request, self._writer, self._server_has_ended.set)
         chosen = handler or self._handler
 
         async def answer() -> None:
