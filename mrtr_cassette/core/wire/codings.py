@@ -25,7 +25,8 @@ _MODULES_BY_CODING: Final = {
 }
 """The modules that can decode a coding; one is enough, and most are only there if installed."""
 
-_WITH_SEVERAL_STREAMS: Final = ("gzip", "x-gzip", "zstd")
+_GZIP: Final = ("gzip", "x-gzip")
+_WITH_SEVERAL_STREAMS: Final = (*_GZIP, "zstd")
 _HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
 """The low half of the first byte; many servers send deflate without a header."""
 
@@ -102,6 +103,10 @@ class ContentDecoder:
         decoded_parts: list[bytes] = []
         start = 0
         while start < len(chunk) and not self.failed:
+            if self._is_padding(chunk[start]):
+                start += 1
+                continue
+
             part = chunk[start : start + _AT_ONCE]
             try:
                 decoded_parts.append(self._decode_part(part))
@@ -117,6 +122,10 @@ class ContentDecoder:
             return chunk
 
         return b"".join(decoded_parts)
+
+    def _is_padding(self, byte: int) -> bool:
+        """Tell whether a byte is a NUL behind gzip, which clients skip."""
+        return byte == 0 and self._coding in _GZIP and self.is_whole
 
     def _decode_part(self, part: bytes) -> bytes:
         """Decode a part of a body; begin another stream if the coding allows several."""

@@ -194,6 +194,7 @@ GZIP = packed(TEXT)
         ("x-gzip", GZIP),
         (" GZIP ", GZIP),
         ("gzip", packed(TEXT[:7]) + packed(b"") + packed(TEXT[7:])),
+        ("gzip", GZIP + bytes(3)),
         ("deflate", zlib.compress(TEXT)),
         ("deflate", zlib.compress(TEXT)[2:-4]),
         ("unknown", TEXT),
