@@ -90,7 +90,7 @@ class Server:
     response: Response | OSError
     requests: list[Request] = field(default_factory=list)
 
-    async def send(self, request: Request, headers: Headers) -> Response:
+    async def send(self, request: Request) -> Response:
         self.requests.append(request)
         if isinstance(self.response, OSError):
             raise self.response
@@ -111,7 +111,7 @@ async def relaying(
         "", "", path, None, None, recorder=recorder, journal=journal
     )
     try:
-        yield Relay(server, "server", (), session), session
+        yield Relay(server, "server", session), session
     finally:
         journal.close()
         publish_journal(path)

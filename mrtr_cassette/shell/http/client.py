@@ -27,6 +27,7 @@ from mrtr_cassette.shell.http.transport import (
     UpstreamResponse,
     basic_authorization,
     network_reason,
+    sent_headers,
 )
 
 _NEXT_ADDRESS_S = 0.25
@@ -314,8 +315,14 @@ class Client:
     """Sends requests to one origin over HTTP, as `transport.Upstream` has it."""
 
     def __init__(
-        self, origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
+        self,
+        origin: URL,
+        tls: ssl.SSLContext | None,
+        proxy: ForwardProxy | None,
+        headers: Headers,
     ) -> None:
+        """Add headers to every request, in the place of its own of that name."""
+        self._added_headers = headers
         self._origin_url = origin
         self._tls_context = tls if origin.scheme == "https" else None
         self._forward_proxy = proxy
@@ -324,15 +331,16 @@ class Client:
         """Connections for the next requests."""
         self._open_connections: set[_Connection] = set()
 
-    async def send(self, request: Request, headers: Headers) -> HttpResponse:
+    async def send(self, request: Request) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
 
-        The headers are sent in the place of its own; a `Host` comes before, if they have none.
+        A `Host` comes before its headers, unless one is added.
 
         Raises:
             OSError: the upstream can't be reached, or its proxy refuses.
         """
         target = request.target
+        headers = sent_headers(request.headers, self._added_headers)
         if self._forward_proxy is not None and self._tls_context is None:
             target = f"http://{self._host_and_port}{target}"
             headers = (*headers, *self._forward_proxy.headers)
@@ -433,10 +441,13 @@ async def read_up_to(limit: int, response: UpstreamResponse) -> bytes | None:
 
 @asynccontextmanager
 async def connected_client(
-    origin: URL, tls: ssl.SSLContext | None, proxy: ForwardProxy | None = None
+    origin: URL,
+    tls: ssl.SSLContext | None,
+    proxy: ForwardProxy | None = None,
+    headers: Headers = (),
 ) -> AsyncIterator[Client]:
-    """Give a client until the block ends."""
-    client = Client(origin, tls, proxy)
+    """Give a client, which adds headers to every request, until the block ends."""
+    client = Client(origin, tls, proxy, headers)
     try:
         yield client
     finally:

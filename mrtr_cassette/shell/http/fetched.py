@@ -131,7 +131,7 @@ async def _body_at(url: URL, shown: str) -> bytes:
     headers = (*_REQUEST_HEADERS, *url_credentials(url))
     request = Request("GET", url.raw_path_qs, headers, b"")
     async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
-        with closing(await client.send(request, headers)) as response:
+        with closing(await client.send(request)) as response:
             decoded_headers = []
             for name, value in response.headers:
                 decoded_headers.append(

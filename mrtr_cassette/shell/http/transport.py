@@ -98,8 +98,8 @@ class UpstreamResponse(Protocol):
 class Upstream(Protocol):
     """A server that takes requests."""
 
-    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
-        """Send a request once, with these headers; return its response when the head has arrived.
+    async def send(self, request: Request) -> UpstreamResponse:
+        """Send a request once, and return its response when the head has arrived.
 
         Raises:
             OSError: there is no response.

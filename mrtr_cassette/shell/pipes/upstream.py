@@ -43,7 +43,6 @@ from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     POST_HEADERS,
     SESSION_HEADER,
-    Headers,
     Request,
     is_event_stream,
     opens_channel,
@@ -56,7 +55,6 @@ from mrtr_cassette.shell.http.transport import (
     Upstream,
     UpstreamResponse,
     passed_headers,
-    sent_headers,
 )
 from mrtr_cassette.shell.pipes.commands import given_to
 from mrtr_cassette.shell.pipes.processes import (
@@ -304,7 +302,7 @@ class PipeUpstream:
 
         return call or self._unsolicited_messages
 
-    async def send(self, request: Request, _headers: Headers) -> PipeResponse:
+    async def send(self, request: Request) -> PipeResponse:
         """Send a request, and return the response when it has begun.
 
         Raises:
@@ -497,13 +495,11 @@ class StreamUpstream:
         http: Upstream,
         target: str,
         origin: str,
-        headers: Headers,
         add_settings: AddSettings,
     ) -> None:
         self._http_client = http
         self._stream_target = target
         self._server_origin = ServerOrigin(origin)
-        self._added_headers = headers
         self._add_settings = add_settings
         self._unsolicited_messages = PipeResponse()
         self._channel = response_channel(self._unsolicited_messages)
@@ -511,7 +507,7 @@ class StreamUpstream:
         self._post_endpoint: asyncio.Future[str] | None = None
         self._stream_has_ended = False
 
-    async def send(self, request: Request, _headers: Headers) -> PipeResponse:
+    async def send(self, request: Request) -> PipeResponse:
         """Send a line, and return the response, which may come later.
 
         Raises:
@@ -536,7 +532,7 @@ class StreamUpstream:
 
         response.on_close = lambda: self._channel.stop_waiting_for(response)
         posted = Request("POST", endpoint, POST_HEADERS, line)
-        with closing(await self._send_request(posted)) as accepted:
+        with closing(await self._http_client.send(posted)) as accepted:
             if accepted.status >= _LEAST_REFUSED_STATUS:
                 raise OSError(0, f"status {accepted.status} for a posted message")
 
@@ -545,19 +541,13 @@ class StreamUpstream:
 
         return response
 
-    async def _send_request(self, request: Request) -> UpstreamResponse:
-        """Send a request with the headers that the user added."""
-        return await self._http_client.send(
-            request, sent_headers(request.headers, self._added_headers)
-        )
-
     async def _read_stream(self, endpoint: asyncio.Future[str]) -> None:
         """Read the stream until it ends; `endpoint` gets the target for posts, or the error."""
         try:
             listening = Request(
                 "GET", self._stream_target, (("Accept", EVENT_STREAM),), b""
             )
-            with closing(await self._send_request(listening)) as stream:
+            with closing(await self._http_client.send(listening)) as stream:
                 await self._take_events(stream, endpoint)
 
             if not endpoint.done():
@@ -624,16 +614,14 @@ class StreamUpstream:
                 await self._reading_task
 
 
-def over_old_transport(
-    connecting: Connecting, target: str, origin: str, headers: Headers
-) -> Connecting:
+def over_old_transport(connecting: Connecting, target: str, origin: str) -> Connecting:
     """Return how a server of HTTP+SSE at a target is reached as one that takes lines."""
 
     @asynccontextmanager
     async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
         """Open the server, and leave its stream after the block."""
         async with connecting(add_settings) as http:
-            upstream = StreamUpstream(http, target, origin, headers, add_settings)
+            upstream = StreamUpstream(http, target, origin, add_settings)
             try:
                 yield upstream
             finally:

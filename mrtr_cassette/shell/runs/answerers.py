@@ -114,11 +114,12 @@ async def answers_endpoint(
 
     headers = (*JSON_HEADERS, *url_credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
-    async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
+    connecting = connected_client(url.origin(), tls, forward_proxy(url), headers)
+    async with connecting as client:
 
         async def ask(body: bytes) -> bytes | str:
             """Post a body to the endpoint; return its reply, or why there is none."""
-            request = Request("POST", url.raw_path_qs, headers, body)
+            request = Request("POST", url.raw_path_qs, (), body)
             try:
                 async with asyncio.timeout(rest.timeout):
                     return await _reply_of_endpoint(client, request)
@@ -134,7 +135,7 @@ async def answers_endpoint(
 
 async def _reply_of_endpoint(client: Upstream, request: Request) -> bytes | str:
     """Return the body of a response with a status of success, or else why it can't be used."""
-    with closing(await client.send(request, request.headers)) as response:
+    with closing(await client.send(request)) as response:
         reply = await read_up_to(LARGEST_REPLY, response)
 
     if reply is None:

@@ -114,9 +114,7 @@ async def _reached_directly(
         if is_started and target.command:
             shown = target.command
 
-        server = LiveServer(
-            client, shown, target.settings.headers, is_on_pipes=target.is_on_pipes
-        )
+        server = LiveServer(client, shown, is_on_pipes=target.is_on_pipes)
         try:
             yield _Reached(server, target.path, is_started)
         finally:

@@ -14,14 +14,13 @@ from mrtr_cassette.core.drive.live_session import RequestOwner, resuming_request
 from mrtr_cassette.core.protocol.jsonrpc import Message, server_messages
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
-from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
+from mrtr_cassette.core.wire.http import End, is_event_stream
 from mrtr_cassette.errors import MrtrCassetteError, MuteServerError, UpstreamError
 from mrtr_cassette.shell.http.transport import (
     Upstream,
     UpstreamResponse,
     no_response,
     passed_headers,
-    sent_headers,
 )
 from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 
@@ -75,7 +74,6 @@ class LiveServer:
 
     upstream: Upstream
     shown_as: str
-    headers: Headers = ()
     call_s: float | None = None
     head_s: float = _HEAD_S
     is_on_pipes: bool = False
@@ -288,7 +286,7 @@ class LiveServer:
         head_event: asyncio.Event | None = None,
     ) -> None:
         """Send a request, and read its response to the end, also when it breaks off and resumes."""
-        with closing(await self._send_request(observation.call.request)) as response:
+        with closing(await self.upstream.send(observation.call.request)) as response:
             observation.response_started(
                 response.status, passed_headers(response.headers)
             )
@@ -301,19 +299,13 @@ class LiveServer:
         while (resumed := resuming_request(observation)) is not None:
             request, after_s = resumed
             await asyncio.sleep(after_s)
-            with closing(await self._send_request(request)) as response:
+            with closing(await self.upstream.send(request)) as response:
                 if not is_event_stream(passed_headers(response.headers)):
                     break
 
                 await self._show_until_answered(response, observation, steps)
 
         observation.response_ended(0.0)
-
-    async def _send_request(self, request: Request) -> UpstreamResponse:
-        """Send a request with the headers that the user added."""
-        return await self.upstream.send(
-            request, sent_headers(request.headers, self.headers)
-        )
 
     async def _show_until_answered(
         self, response: UpstreamResponse, observation: Observation, steps: Conversation

@@ -205,7 +205,7 @@ async def _append_on_pipes(
         process.arguments, longest, recorder.add_settings, told, process.cwd
     )
     async with session.finishing(), upstream as live:
-        relay = Relay(live, session.url, (), session)
+        relay = Relay(live, session.url, session)
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )

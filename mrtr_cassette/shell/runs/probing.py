@@ -69,7 +69,7 @@ from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
 from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import (
     BodyTooLargeError,
@@ -309,8 +309,7 @@ class _Branches:
                 self.session.recorder.add_settings(given)
 
             async with target.connect(add) as live, self.session.finishing():
-                headers = target.settings.headers
-                relay = Relay(live, target.origin, headers, self.session)
+                relay = Relay(live, target.origin, self.session)
                 yield _BranchUpstream(relay, self)
 
         is_on_pipes = self.recorded.transport == "stdio"
@@ -372,11 +371,11 @@ class _BranchUpstream:
     relay: Relay
     branches: _Branches
 
-    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+    async def send(self, request: Request) -> UpstreamResponse:
         """Send a request, and return its response when the head has come."""
         recorded = self.branches.as_recorded(request)
         if recorded is None:
-            return await self.relay.upstream.send(request, headers)
+            return await self.relay.upstream.send(request)
 
         response = await self.relay.send(recorded, request)
         response.begin()

@@ -76,7 +76,6 @@ from mrtr_cassette.shell.http.transport import (
     UpstreamResponse,
     no_response,
     passed_headers,
-    sent_headers,
 )
 from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load_answers
 from mrtr_cassette.shell.runs.journaling import (
@@ -193,7 +192,7 @@ async def _recording_target(
             session.server_settings = target.settings
             session.is_started = target.recorded_as != target.name
             async with target.connect(session.recorder.add_settings) as live:
-                relay = Relay(live, target.origin, target.settings.headers, session)
+                relay = Relay(live, target.origin, session)
                 async with (
                     _opened_handler(relay, options) as handler,
                     session.finishing(),
@@ -368,9 +367,6 @@ class Relay:
     shown_as: str
     """The upstream, as shown in messages."""
 
-    headers: Headers
-    """Added to every request, in the place of the client's of that name."""
-
     session: RecordSession
 
     async def handle(
@@ -421,8 +417,7 @@ class Relay:
         relayed = RelayedResponse(self.session, received, self.shown_as)
         request = upstream_request or received
         try:
-            headers = sent_headers(request.headers, self.headers)
-            relayed.take_response_head(await self.upstream.send(request, headers))
+            relayed.take_response_head(await self.upstream.send(request))
         except asyncio.CancelledError:
             relayed.response_ended(End.OPEN)
             raise
@@ -476,7 +471,7 @@ class Appender:
         self._session = session
         self._player = player
         self._replay_server = ReplayServer(player, session.announcer, paced=False)
-        self._live_server = LiveServer(relay.upstream, relay.shown_as, relay.headers)
+        self._live_server = LiveServer(relay.upstream, relay.shown_as)
         self._appending = Appending(
             player, recorder, session.live_asks, new_recorder, ignored_for
         )
@@ -567,7 +562,7 @@ class _AnsweredUpstream:
     answered_by: str = ""
     last: RelayedResponse | None = None
 
-    async def send(self, request: Request, _headers: Headers) -> RelayedResponse:
+    async def send(self, request: Request) -> RelayedResponse:
         """Send a request that declares what the sources can answer."""
         received = request
         if self.answered_by and read_call(request).method != GET_TASK:

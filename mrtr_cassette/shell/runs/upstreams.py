@@ -131,7 +131,7 @@ def _target_at(
 
     def connected(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
         add_settings(given)
-        return connected_client(url.origin(), tls, proxy)
+        return connected_client(url.origin(), tls, proxy, given.headers)
 
     return Target(
         name=name,

@@ -266,9 +266,7 @@ def _target_over_lines(target: Target) -> Target:
     if target.is_on_pipes:
         return target
 
-    connecting = over_old_transport(
-        target.connect, target.path, target.origin, target.settings.headers
-    )
+    connecting = over_old_transport(target.connect, target.path, target.origin)
     return replace(target, connect=connecting, is_on_pipes=True)
 
 
@@ -383,7 +381,6 @@ class LiveRun:
         server = LiveServer(
             await connection.enter_async_context(connected),
             target.origin,
-            target.settings.headers,
             float(self.options.timeout),
             is_on_pipes=self.reached_target.is_on_pipes,
         )
