@@ -15,7 +15,7 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.secrets.sealed import reads_as_words
-from mrtr_cassette.core.wire.http import Request, header_text
+from mrtr_cassette.core.wire.http import Request, header_text, without_header
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
 
 _SHORTEST_HANDLE: Final = 6
@@ -256,10 +256,9 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
             replacements.append((span, _with_other_handles(part, new)))
 
     headers = []
-    for name, value in request.headers:
-        # The body may have another length.
-        if name.lower() != "content-length":
-            headers.append((name, _header_with_handles(name, value, new)))
+    # The body may have another length.
+    for name, value in without_header(request.headers, "content-length"):
+        headers.append((name, _header_with_handles(name, value, new)))
 
     body = splice(request.body, replacements)
     return replace(request, headers=tuple(headers), body=body)

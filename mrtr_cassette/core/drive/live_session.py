@@ -51,6 +51,7 @@ from mrtr_cassette.core.wire.http import (
     header_text,
     header_value,
     line_request,
+    without_header,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -308,15 +309,11 @@ def _with_identity_encoding(request: Request) -> Request:
 
 def _with_header(request: Request, name: str, value: str) -> Request:
     """Return a request with another value of a header; an empty one removes it."""
-    headers = []
-    for header in request.headers:
-        if header[0].lower() != name.lower():
-            headers.append(header)
-
+    headers = without_header(request.headers, name.lower())
     if value:
-        headers.append((name, value))
+        headers = (*headers, (name, value))
 
-    return replace(request, headers=tuple(headers))
+    return replace(request, headers=headers)
 
 
 def with_body(request: Request, body: bytes) -> Request:

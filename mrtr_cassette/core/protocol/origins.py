@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from mrtr_cassette.core.wire.http import Headers, Request, Response
+from mrtr_cassette.core.wire.http import Headers, Request, Response, without_header
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
@@ -208,7 +208,7 @@ class ServerOrigin:
         """
         if self.is_document(request):
             return replace(
-                request, headers=_headers_without(request.headers, "accept-encoding")
+                request, headers=without_header(request.headers, "accept-encoding")
             )
 
         resource = _resource_of(origin)
@@ -223,7 +223,7 @@ class ServerOrigin:
         if request.header("content-type").startswith(_FORM_CONTENT_TYPE):
             body = resource.sub(put, request.body.decode("latin-1")).encode("latin-1")
             if body != request.body:
-                headers = _headers_without(request.headers, "content-length")
+                headers = without_header(request.headers, "content-length")
                 request = replace(request, headers=headers, body=body)
 
         return request
@@ -242,11 +242,6 @@ class ServerOrigin:
 
         origins = dict.fromkeys(origin_in(url) for url in urls if isinstance(url, str))
         return [origin for origin in origins if origin and not self.is_named(origin)]
-
-
-def _headers_without(headers: Headers, name: str) -> Headers:
-    """Return headers without those of a name in lower case."""
-    return tuple(pair for pair in headers if pair[0].lower() != name)
 
 
 def _spelled_alike(origin: str, spelled: str) -> str:

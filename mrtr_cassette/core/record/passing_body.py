@@ -14,6 +14,7 @@ from mrtr_cassette.core.wire.http import (
     header_value,
     is_event_stream,
     lines_in,
+    without_header,
 )
 from mrtr_cassette.core.wire.sse import SseFramer
 
@@ -107,8 +108,7 @@ class PassingBody:
         if self._decoder is not None and not self._is_decoded(self._decoder, end):
             pieces = self._coded_chunks
         elif self._decoder is not None:
-            kept = (pair for pair in headers if pair[0].lower() != "content-encoding")
-            headers = tuple(kept)
+            headers = without_header(headers, "content-encoding")
 
         if (
             self._announced_length is not None

@@ -14,6 +14,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
     header_value,
+    without_header,
 )
 
 _MODULES_BY_CODING: Final = {
@@ -158,8 +159,8 @@ def with_decoded_body(request: Request, limit_bytes: int = LARGEST_BODY) -> Requ
     if not decoder.is_whole:
         return request
 
-    kept = [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
-    return replace(request, headers=tuple(kept), body=body)
+    headers = without_header(request.headers, "content-encoding")
+    return replace(request, headers=headers, body=body)
 
 
 @lru_cache(maxsize=1024)

@@ -170,6 +170,11 @@ def header_value(headers: Headers, name: str) -> str:
     return ", ".join(value for key, value in headers if key.lower() == name)
 
 
+def without_header(headers: Headers, name: str) -> Headers:
+    """Return headers without those of a name in lower case."""
+    return tuple(pair for pair in headers if pair[0].lower() != name)
+
+
 def decoded_header(value: str) -> str | None:
     """Return the text of a header that MCP spells in base64; None for any other value."""
     encoded = _ENCODED_HEADER.fullmatch(value)

@@ -14,7 +14,13 @@ from typing import Final, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mrtr_cassette.core.cassette.sessions import EndpointPassing
-from mrtr_cassette.core.wire.http import Headers, Request, header_value, is_event_stream
+from mrtr_cassette.core.wire.http import (
+    Headers,
+    Request,
+    header_value,
+    is_event_stream,
+    without_header,
+)
 from mrtr_cassette.errors import internal_error, printable, printable_lines
 from mrtr_cassette.options import ListeningOptions
 from mrtr_cassette.shell.http.access import Listener, refusal_of
@@ -94,9 +100,7 @@ class HttpDownstream:
             and not header_value(headers, "content-encoding")
         ):
             self._held_body = bytearray()
-            headers = tuple(
-                pair for pair in headers if pair[0].lower() != "content-length"
-            )
+            headers = without_header(headers, "content-length")
 
         if self.endpoint is not None and not is_event_stream(headers):
             self.endpoint = None

@@ -60,6 +60,7 @@ from mrtr_cassette.core.wire.http import (
     Headers,
     Request,
     is_event_stream,
+    without_header,
 )
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
@@ -642,11 +643,10 @@ class AutoAnswerHandler:
         if created is not None:
             self.tasks[created.id] = _CreatedTask(call, rounds)
 
-        passed = upstream.last.client_headers
-        headers = [pair for pair in passed if pair[0].lower() != "content-length"]
+        headers = without_header(upstream.last.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response
         status = upstream.last.status
-        await downstream.send_whole(status, tuple(headers), response.body)
+        await downstream.send_whole(status, headers, response.body)
 
     def _asking_conversation(
         self, request: Request, call: Call, task: _CreatedTask | None
