@@ -7,13 +7,13 @@ import os
 import re
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, get_args
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, get_args
 
 import orjson
 
@@ -52,6 +52,8 @@ from mrtr_cassette.testing.suite_cassette import (
     UseRequest,
 )
 from mrtr_cassette.testing.suite_replay import MissingUse, use_of
+
+T = TypeVar("T")
 
 _A_PLAY: Final = "a play"
 _NOT_FOR_PLAYS: Final = frozenset(
@@ -278,13 +280,14 @@ class Plays:
         )
 
         self._worker_threads = ThreadPoolExecutor(_MOST_WORKERS, "mrtr-cassette-plays")
-        self._plays_beginning: set[asyncio.Future[CassettePlay]] = set()
+        self._unfinished: set[asyncio.Future[Any]] = set()
+        """What is begun or ended just now."""
 
     async def close(self) -> None:
         """End the plays that nobody has ended; what they recorded is discarded."""
         # An upstream may take long to start, and nobody waits for it any more.
         self._loop_of_threads.give_up_entering()
-        await asyncio.gather(*self._plays_beginning, return_exceptions=True)
+        await asyncio.gather(*self._unfinished, return_exceptions=True)
         for play in tuple(self.open.values()):
             text = f"the play of {play.name} was never ended"
             event = {"event": "never_ended", "play": play.id}
@@ -357,10 +360,7 @@ class Plays:
             values = _json_of(request)
 
         beginning = self._in_thread(partial(self._begin_play, values))
-        self._plays_beginning.add(beginning)
-        beginning.add_done_callback(self._plays_beginning.discard)
-        # A client that goes away does not end it.
-        play = await asyncio.shield(beginning)
+        play: CassettePlay = await self._finished(beginning)
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
 
         return 201, play.beginning
@@ -405,6 +405,14 @@ class Plays:
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Do work that may block in a worker thread; return the future of its result."""
         return self._loop.run_in_executor(self._worker_threads, work)
+
+    async def _finished(self, work: Awaitable[T]) -> T:
+        """Return the result of work, which a client that goes away does not end."""
+        unfinished = asyncio.ensure_future(work)
+        self._unfinished.add(unfinished)
+        unfinished.add_done_callback(self._unfinished.discard)
+
+        return await asyncio.shield(unfinished)
 
     # Plays
 
@@ -562,6 +570,12 @@ class Plays:
     async def end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
+        return await self._finished(self._end_play(play, outcome))
+
+    async def _end_play(
+        self, play: CassettePlay, outcome: TestOutcome
+    ) -> dict[str, Any]:
+        """End a play, count and say what it came to, and return the report."""
         try:
             ending = partial(self._conclude_play, play, outcome)
             report: dict[str, Any] = await self._in_thread(ending)

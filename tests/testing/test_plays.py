@@ -6,7 +6,9 @@ import asyncio
 import gc
 import signal
 import subprocess
+import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +27,7 @@ from mrtr_cassette.options import ServeOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import serving
+from mrtr_cassette.shell.pipes.processes import ProcessGroup
 from mrtr_cassette.shell.runs import upstreams
 from mrtr_cassette.testing.plays import CassettePlay, Plays
 
@@ -117,3 +120,55 @@ def test_a_play_that_is_being_begun_is_given_up_at_the_end(
 
     assert process.returncode == -signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_play_ends_although_the_client_that_ends_it_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is counted, and the end of all plays waits for its upstream to stop."""
+    may_stop = threading.Event()
+    stop = ProcessGroup.stop
+
+    async def listens_at_once(*_: object) -> None:
+        return None
+
+    async def ended() -> Plays:
+        loop = asyncio.get_running_loop()
+        is_stopping = asyncio.Event()
+
+        def stop_slowly(group: ProcessGroup, grace_s: float) -> None:
+            loop.call_soon_threadsafe(is_stopping.set)
+            may_stop.wait(HANGS_S)
+            stop(group, grace_s)
+
+        monkeypatch.setattr(ProcessGroup, "stop", stop_slowly)
+        plays = Plays(tmp_path, "once", "", Announcer())
+        options = ServeOptions(port=0)
+        with listening(options) as listener:
+            plays.url = listener.url("")
+            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
+            async with serving(plays.handle, listener, options, None):
+                wanted = {"upstream": ["sleep", "1000", "{port}"]}
+                await asyncio.to_thread(partial(serve.begin, "slow", **wanted))
+                (play,) = plays.open.values()
+                ending = asyncio.create_task(plays.end(play, "passed"))
+                await is_stopping.wait()
+                ending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await ending
+
+                still_open = dict(plays.open)
+                may_stop.set()
+
+                assert still_open == {play.id: play}
+
+            async with asyncio.timeout(HANGS_S):
+                await plays.close()
+
+        return plays
+
+    monkeypatch.setattr(upstreams, "_why_not_listening", listens_at_once)
+    plays = asyncio.run(ended())
+
+    assert plays.open == {}
+    assert plays.outcome_counts.total() == 1
