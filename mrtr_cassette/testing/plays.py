@@ -127,22 +127,26 @@ class CassettePlay:
             unused.append({"option": option, "value": value})
 
         nearest = results.divergences.nearest
-        return {
-            **self._common_members,
-            "served": results.played,
-            "recorded": self.use.exchanges,
-            "misses": [miss.facts for miss in results.misses],
-            "harmless": results.harmless,
-            "unknown_tools": dict(results.unknown_tools),
-            "stopped": results.stopped,
-            "unplayed": unplayed,
-            "first_divergence": None if nearest is None else nearest.facts,
-            "faults": as_data(results.faults, {}),
-            "matched": dict(results.matched),
-            "learned": dict(results.learned),
-            "unused": unused,
-            "valid": not results.misses,
-        }
+        report: dict[str, Any] = as_data(
+            {
+                **self._common_members,
+                "served": results.played,
+                "recorded": self.use.exchanges,
+                "misses": [miss.facts for miss in results.misses],
+                "harmless": results.harmless,
+                "unknown_tools": results.unknown_tools,
+                "stopped": results.stopped,
+                "unplayed": unplayed,
+                "first_divergence": None if nearest is None else nearest.facts,
+                "faults": results.faults,
+                "matched": results.matched,
+                "learned": results.learned,
+                "unused": unused,
+                "valid": not results.misses,
+            },
+            {},
+        )
+        return report
 
     @property
     def trial(self) -> TrialReport:

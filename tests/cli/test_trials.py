@@ -128,6 +128,18 @@ def test_a_trial_stops_at_its_first_miss(folder: Path) -> None:
         assert "is 'report', and not one of continue, stop" in answer.error
 
 
+def test_a_tool_name_that_utf_8_lacks_is_escaped_in_reports(folder: Path) -> None:
+    """A play is reported and ended as any other, however an agent names a tool."""
+    with serving(folder) as serve:
+        play = serve.begin("store/", history="strict")
+        call(play["url"], FLY.replace(b"fly", rb"\ud800"))
+        report = serve.report(play)
+        ended = serve.end(play)
+
+    assert report["unknown_tools"] == {r"\ud800": 1}
+    assert ended["unknown_tools"] == report["unknown_tools"]
+
+
 # replay --trials
 
 
