@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from builders import (
     Answer,
     Conversation,
     answer,
+    conversation,
     encode_cassette,
     loaded,
     notification,
@@ -48,13 +51,16 @@ from standin import (
 )
 from tasking import created, state
 
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
+from mrtr_cassette.shell.runs.replaying import LoadedReplays, ReplayServer, replaying
 
 
 @looped
@@ -486,3 +492,22 @@ async def test_response_waits_some_time_only_for_a_stream_that_nobody_reads() ->
     await server.handle(call, downstream)
 
     assert b'"done":1' in downstream.got
+
+
+def test_plays_that_begin_at_once_load_their_cassette_once(tmp_path: Path) -> None:
+    """Threads share what is loaded, and each gets a player of its own."""
+    recorded = conversation((tool("x"), result({}))).cassette()
+    path = tmp_path / "c.json"
+    path.write_bytes(encode_cassette(recorded))
+    loaded_replays = LoadedReplays()
+    all_there = Barrier(16)
+
+    def load(_: int) -> tuple[Cassette, Player]:
+        all_there.wait()
+        return loaded_replays.get(path, over_http, ReplayOptions())
+
+    with ThreadPoolExecutor(16) as threads:
+        found = [*threads.map(load, range(16))]
+
+    assert len({id(cassette) for cassette, _ in found}) == 1
+    assert len({id(player) for _, player in found}) == 16

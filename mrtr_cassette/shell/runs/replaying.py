@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from string import punctuation
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -184,9 +185,10 @@ def _load_replay(
 
 
 class LoadedReplays:
-    """Loads what many replays play once, as long as the files don't change."""
+    """Loads what many replays play once, as long as the files don't change; for many threads."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._loaded_replays: dict[object, tuple[Cassette, Player]] = {}
 
     def get(
@@ -206,15 +208,18 @@ class LoadedReplays:
             values.append(repr(getattr(options, name)))
 
         key = (tuple(map(_version_of, files)), to_transport, tuple(values))
-        if key not in self._loaded_replays:
-            # What was there before is probably outdated.
-            while len(self._loaded_replays) >= _MOST_LOADED:
-                self._loaded_replays.pop(next(iter(self._loaded_replays)))
+        # Threads that begin to play the same cassette at once load it once.
+        with self._lock:
+            if key not in self._loaded_replays:
+                # What was there before is probably outdated.
+                while len(self._loaded_replays) >= _MOST_LOADED:
+                    self._loaded_replays.pop(next(iter(self._loaded_replays)))
 
-            self._loaded_replays[key] = _load_replay(path, to_transport, options)
+                self._loaded_replays[key] = _load_replay(path, to_transport, options)
 
-        cassette, template = self._loaded_replays[key]
-        player = template.fresh_player()
+            cassette, template = self._loaded_replays[key]
+            player = template.fresh_player()
+
         if options.secrets:
             player.add_settings(UserSettings(secrets=options.secrets))
 
