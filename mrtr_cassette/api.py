@@ -39,6 +39,7 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.stores import (
     Location,
+    full_name,
     is_address,
     keep_fetched,
     location_of,
@@ -121,7 +122,7 @@ def replay(
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
         MrtrCassetteError: when the block ends: nothing met one of the `faults`.
     """
-    places = [str(_read_place(other)) for other in beside]
+    places = [full_name(_read_place(other)) for other in beside]
     options["beside"] = [*places, *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
     place = _read_place(path)

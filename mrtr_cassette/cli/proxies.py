@@ -64,7 +64,7 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.log import Aside
-from mrtr_cassette.shell.files.stores import Location, path_of
+from mrtr_cassette.shell.files.stores import Location, full_name, path_of
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.pipes.commands import given_to
 from mrtr_cassette.shell.runs.replaying import replaying
@@ -362,7 +362,7 @@ def replay(
     cassette, *others = cassettes = cassettes_in(with_fetched(words))
     command = tuple(after_dashes(context) or ())
     options = replace(
-        read_options(ReplayOptions, given, log), beside=[*map(str, others)]
+        read_options(ReplayOptions, given, log), beside=[*map(full_name, others)]
     )
     for each in cassettes:
         tell_of_journal(each, log)

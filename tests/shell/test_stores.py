@@ -295,6 +295,14 @@ def test_no_failure_of_a_put_shows_a_password(
     assert str(caught.value).count("the store") <= 1
 
 
+def test_a_further_cassette_is_found_by_its_whole_url(stored: StoreFile) -> None:
+    """Its credentials and its query are used, and only hidden where its name is shown."""
+    url = "memory://me:hunter2@bucket/c.json?version=1"
+    StoreFile(url).write([DEMO], replace=False)
+    with replay(stored.url, url, on_miss="report") as playing_both:
+        assert playing_both.place == stored.url
+
+
 def test_a_folder_is_no_cassette(stored: StoreFile, tmp_path: Path) -> None:
     """It can't be recorded to, and neither can what is no working directory."""
     assert stored.exists()

@@ -222,6 +222,11 @@ def _checked_path(name: FilePath) -> Path:
     return path
 
 
+def full_name(place: Location) -> str:
+    """Return the name by which a cassette is found again, with any credentials in it."""
+    return place.url if isinstance(place, StoreFile) else str(place)
+
+
 def path_of(place: Location) -> Path:
     """Return the path of a cassette on this machine.
 
