@@ -31,7 +31,7 @@ from mrtr_cassette.options import Mode, default_mode, mode_named
 from mrtr_cassette.shell.files.cassettes import cassettes_in
 from mrtr_cassette.shell.files.disk import check_name
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, full_name, location_of
 from mrtr_cassette.shell.http.server import HttpDownstream
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import LoopOfThreads
@@ -439,7 +439,7 @@ class Plays:
             terms = without_upstream(PLAY_TERMS)
 
         settings = settings_from(chosen, terms)
-        path = Path(settings.name or "")
+        path = location_of(settings.name or "")
         identity = secrets.token_hex(8)
         site = SharedSite(self.url, identity)
 
@@ -464,9 +464,13 @@ class Plays:
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
 
-        files = [str(path), *settings.replay.beside]
         inside = f"{self._served_folder}{os.sep}"
-        name = ", ".join([file.removeprefix(inside) for file in files])
+        names = []
+        for place in (path, *settings.replay.beside):
+            # The name of one in a store may have credentials.
+            names.append(str(location_of(place)).removeprefix(inside))
+
+        name = ", ".join(names)
         play = CassettePlay(identity, name, site, use)
         self.open[identity] = play
 
@@ -499,9 +503,9 @@ class Plays:
                     hint="it plays the cassettes that this process was started with",
                 )
 
-        options = {**given.options, "cassette": [*map(str, given.cassettes)]}
+        names = tuple(map(full_name, given.cassettes))
         return [
-            place_of_call("the command line", (), options),
+            Place("the command line", given.options, names),
             Place("a trial", values),
         ]
 

@@ -36,6 +36,7 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish_cassette
 from mrtr_cassette.shell.files.journals import Publication, publish_recording
 from mrtr_cassette.shell.files.log import OnEvent
+from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sites import Site
@@ -287,7 +288,7 @@ class UseRequest:
     """The cassette that a fixture opens, and for whom."""
 
     run: Run
-    path: Path
+    path: Location
     settings: Settings
     mode: Mode
     age_days: int | None
@@ -354,7 +355,7 @@ class CassetteUse:
 
         if upstream is None:
             raise UsageError(
-                f"there is nothing to {self._upstream_purpose.format(self.path)}",
+                f"there is nothing to {self._upstream_purpose.format(self.place)}",
                 hint=self.terms["name_upstream"],
             )
 
@@ -373,9 +374,14 @@ class CassetteUse:
         return self.request.run.applications.url(upstream, path)
 
     @property
-    def path(self) -> Path:
-        """The cassette."""
+    def place(self) -> Location:
+        """Where the cassette is."""
         return self.request.path
+
+    @property
+    def path(self) -> Path:
+        """The cassette's file, which what is recorded or shown in a suite has."""
+        return path_of(self.place)
 
     @property
     def _settings(self) -> Settings:
@@ -407,7 +413,7 @@ class CassetteUse:
         problems = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.shown.unplayed:
-            unplayed = UnplayedError(self.path, self.shown.unplayed)
+            unplayed = UnplayedError(self.place, self.shown.unplayed)
             way = in_terms(
                 "make these calls too, or record anew with <<record_again>>",
                 self.terms,
@@ -455,19 +461,19 @@ class CassetteUse:
         warning_texts = []
         if self.outcome == "not used":
             warning_texts.append(
-                f"{self.path} was not played: no client sent it a request"
+                f"{self.place} was not played: no client sent it a request"
             )
 
         if self.outcome == "left empty":
             warning_texts.append(
-                f"nothing was recorded, and {self.path} not written: no client sent a request to "
+                f"nothing was recorded, and {self.place} not written: no client sent a request to "
                 "the url of the cassette"
             )
 
         age_days = self.request.age_days
         if self.outcome == "replayed" and age_days is not None:
             warning_texts.append(
-                f"{self.path} is {age_days} days old; record it anew with {self.terms['replace']}"
+                f"{self.place} is {age_days} days old; record it anew with {self.terms['replace']}"
             )
 
         if self.shown.unused_answers:
@@ -481,14 +487,14 @@ class CassetteUse:
             return []
 
         text = (
-            f"{self.path} was not written: the test was {self.given_up}, and a test's own "
+            f"{self.place} was not written: the test was {self.given_up}, and a test's own "
             "cassette is written when it passes"
         )
         return [text]
 
     def load_recorded(self) -> Cassette | None:
         """Return the cassette as it is by now, if there is any."""
-        return load_cassette(self.path)
+        return load_cassette(self.place)
 
     @property
     def upstream_output(self) -> str | None:
@@ -509,11 +515,11 @@ class CassetteUse:
         requests = counted(len(problem_texts), "request")
         if misses:
             problem_headline = f"miss: {misses[0].reason}: {misses[0].request}"
-            problem_conclusion = f"{requests} had no recorded answer on {self.path}"
+            problem_conclusion = f"{requests} had no recorded answer on {self.place}"
         else:
             problem_headline = "the live server asks something else"
             problem_conclusion = (
-                f"{requests} could not be recorded on {self.path}; "
+                f"{requests} could not be recorded on {self.place}; "
                 f"{self.terms['replace']} records the whole cassette anew"
             )
 

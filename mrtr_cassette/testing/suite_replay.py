@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.cassettes import journal_path, read_file
+from mrtr_cassette.shell.files.cassettes import cassette_exists, journal_path, read_file
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
@@ -23,19 +23,19 @@ class ReplayUse(CassetteUse):
 
     def _start_proxy(self, running: ExitStack) -> Replay:
         """Start the replay, over HTTP or on pipes as the cassette was recorded."""
-        data = read_file(self.path)
+        data = read_file(self.place)
         is_piped = False
         if b'"transport"' in data:
-            is_piped = load(data, str(self.path)).transport == "stdio"
+            is_piped = load(data, str(self.place)).transport == "stdio"
 
         options = self._settings.replay
         request = self.request
         if is_piped:
-            starts = request.run.entering(replayed_by_client(self.path, options))
+            starts = request.run.entering(replayed_by_client(self.place, options))
             session: Session | ClientStarts = running.enter_context(starts)
         else:
             replay = replaying(
-                self.path,
+                self.place,
                 options,
                 site=request.site,
                 on_event=request.on_event,
@@ -45,7 +45,7 @@ class ReplayUse(CassetteUse):
             session = running.enter_context(request.run.entering(replay))
             self._bypass_proxies(session.url, running)
 
-        return Replay(session, request.mode, self.path, self._settings.answers)
+        return Replay(session, request.mode, self.place, self._settings.answers)
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""
@@ -82,7 +82,7 @@ class MissingUse(CassetteUse):
     def _start_proxy(self, running: ExitStack) -> Replay:  # noqa: ARG002
         """Return a replay that fails the test when it is first needed."""
         missing = cast("Any", _NoCassette(self._fail_test))
-        return Replay(missing, self.request.mode, self.path, self._settings.answers)
+        return Replay(missing, self.request.mode, self.place, self._settings.answers)
 
     @property
     def error(self) -> CassetteError:
@@ -90,7 +90,7 @@ class MissingUse(CassetteUse):
         mode = self.request.mode
         default = " (mode none is the default under CI)" if mode == "none" else ""
         return CassetteError(
-            self.path,
+            self.place,
             f"there is no such cassette, and in mode {mode} no new one is recorded",
             hint=f"record it with {self.terms['record']} where the server can be reached, and "
             f"commit it{default}",
@@ -120,7 +120,7 @@ def use_of(request: UseRequest) -> CassetteUse:
         kind = VerifyingUse if request.mode == "verify" else RecordingUse
         return kind(request)
 
-    if path.exists() or journal_path(path).exists():
+    if cassette_exists(path) or journal_path(path).exists():
         return ReplayUse(request)
 
     return MissingUse(request)

@@ -18,18 +18,20 @@ import pytest
 from builders import conversation, encode_cassette, tool
 from messages import text
 from patience import HANGS_S
-from playing import JSON, Serve
+from playing import JSON, Answer, Serve
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport
 from mrtr_cassette.core.report.trials import TrialReport
 from mrtr_cassette.options import ServeOptions
 from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.stores import StoreFile
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.pipes.processes import ProcessGroup
 from mrtr_cassette.shell.runs import upstreams
-from mrtr_cassette.testing.plays import CassettePlay, Plays
+from mrtr_cassette.terms import PLAY_TERMS
+from mrtr_cassette.testing.plays import CassettePlay, Plays, Trials
 
 KEPT = (CassettePlay, Player, MissReport, TrialReport)
 
@@ -172,3 +174,46 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
 
     assert plays.open == {}
     assert plays.outcome_counts.total() == 1
+
+
+def test_trials_play_cassettes_of_a_store(tmp_path: Path) -> None:
+    """They are read by their whole URLs, and shown without the credentials in these."""
+    cassettes = [
+        StoreFile("memory://me:hunter2@trials/a.json"),
+        StoreFile("memory://trials/b.json"),
+    ]
+    for number, cassette in enumerate(cassettes):
+        recorded = conversation((tool(f"get{number}"), text(str(number)))).cassette()
+        cassette.write([encode_cassette(recorded)], replace=True)
+
+    def played(serve: Serve) -> Answer:
+        begun = serve.request("POST", headers={})
+        for number in range(2):
+            request = Request(begun.json["url"], tool(f"get{number}"), dict(JSON))
+            with urlopen(request) as response:
+                response.read()
+
+        serve.end(begun.json)
+        return begun
+
+    async def begun_and_plays() -> tuple[Answer, Plays]:
+        given = Trials(cassettes, {}, PLAY_TERMS)
+        plays = Plays(tmp_path, "none", "", Announcer(), given)
+        options = ServeOptions(port=0)
+        with listening(options) as listener:
+            plays.url = listener.url("")
+            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
+            async with serving(plays.handle, listener, options, None):
+                begun = await asyncio.to_thread(played, serve)
+
+            await plays.close()
+
+        return begun, plays
+
+    begun, plays = asyncio.run(begun_and_plays())
+
+    assert begun.status == 201
+    assert (
+        begun.json["cassette"] == "memory://***@trials/a.json, memory://trials/b.json"
+    )
+    assert plays.validity_counts == {True: 1}

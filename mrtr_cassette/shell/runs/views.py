@@ -25,8 +25,8 @@ from mrtr_cassette.options import (
     options_from,
     options_of,
 )
-from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.files.stores import location_of, path_of
+from mrtr_cassette.shell.files.cassettes import cassette_exists, load_cassette
+from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 
@@ -65,7 +65,7 @@ class MrtrCassette:
         self,
         session: Session | ClientStarts,
         mode: Mode | None = None,
-        path: Path | None = None,
+        path: Location | None = None,
         answers: Answers = None,
     ) -> None:
         """Show a session whose cassette will be at `path`, if it is at another place so far."""
@@ -104,7 +104,7 @@ class MrtrCassette:
     @property
     def path(self) -> Path:
         """The cassette's file; what is recorded is written when the block, test or run ends."""
-        return self._cassette_path or path_of(location_of(self.place))
+        return path_of(self._cassette_path or location_of(self.place))
 
     @property
     def place(self) -> str:
@@ -282,7 +282,7 @@ class Replay(MrtrCassette):
 # What a mode does with a cassette
 
 
-def needs_upstream(mode: Mode, cassette: Path, *, is_old: bool) -> bool:
+def needs_upstream(mode: Mode, cassette: Location, *, is_old: bool) -> bool:
     """Tell whether a mode calls the upstream of a cassette, which need not exist."""
     if mode == "once":
         return is_old or not cassette.exists()
@@ -326,13 +326,13 @@ def options_for(
     )
 
 
-def days_too_old(cassette: Path, max_age: int) -> int | None:
+def days_too_old(cassette: Location, max_age: int) -> int | None:
     """Return the age of a cassette in days; None if it is below the limit, or there is none.
 
     Raises:
         CassetteError: its date can't be read.
     """
-    if not max_age or not cassette.exists():
+    if not max_age or not cassette_exists(cassette):
         return None
 
     try:
