@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -209,18 +209,36 @@ def checked_match(value: Any) -> Any:
     if callable(value):
         return value
 
-    items = value.items() if isinstance(value, Mapping) else [(value, value)]
-    for pointer, kind in items:
-        if not isinstance(value, Mapping) or not isinstance(kind, str):
-            raise UsageError(
-                f"<<match>> is {value!r}, and not a mapping of JSON Pointers to kinds",
-                hint='such as {"/arguments/id": "uuid"}, or a function of two requests',
-            )
+    is_mapping = isinstance(value, Mapping)
+    if not is_mapping or not all(isinstance(kind, str) for kind in value.values()):
+        raise UsageError(
+            f"<<match>> is {value!r}, and not a mapping of JSON Pointers to kinds",
+            hint='such as {"/arguments/id": "uuid"}, or a function of two requests',
+        )
+
+    for pointer in value:
         if not isinstance(pointer, str):
             raise UsageError(f"<<match>> {pointer!r} is not a JSON Pointer")
 
     read_matchers(value)
     return dict(value)
+
+
+def _pairs_in(value: Any, refusal: UsageError) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of a mapping, or of a list of pairs.
+
+    Raises:
+        UsageError: the refusal, as it is neither.
+    """
+    pairs = value.items() if isinstance(value, Mapping) else value
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise refusal
+
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise refusal
+
+        yield pair[0], pair[1]
 
 
 def checked_headers(value: Any) -> Headers:
@@ -236,10 +254,11 @@ def checked_headers(value: Any) -> Headers:
     )
 
     # Values are not shown: they may be secrets.
-    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
-        raise UsageError("<<headers>> is not a mapping of names to values")
-
-    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
+    refusal = UsageError(
+        "<<headers>> is not a mapping of names to values",
+        hint="give it as <<header_form>>",
+    )
+    pairs = tuple(_pairs_in(value, refusal))
     for name, text in pairs:
         are_texts = isinstance(name, str) and isinstance(text, str)
         if (
@@ -265,18 +284,12 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
     Raises:
         UsageError: they are no mapping of names to texts.
     """
-    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
-        raise UsageError("<<values>> is not a mapping of names to texts")
-
+    refusal = UsageError(
+        "<<values>> is not a mapping of names to texts",
+        hint="give it as <<give_value>>",
+    )
     pairs = []
-    for pair in value.items() if isinstance(value, Mapping) else value:
-        if isinstance(pair, str):
-            raise UsageError(
-                f"<<values>> has the name {pair!r} without its text",
-                hint="give it as <<give_value>>",
-            )
-
-        name, given = pair
+    for name, given in _pairs_in(value, refusal):
         text = os.fspath(given) if isinstance(given, os.PathLike) else given
         if not isinstance(name, str) or not _VALUE_NAME.fullmatch(name):
             raise UsageError(

@@ -85,6 +85,24 @@ def test_a_header_that_can_not_be_sent_is_refused(name, value, problem):
 
 
 @pytest.mark.parametrize(
+    "headers", ["X: hidden", ["X: hidden"], ["ab"], [5], [("X", "hidden", "")], 5]
+)
+def test_headers_are_a_mapping_or_pairs(headers):
+    """Whatever else they are given as is told as an error, without what may be a secret."""
+    with pytest.raises(UsageError, match="is not a mapping of names to values") as told:
+        RecordOptions(headers=headers)
+
+    assert "hidden" not in str(told.value)
+
+
+@pytest.mark.parametrize("match", [5, ["/a"], {"/a": 5}, {5: "uuid"}])
+def test_kinds_that_match_are_a_mapping_of_pointers_to_texts(match):
+    """Whatever else they are given as is told as an error."""
+    with pytest.raises(UsageError, match=r"^match "):
+        ReplayOptions(match=match)
+
+
+@pytest.mark.parametrize(
     ("name", "problem"),
     [
         ("a b", "is not a header name"),

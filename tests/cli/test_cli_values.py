@@ -125,7 +125,7 @@ def test_a_play_has_values(cassette: Path) -> None:
         wrong = serve.request("POST", body={"cassette": "c.json", "values": ["root"]})
 
         assert wrong.status == 400
-        assert "'root' without its text" in wrong.error
+        assert "not a mapping of names to texts" in wrong.error
 
 
 def test_cassettes_with_other_values_are_not_one(

@@ -225,7 +225,9 @@ async def test_a_name_that_is_unknown_is_an_error_with_the_known_ones(
         ({"a b": "/tmp/x"}, "'a b' is not a name"),
         ({"root": "/a"}, "fewer than 3 characters"),
         ({"root": ""}, "fewer than 3 characters"),
-        (["tmp_path"], "without its text"),
+        (["tmp_path"], "not a mapping of names to texts; give it as"),
+        ([("root", "/tmp/x", "y")], "not a mapping"),
+        ([5], "not a mapping"),
         ("root=/tmp/x", "not a mapping"),
     ],
 )
