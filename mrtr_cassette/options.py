@@ -406,12 +406,20 @@ class SecretOptions(Options):
         Raises:
             UsageError: values are given, and a name is none of theirs.
         """
-        texts = {**self.texts, "port": "{port}"}
+        texts = self.texts
 
         def value_in_command(named: re.Match[str]) -> str:
             """Return the text for a name, which stays as it is if no values are given."""
-            if named[1] in texts or not self.values:
-                return texts.get(named[1], named[0])
+            name = named[1]
+            if name == "port" and name in texts:
+                raise UsageError(
+                    "<<values>>: {port} in a command is the port of its server",
+                    hint="give the value another name",
+                )
+            if name == "port" or not texts:
+                return named[0]
+            if name in texts:
+                return texts[name]
 
             raise UsageError(
                 f"<<values>>: the command has {named[0]}, and no value has this name",

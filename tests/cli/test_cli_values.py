@@ -152,6 +152,12 @@ def test_cassettes_with_other_values_are_not_one(
         mrtr_cassette.verify(plain, "http://127.0.0.1:9", values={"root": HERE})
 
 
+def test_the_port_in_a_command_is_no_value() -> None:
+    """`{port}` is the port that is chosen for a server, so no value can be meant by it."""
+    with pytest.raises(UsageError, match=r"\{port\} in a command is the port of"):
+        mrtr_cassette.call(["server", "{port}"], "get", values={"port": "8722"})
+
+
 def test_a_command_is_given_the_texts(tmp_path: Path) -> None:
     """`{root}` in it is this run's text, as `{port}` is the port; an unknown name is an error."""
     path = tmp_path / "c.json"
