@@ -650,10 +650,10 @@ def view(
         raise UsageError("--report and --against take a single cassette")
 
     earlier_cassette = None
-    if against is None:
-        _refuse_without_against({"--ignore": ignored, "--ignore-from": ignore_from})
-    else:
+    if against is not None:
         earlier_cassette = read_place(against)
+    elif ignored or ignore_from:
+        raise UsageError("--ignore and --ignore-from need --against OTHER")
 
     if len(cassette_places) == 1:
         page = output or Path(f"{cassette_places[0].stem}.html")
@@ -666,23 +666,16 @@ def view(
         )
         return
 
-    common_folder = os.path.commonpath(
-        [Path(str(path)).parent for path in cassette_places]
-    )
-    for path in cassette_places:
-        path_below_folder = Path(str(path)).relative_to(common_folder)
-        page = path_below_folder.with_suffix(".html")
-        if output is not None:
-            page = output / page
-
-        _write_page(path, page)
+    _write_pages(cassette_places, output or Path())
 
 
-def _refuse_without_against(given: Mapping[str, object]) -> None:
-    """Refuse options that are given but have no meaning without `--against`."""
-    for option, value in given.items():
-        if value:
-            raise UsageError(f"{option} needs --against OTHER")
+def _write_pages(cassettes: Sequence[Location], folder: Path) -> None:
+    """Write cassettes as pages in a folder, each in the folders below their common one."""
+    paths = [Path(os.path.abspath(str(place))) for place in cassettes]  # noqa: PTH100  without parts such as ..
+    common_folder = os.path.commonpath([path.parent for path in paths])
+    for place, path in zip(cassettes, paths, strict=True):
+        page = path.relative_to(common_folder).with_suffix(".html")
+        _write_page(place, folder / page)
 
 
 def _write_page(

@@ -114,7 +114,7 @@ async def test_view_compares_with_another_cassette(tmp_path: Path) -> None:
 
     needless = await run("view", path, "--ignore-from", rules, cwd=tmp_path)
 
-    assert (needless.code, "--ignore-from needs --against" in needless.err) == (2, True)
+    assert (needless.code, "--ignore-from need --against" in needless.err) == (2, True)
 
 
 @looped
@@ -134,6 +134,22 @@ async def test_view_writes_two_pages_as_it_writes_three(tmp_path: Path) -> None:
     refused = await run("view", *paths, "--report", report(tmp_path), cwd=tmp_path)
 
     assert (refused.code, "take a single cassette" in refused.err) == (2, True)
+
+
+@looped
+async def test_pages_are_written_below_this_directory(tmp_path: Path) -> None:
+    """However cassettes are named, their pages have the folders that these don't share."""
+    path = cassette(tmp_path)
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "b.json").write_bytes(path.read_bytes())
+    for first in (path, "../deploy.json"):
+        ended = await run("view", first, "b.json", cwd=here)
+
+        assert ended.err == "wrote deploy.html\nwrote here/b.html\n"
+        assert (here / "here" / "b.html").is_file()
+
+    assert not (tmp_path / "deploy.html").exists()
 
 
 @looped
