@@ -939,4 +939,4 @@ def _chosen_calls(
             "no call is named", hint="give its number, such as '#7', or --last"
         )
 
-    return chosen_numbers
+    return [*dict.fromkeys(chosen_numbers)]

@@ -100,6 +100,10 @@ def test_report_is_about_one_call() -> None:
     assert run_here("report", "c.json", "--last", "-o", "bug.md").code == 0
     assert "tools/call three" in Path("bug.md").read_text()
 
+    twice = run_here("report", "c.json", "#2", "2", "--only", "tool=two")
+
+    assert twice.out == run_here("report", "c.json", "#2").out
+
     refused = run_here("report", "c.json", "1", "2")
 
     assert (refused.code, refused.err) == (2, "error: report takes a single call\n")
