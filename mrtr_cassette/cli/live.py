@@ -82,7 +82,7 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.options import CallOptions, ProbeOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import cassettes_in
 from mrtr_cassette.shell.files.log import Announcer, heard_by
-from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.files.stores import Location, is_address
 from mrtr_cassette.shell.runs.answerers import (
     ask_at_terminal,
     has_terminal,
@@ -354,11 +354,10 @@ def held_to(
     """
     name = context.info_name
     command = after_dashes(context) or []
-    urls = [word for word in words if word.startswith(("http://", "https://"))]
-    has_server = upstream is not None or bool(command)
-    if has_server and len(urls) == len(words):
-        # Beside a server, and without a file, a URL is the address of a cassette.
-        urls = []
+    urls = []
+    # Beside a server, a URL is the address of a cassette.
+    if upstream is None and not command:
+        urls = [word for word in words if is_address(word)]
 
     cassettes = [word for word in words if word not in urls]
     servers: list[str | list[str]] = [*urls]

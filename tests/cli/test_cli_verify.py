@@ -220,7 +220,11 @@ def test_a_log_of_the_start_that_comes_during_the_first_call_is_no_change(
     [
         (("{c}",), 2, "verify needs a single live server"),
         (("http://127.0.0.1:9/mcp",), 2, "verify needs a cassette; name it before"),
-        (("{c}", "http://localhost:1/mcp", "--", "x"), 2, "needs a single live server"),
+        (
+            ("{c}", "--upstream", "http://localhost:1/mcp", "--", "x"),
+            2,
+            "needs a single live server",
+        ),
         (("{c}", "--upstream", "server"), 2, "is not an HTTP URL"),
         (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is not a JSON Pointer"),
         (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is not a verdict"),

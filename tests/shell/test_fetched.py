@@ -148,18 +148,19 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         assert (await ran("view", server.url))[0] == 0
         assert (tmp_path / "c.html").is_file()
 
-        verified = await ran(
-            "verify", server.url, "--upstream", "http://127.0.0.1:9/mcp"
-        )
+        for cassettes in ((server.url,), ("c.json", server.url)):
+            upstream_option = ("--upstream", "http://127.0.0.1:9/mcp")
+            verified = await ran("verify", *cassettes, *upstream_option)
 
-        assert verified[0] == 4
-        assert len(server.received) == 4
+            assert verified[0] == 4
+
+        assert len(server.received) == 5
 
         pinned = f"{server.url}#sha256={SHA256}"
         async with command("replay", pinned, "--port", "0", cwd=tmp_path) as replay:
             assert (await replay.listening()).startswith("http://127.0.0.1:")
 
-        assert len(server.received) == 5
+        assert len(server.received) == 6
         assert (await ran("check", server.url))[0] == 0
         assert (await ran("cut", server.url, "--last", "-o", "part.json"))[0] == 0
         assert (tmp_path / "part.json").is_file()
@@ -167,7 +168,7 @@ async def test_commands_take_addresses(tmp_path: Path) -> None:
         code, out, _ = await ran("report", server.url, "--last")
 
         assert (code, "attached cassette" in out) == (0, True)
-        assert len(server.received) == 8
+        assert len(server.received) == 9
 
 
 @looped
