@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import shutil
 import ssl
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -185,9 +186,15 @@ async def test_the_library_takes_addresses(tmp_path: Path) -> None:
             with mrtr_cassette.replay(pinned, on_miss="report") as replay:
                 assert replay.place == server.url
 
+            with mrtr_cassette.replay(path, server.url, stdio=True) as replay:
+                asked = tool("add", a=1) + b"\n"
+                played = subprocess.check_output(replay.command, input=asked)
+
+                assert b'"text":"2"' in played
+
             with pytest.raises(CassetteError, match=f"its SHA-256 is {SHA256}"):
                 mrtr_cassette.replay(f"{server.url}#sha256={'0' * 64}")
 
         await asyncio.to_thread(used)
 
-        assert len(server.received) == 3
+        assert len(server.received) == 4

@@ -173,6 +173,11 @@ def keep_fetched(address: str, data: bytes) -> str:
     return name
 
 
+def fetched_texts() -> dict[str, str]:
+    """Return the cassettes that this process has fetched, for another that it starts."""
+    return {name: body.decode() for name, body in _fetched_bodies.items()}
+
+
 Location = Path | StoreFile
 """Where a cassette stands."""
 

@@ -32,7 +32,12 @@ from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
 )
 from mrtr_cassette.shell.files.disk import is_free_within, is_locked
-from mrtr_cassette.shell.files.stores import Location, StoreFile
+from mrtr_cassette.shell.files.stores import (
+    Location,
+    StoreFile,
+    fetched_texts,
+    keep_fetched,
+)
 from mrtr_cassette.shell.runs.piped import StartingClient, replay_pipe
 from mrtr_cassette.shell.runs.replaying import load_played
 from mrtr_cassette.shell.runs.running import run
@@ -311,6 +316,7 @@ async def _client_starts(
         **work,
         "place": place if isinstance(place, StoreFile) else [place],
         "options": values,
+        "fetched": fetched_texts(),
     }
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
         folder = Path(name)
@@ -361,6 +367,9 @@ async def _record_or_replay(
     def on_event(event: dict[str, object]) -> None:
         if event["event"] == "missed":
             tell(sessions[0].outcome)
+
+    for name, text in work["fetched"].items():
+        keep_fetched(name, text.encode())
 
     path = _place_from(work["place"])
     if "server" not in work:
