@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in
 from mrtr_cassette.core.protocol.methods import TASK_ID, method_of
 from mrtr_cassette.core.secrets.names import secrets_in
 from mrtr_cassette.core.secrets.values import Values
@@ -434,7 +434,11 @@ def _miss_of_posted_answer(
     """
     answers_with_id = _answers_with_id(call, message, recorded.entries)
     if not answers_with_id:
-        return None
+        asking = _asking_with_id(call, message, recorded.entries)
+        detail = "the recording has no answer to this question"
+        if asking is None:
+            return None
+        return Miss(call, Reason.ANSWERS_DIFFER, detail, asking)
 
     unplayed = [
         entry for entry in answers_with_id if not recorded.play_counts.get(entry)
@@ -474,6 +478,24 @@ def _answers_with_id(
             posted.append(entry)
 
     return posted
+
+
+def _asking_with_id(
+    call: Call, message: Message, entries: Sequence[ReplayEntry]
+) -> ReplayEntry | None:
+    """Return the exchange in whose response the server asked under the id of an answer, or None."""
+    session = session_of(call.request)
+    for entry in entries:
+        response = entry.exchange.response
+        if response is None or entry.session != session:
+            continue
+
+        for located in messages_in(response):
+            asked = located.message
+            if asked.kind is Kind.REQUEST and asked.same_id == message.same_id:
+                return entry
+
+    return None
 
 
 def _call_of(entry: ReplayEntry) -> Call:

@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.compare.values import is_time_or_id
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.secrets.names import has_secrets
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -179,6 +180,9 @@ def _chosen_near(
     """Return the ways out that fit what is nearest to a miss, of these or in place of them."""
     reason = miss.reason
     is_answer = nearest.answered_question is not None and bool(miss.differences)
+    if miss.call.kind is Kind.RESPONSE and reason is Reason.ANSWERS_DIFFER:
+        is_answer = True
+
     if is_answer and reason is not Reason.UNKNOWN_METHOD:
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:

@@ -591,3 +591,28 @@ def test_answer_to_another_call_on_one_listening_stream_is_a_wrong_one() -> None
 
     assert (miss.reason, miss.is_refused) == (Reason.ANSWERS_DIFFER, True)
     assert told(calling) == [(b"1", Reason.ANSWERS_DIFFER), End.COMPLETE]
+
+
+def test_answer_to_a_question_that_was_left_unanswered_is_told_as_that() -> None:
+    """It is no answer to another question of its session."""
+    talk = Conversation()
+    unanswered = with_id(PUSHED, "p2")
+    for request, question in ((CALL, PUSHED), (OTHER, unanswered)):
+        call = talk.stream(within(request))
+        talk.event(call, question)
+        if question is PUSHED:
+            talk.exchange(within(YES), ACCEPTED)
+
+        talk.event(call, answer(request, text("x")))
+        talk.end(call)
+
+    player = replay_of(talk)
+    delivery_of(player, within(OTHER))
+    miss = missed(player, within(with_id(YES, "p2")))
+
+    assert miss.nearest is not None
+    assert (miss.reason, miss.detail, miss.nearest.key.name) == (
+        Reason.ANSWERS_DIFFER,
+        "the recording has no answer to this question",
+        "other",
+    )
