@@ -59,6 +59,7 @@ export class Server {
   }
 }
 
+/** The servers that run or are being started here, by their folders. */
 const started = new Map<string, Promise<Server>>();
 
 /** Return the server for the cassettes of a folder: one that runs already, or the one for this process. */
@@ -73,6 +74,7 @@ export async function serverFor(folder: string = process.cwd()): Promise<Server>
   if (server === undefined) {
     server = start(root);
     started.set(root, server);
+    server.catch(() => started.delete(root));
   }
   return await server;
 }
@@ -81,6 +83,7 @@ async function start(folder: string): Promise<Server> {
   // Else whoever reaches the port could have it start programs.
   const token = process.env["MRTR_CASSETTE_TOKEN"] || randomUUID();
   const serving = await startServe(folder, token);
+  void serving.ended.then(() => started.delete(folder));
   return new Server({ url: serving.url, folder, token }, serving);
 }
 

@@ -357,11 +357,26 @@ def test_play_that_a_program_forgets_is_told_at_its_end(project):
     assert '/arguments/env: recorded "production", received "elsewhere"' in ended.stderr
 
 
-def test_server_that_has_ended_is_an_error(project):
-    """A test that asks a killed server gets a text at once."""
+def test_server_that_has_ended_is_an_error_once(project):
+    """A test that asks a killed server gets a text at once; the next play has a new server.
+
+    A server that could not be started is tried again too.
+    """
     ended = project.run("node", "suite/ended.mjs")
 
+    assert ended.returncode == 0, ended.stderr
     assert ended.stdout == (
+        "CassetteError: the program mrtr-cassette can't be started; tried:\n"
         f"CassetteError: mrtr-cassette serve (MRTR_CASSETTE_BIN={project.program}) "
         "ended with SIGKILL\n"
+        f"{DEPLOYED}\n"
     )
+
+
+def test_vitest_has_a_new_server_when_its_watch_mode_starts_again(project):
+    """The process is the same, and the server of the run before has ended."""
+    ended = project.run("node", "suite/twice.mjs", "flows", environment={"CI": "1"})
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.count("10 passed") == 2
+    assert len(project.starts.read_text().split()) == 2

@@ -1,0 +1,9 @@
+/** A program that runs vitest twice, as its watch mode does when the configuration changes. */
+
+import { startVitest } from "vitest/node";
+
+const names = process.argv.slice(2);
+for (let runs = 0; runs < 2; runs += 1) {
+  const vitest = await startVitest("test", names, { watch: false });
+  await vitest.close();
+}
