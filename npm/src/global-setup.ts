@@ -2,13 +2,18 @@
 
 import type { TestProject } from "vitest/node";
 
-import { serverFor } from "./server.js";
+import { type Server, serverFor } from "./server.js";
+
+/** The servers that a project closes at the end of its run; others with the same root use them too. */
+const watched = new WeakSet<Server>();
 
 export default async function setup(
   project: TestProject,
-): Promise<() => Promise<void>> {
+): Promise<(() => Promise<void>) | undefined> {
   const server = await serverFor(project.config.root);
   project.provide("mrtrCassetteServer", server.address);
+  if (watched.has(server)) return undefined;
+  watched.add(server);
   let isClosing = false;
   // The workers only see that it is gone.
   void server.serving?.ended.then((text) => {

@@ -380,3 +380,25 @@ def test_vitest_has_a_new_server_when_its_watch_mode_starts_again(project):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.count("10 passed") == 2
     assert len(project.starts.read_text().split()) == 2
+
+
+def test_vitest_projects_of_one_root_share_a_server(project):
+    """The run's plays are counted once, and the server's regular end is not told."""
+    configuration = project.folder / "projects.config.ts"
+    configuration.write_text(
+        """\
+import { defineConfig } from "vitest/config";
+
+const globalSetup = ["mrtr-cassette/vitest/global-setup"];
+const projects = ["left", "right"].map((name) => ({ test: { globalSetup, name } }));
+
+export default defineConfig({ test: { projects } });
+"""
+    )
+    words = ("flows", "--config", configuration.name, "-t", "adds")
+    tests, printed = project.vitest(*words, environment={"CI": "1"})
+
+    assert tests["adds"]["status"] == "passed", printed
+    assert printed.count("mrtr-cassette") == 1
+    assert "mrtr-cassette: 2 replayed" in printed
+    assert len(project.starts.read_text().split()) == 1
