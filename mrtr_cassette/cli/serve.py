@@ -45,12 +45,7 @@ from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
-from mrtr_cassette.shell.runs.running import (
-    SERVE_VARIABLE,
-    run,
-    run_command,
-    stop_signals,
-)
+from mrtr_cassette.shell.runs.running import run, run_command, stop_signals
 from mrtr_cassette.testing.plays import Plays, Trials
 
 _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
@@ -143,6 +138,11 @@ class _Served(NamedTuple):
     exit_on_eof: bool = False
     given: Trials | None = None
 
+    @property
+    def real_folder(self) -> str:
+        """The folder without symbolic links: programs mostly know the real paths of their files."""
+        return str(self.folder.resolve())
+
 
 async def _serve_plays(
     served: _Served, options: ListeningOptions, log: Log
@@ -169,7 +169,7 @@ async def _serve_plays(
                     _tell_ready(plays.url, log)
                     if command:
                         end = await run_command(
-                            command, plays.url, signals, say, variable=SERVE_VARIABLE
+                            command, plays.url, signals, say, folder=served.real_folder
                         )
                         code = end.code
                     else:

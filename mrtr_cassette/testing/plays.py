@@ -558,7 +558,7 @@ class Plays:
         if not is_inside or not is_really_inside:
             raise UsageError(
                 f"{_A_PLAY}: {name} is outside of {self._served_folder}",
-                hint="name a file in the folder that is served",
+                hint="name a file in the served folder, or serve a folder that the file is in",
             )
 
         return path

@@ -27,7 +27,13 @@ export function cassettePath(testFile: string, title: string): string {
   return join(dirname(testFile), "cassettes", folder, `${fileName(title)}.json`);
 }
 
-/** Return a path as a folder's cassettes are named: relative to it, with slashes. */
+/**
+ * Return the name by which the server of a folder finds a file: relative to it, with slashes.
+ *
+ * A path outside of the folder is returned whole, for the server to refuse it.
+ */
 export function nameWithin(folder: string, path: string): string {
-  return relative(folder, path).split(sep).join("/");
+  const name = relative(folder, path).split(sep).join("/");
+  if (name.startsWith("../")) return path;
+  return path.endsWith("/") ? `${name}/` : name;
 }

@@ -1,10 +1,10 @@
 /** The play of a cassette: a recording or a replay, from its start to its end. */
 
-import { isAbsolute } from "node:path";
+import { isAbsolute, join } from "node:path";
 
 import { CassetteError } from "./errors.js";
 import { nameWithin } from "./names.js";
-import { type Server, serverFor } from "./server.js";
+import { type Address, type Server, serverFor } from "./server.js";
 
 export type Mode = "none" | "once" | "append" | "all" | "verify";
 export type Outcome = "passed" | "failed" | "skipped";
@@ -137,17 +137,23 @@ export async function cassette(options: CassetteOptions): Promise<Play> {
 /** Play a cassette by a server. */
 export async function openPlay(
   server: Server,
-  { file, folder: _, mode, ...options }: CassetteOptions,
+  { file, folder: _, mode, ca_file, ignore_from, ...options }: CassetteOptions,
 ): Promise<Play> {
-  const { folder } = server.address;
-  const named = (path: string): string =>
-    isAbsolute(path) ? nameWithin(folder, path) : path;
+  const named = (path: string): string => servedName(server.address, path);
   const opened = await server.ask<Opened>("POST", "", {
     ...options,
     cassette: typeof file === "string" ? named(file) : file.map(named),
+    ca_file: ca_file && named(ca_file),
+    ignore_from: ignore_from && named(ignore_from),
     mode: process.env["MRTR_CASSETTE_MODE"] || mode,
   });
   return new Play(server, opened);
+}
+
+/** Return the name that a server has for a file. */
+function servedName({ folder, root }: Address, path: string): string {
+  if (isAbsolute(path)) return nameWithin(folder, path);
+  return folder === root ? path : nameWithin(folder, join(root, path));
 }
 
 /** The plays that were not ended. */

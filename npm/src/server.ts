@@ -11,8 +11,10 @@ import { type Serving, startServe } from "./program.js";
 /** Where a server is, and what it serves; it can be sent to other processes. */
 export interface Address {
   url: string;
-  /** The folder to which names of cassettes are relative. */
+  /** The folder that it serves. */
   folder: string;
+  /** The folder to which names are relative where tests give them. */
+  root: string;
   /** Proves that a play is asked for by who may. */
   token?: string;
 }
@@ -68,13 +70,14 @@ export async function serverFor(folder: string = process.cwd()): Promise<Server>
   const running = process.env["MRTR_CASSETTE_SERVE"];
   if (running) {
     const token = process.env["MRTR_CASSETTE_TOKEN"];
-    return new Server({ url: running, folder: root, ...(token && { token }) });
+    const served = resolve(process.env["MRTR_CASSETTE_FOLDER"] || root);
+    return new Server({ url: running, folder: served, root, ...(token && { token }) });
   }
   let server = started.get(root);
   if (server === undefined) {
     server = start(root);
     started.set(root, server);
-    server.catch(() => started.delete(root));
+    void server.catch(() => started.delete(root));
   }
   return await server;
 }
@@ -84,7 +87,7 @@ async function start(folder: string): Promise<Server> {
   const token = process.env["MRTR_CASSETTE_TOKEN"] || randomUUID();
   const serving = await startServe(folder, token);
   void serving.ended.then(() => started.delete(folder));
-  return new Server({ url: serving.url, folder, token }, serving);
+  return new Server({ url: serving.url, folder, root: folder, token }, serving);
 }
 
 /** Exchange one request; not by `fetch`, which tests put something else in the place of. */

@@ -363,6 +363,18 @@ def test_the_guide_names_every_member_and_status(replaying: Serve) -> None:
     assert missing == []
 
 
+def test_a_command_finds_the_folder_that_is_served(tmp_path: Path) -> None:
+    """It has the folder's real path, to which clients' own paths can be relative."""
+    folder = tmp_path / "cassettes"
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    program = "import os; print(os.environ['MRTR_CASSETTE_FOLDER'])"
+    ended = run((*PROGRAM, "serve", str(link), "--", sys.executable, "-c", program))
+
+    assert str(folder.resolve()) in ended.stdout.splitlines()
+
+
 # What is refused
 
 

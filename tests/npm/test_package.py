@@ -266,6 +266,34 @@ def test_flows_recorded_in_node_test_are_replayed(project):
     assert project.cassettes() == before
 
 
+@pytest.mark.parametrize("served", ["..", "suite/cassettes"])
+def test_cassettes_are_found_in_whichever_folder_is_served(project, served):
+    """The root of a monorepo whose package has the tests, and the folder of the cassettes."""
+    before = project.cassettes()
+    shared = (*PROGRAM, "serve", served, "--")
+    flows = ("node_modules/.bin/vitest", "run", "flows", "-t", "adds|a second cassette")
+    for command in (NODE_FLOWS, flows):
+        ended = project.run(*shared, *command, environment={"CI": "1"})
+
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    assert project.cassettes() == before
+
+
+def test_cassette_outside_of_the_served_folder_is_an_error(project, tmp_path):
+    """It has the whole path and the way out; nothing is recorded elsewhere."""
+    served = tmp_path / "served"
+    command = (*PROGRAM, "serve", str(served), "--", *NODE_FLOWS)
+    ended = project.run(*command, environment={"MRTR_CASSETTE_MODE": "all"})
+    cassettes = project.folder / "suite/cassettes"
+
+    assert ended.returncode == 1
+    assert f"a play: {cassettes}/flows.node/two-rounds" in ended.stdout
+    assert f".json is outside of {served}" in ended.stdout
+    assert "or serve a folder that the file is in" in ended.stdout
+    assert not served.exists()
+
+
 def test_miss_in_node_test_fails_its_test_alone(project):
     """The whole text of the miss is shown, also of a test that fails for another reason."""
     ended = project.run("node", "--test", "suite/misses.node.mjs")
@@ -399,6 +427,6 @@ export default defineConfig({ test: { projects } });
     tests, printed = project.vitest(*words, environment={"CI": "1"})
 
     assert tests["adds"]["status"] == "passed", printed
-    assert printed.count("mrtr-cassette") == 1
-    assert "mrtr-cassette: 2 replayed" in printed
+    assert printed.count("mrtr-cassette: 2 replayed") == 1
+    assert "ended with" not in printed
     assert len(project.starts.read_text().split()) == 1

@@ -21,6 +21,9 @@ URL_VARIABLE = "MRTR_CASSETTE_URL"
 SERVE_VARIABLE = "MRTR_CASSETTE_SERVE"
 """Has the URL of a process that serves plays."""
 
+FOLDER_VARIABLE = "MRTR_CASSETTE_FOLDER"
+"""Has the folder to which the names of these plays' files are relative."""
+
 MISSES_TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
 """Set to the proxy's URL where misses are on the terminal of the command already."""
 
@@ -173,18 +176,24 @@ async def run_command(
     say: Callable[[str], None],
     grace_s: float = 10.0,
     *,
-    variable: str = URL_VARIABLE,
+    folder: str | None = None,
     tells_misses: bool = False,
 ) -> CommandEnd:
     """Run a command with a URL in its environment, until it ends or a signal comes.
 
     Args:
         say: takes a line about what goes wrong.
-        variable: the name of the environment variable that has the URL.
+        folder: the folder whose plays are served at the URL; None: the URL is a proxy's.
         tells_misses: misses are told to who reads what the command writes.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
-    variables = {**os.environ, **_without_proxy(url), variable: url}
+    variables = {**os.environ, **_without_proxy(url)}
+    if folder is None:
+        variables[URL_VARIABLE] = url
+    else:
+        variables[SERVE_VARIABLE] = url
+        variables[FOLDER_VARIABLE] = folder
+
     variables[MISSES_TOLD_VARIABLE] = url if tells_misses else ""
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
