@@ -26,9 +26,10 @@ export const test = base.extend<CassetteFixtures>({
 export { expect } from "@playwright/test";
 export type { CassetteFixtures, TestCassetteOptions };
 
-/** Return the path of the cassette that is named after a test. */
-function ownCassette({ file, titlePath }: TestInfo): string {
+/** Return the path of the cassette that is named after a test, and its project if there are several. */
+function ownCassette({ config, file, project, titlePath }: TestInfo): string {
   const [, ...titles] = titlePath;
+  if (config.projects.length > 1 && project.name) titles.unshift(project.name);
   return cassettePath(file, titles.join(" > "));
 }
 
