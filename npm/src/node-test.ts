@@ -41,8 +41,12 @@ export async function cassetteOf(
   return play;
 }
 
+/** The tests of this process, by their cassettes. */
+const tests = new Map<string, NodeTestContext>();
+
 /** Return the path of the cassette that is named after a test. */
-function ownCassette({ filePath, fullName }: NodeTestContext): string {
+function ownCassette(context: NodeTestContext): string {
+  const { filePath, fullName } = context;
   // Node 20 doesn't say it, but runs each file as a program.
   const file = filePath ?? process.argv[1];
   if (file === undefined) {
@@ -50,5 +54,12 @@ function ownCassette({ filePath, fullName }: NodeTestContext): string {
       `the file of the test "${fullName}" isn't known: name its cassette by \`file\``,
     );
   }
-  return cassettePath(resolve(file), fullName);
+  const path = cassettePath(resolve(file), fullName);
+  if ((tests.get(path) ?? context) !== context) {
+    throw new CassetteError(
+      `two tests are called "${fullName}": give one another title, or name its cassette by \`file\``,
+    );
+  }
+  tests.set(path, context);
+  return path;
 }
