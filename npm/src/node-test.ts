@@ -14,6 +14,7 @@ export interface NodeTestContext {
   readonly error?: unknown;
   after(hook: () => Promise<void>): void;
   diagnostic(message: string): void;
+  skip(message?: string): void;
 }
 
 export interface NodeTestOptions extends TestCassetteOptions {
@@ -29,8 +30,10 @@ export async function cassetteOf(
   const server = await serverFor(options.folder);
   const file = options.file ?? ownCassette(context);
   const play = await openPlay(server, { ...options, file });
+  const wasSkipped = noteSkip(context);
   context.after(async () => {
     if (context.error === null || context.error === undefined) {
+      await play.end(wasSkipped() ? "skipped" : "passed");
       await play[Symbol.asyncDispose]();
       return;
     }
@@ -39,6 +42,17 @@ export async function cassetteOf(
     for (const line of problems.join("\n").split("\n")) context.diagnostic(line);
   });
   return play;
+}
+
+/** Return a function that tells whether a test has skipped itself by then: its context doesn't say it. */
+function noteSkip(context: NodeTestContext): () => boolean {
+  const skip = context.skip.bind(context);
+  let isSkipped = false;
+  context.skip = (message) => {
+    isSkipped = true;
+    skip(message);
+  };
+  return () => isSkipped;
 }
 
 /** The tests of this process, by their cassettes. */

@@ -7,7 +7,8 @@ import { nameWithin } from "./names.js";
 import { type Address, type Server, serverFor } from "./server.js";
 
 export type Mode = "none" | "once" | "append" | "all" | "verify";
-export type Outcome = "passed" | "failed" | "skipped";
+/** What became of a test; `xfailed`: it failed as it was expected to. */
+export type Outcome = "passed" | "failed" | "skipped" | "xfailed";
 
 /** The options of a play, by the names that they have in every language. */
 export interface PlayOptions {

@@ -34,6 +34,8 @@ function ownCassette({ config, file, project, titlePath }: TestInfo): string {
 }
 
 /** Return what has become of a test. */
-function outcomeOf({ status }: TestInfo): Outcome {
-  return status === "passed" || status === "skipped" ? status : "failed";
+function outcomeOf({ status, expectedStatus }: TestInfo): Outcome {
+  if (status === "skipped") return "skipped";
+  if (status !== expectedStatus) return "failed";
+  return status === "passed" ? "passed" : "xfailed";
 }

@@ -82,8 +82,10 @@ function ownCassette(task: RunnerTestCase): string {
 /** Return what has become of a test whose function and hooks have ended. */
 function outcomeOf(task: RunnerTestCase): Outcome {
   const state = task.result?.state;
-  if (state === "fail") return "failed";
-  return state === "skip" ? "skipped" : "passed";
+  if (state === "skip") return "skipped";
+  const hasFailed = state === "fail";
+  if (task.fails) return hasFailed ? "xfailed" : "failed";
+  return hasFailed ? "failed" : "passed";
 }
 
 /** Return the problems that a test's errors don't tell: a client's error has the text of its miss. */

@@ -320,6 +320,49 @@ def test_playwright_replays_and_fails_a_test_for_its_miss(project):
         assert line.strip() in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "kept", "told"),
+    [
+        (
+            ("node_modules/.bin/vitest", "run", "outcomes"),
+            "outcomes.test",
+            {"passes"},
+            "was not written: the test was xfailed",
+        ),
+        (
+            ("node", "--test", "suite/outcomes/outcomes.node.mjs"),
+            "outcomes.node",
+            {"passes", "of-one-title-e792ef0de5"},
+            'two tests are called "of one title"',
+        ),
+        (
+            (*PLAYWRIGHT, "--config", "suite/outcomes/playwright.config.ts"),
+            "outcomes.playwright",
+            {"left-passes-a596ab3908", "right-passes-d474808e2f"},
+            "was not written: the test was xfailed",
+        ),
+    ],
+    ids=["vitest", "node-test", "playwright"],
+)
+def test_only_a_test_that_passed_keeps_its_recording(
+    project, command, file, kept, told
+):
+    """Not one that skips itself after its calls, fails as expected, or fails to do so.
+
+    Of two tests of one title in a file of node:test the second fails; each project of Playwright
+    has cassettes of its own.
+    """
+    with typescript_server() as server:
+        ended = project.run(*command, environment=server)
+
+    printed = ended.stdout + ended.stderr
+    folder = project.folder / "suite/outcomes/cassettes" / file
+
+    assert {path.stem for path in folder.glob("*.json")} == kept, printed
+    assert "was not written: the test was skipped" in printed
+    assert told in printed
+
+
 def place_on_path(folder: Path, name: str, script: str) -> None:
     """Put a program into a folder that is the whole path."""
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")

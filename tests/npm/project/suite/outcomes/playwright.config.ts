@@ -1,0 +1,9 @@
+import { defineConfig } from "@playwright/test";
+
+export default defineConfig({
+  fullyParallel: true,
+  projects: [{ name: "left" }, { name: "right" }],
+  reporter: "line",
+  testMatch: "*.playwright.ts",
+  workers: 2,
+});
