@@ -134,6 +134,27 @@ async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str) -> None:
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 @looped
+async def test_client_that_declines_gets_what_a_later_one_got_in_both_eras(
+    tmp_path: Path, upstream: str, era: Era
+) -> None:
+    """It may come first, or be the only one."""
+    path = tmp_path / "c.json"
+    async with record(upstream, path, log=None) as recording:
+        accepted = await called(recording.url, era, elicit)
+        declined = await called(recording.url, era, decline)
+
+    assert accepted != declined
+
+    async with replay(path, log=None) as session:
+        assert await called(session.url, era, decline) == declined
+        assert await called(session.url, era, elicit) == accepted
+
+    async with replay(path, log=None) as session:
+        assert await called(session.url, era, decline) == declined
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@looped
 async def test_wrong_answer_is_told_by_its_question_in_both_eras(
     tmp_path: Path, upstream: str, era: Era
 ) -> None:

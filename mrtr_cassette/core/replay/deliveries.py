@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.order import ChosenRecording, LiveSession
+from mrtr_cassette.core.replay.order import ChosenRecording
 from mrtr_cassette.core.replay.reply import (
     Caller,
     Gap,
@@ -25,6 +25,7 @@ from mrtr_cassette.core.replay.reply import (
     Reply,
     build_reply,
 )
+from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
     Gate,

@@ -749,8 +749,9 @@ class _Search:
         answers = self.lookup.answers
         for entry in self._same_call_entries:
             if answers is not None and entry.matched.lookup.answers == answers:
-                detail = f"#{entry.interaction} has this answer, to another ask of an equal call"
-                return f"{detail}; equal calls are played in the order of the recording"
+                return (
+                    f"#{entry.interaction} has this answer, to another ask of this call"
+                )
 
         received = self.call.answers
         recorded = _call_of(nearest).answers

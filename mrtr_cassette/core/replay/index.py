@@ -7,6 +7,7 @@ that an equal request got.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import eq
 from typing import Final
 
@@ -42,8 +43,9 @@ class RecordingIndex:
     """
 
     def __init__(
-        self, by_arrival: Iterable[ReplayEntry], groups: StatelessGroups | None
+        self, by_arrival: Sequence[ReplayEntry], groups: StatelessGroups | None
     ) -> None:
+        self._by_arrival = by_arrival
         self.entries_by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self.entries_by_lookup_and_traits: dict[
             tuple[LookupKey, Traits], list[ReplayEntry]
@@ -87,6 +89,44 @@ class RecordingIndex:
         if self._groups is None:
             return lookup
         return self._groups.lookup_as_found(lookup)
+
+    def retries_of_equal_asks(
+        self, lookup: LookupKey
+    ) -> tuple[ReplayEntry | None, list[ReplayEntry]]:
+        """Return the ask that a retry answers, and the retries of equal asks with its answers.
+
+        Asks are equal if equal calls asked the same, after the same answers.
+        """
+        ask = self._asks_by_state.get(lookup.state)
+        if ask is None:
+            return None, []
+
+        key = (lookup.call, lookup.answers, *_asked_in(ask))
+        return ask, self._retries_by_equal_ask.get(key, [])
+
+    @cached_property
+    def _asks_by_state(self) -> dict[str | None, ReplayEntry]:
+        """The asks by the hashes of the states that they issue."""
+        asks: dict[str | None, ReplayEntry] = {}
+        for entry in self._by_arrival:
+            if entry.is_ask:
+                asks.setdefault(entry.issued_sha256, entry)
+                asks.setdefault(entry.exchange.issued_sha256, entry)
+
+        asks.pop(None, None)
+        return asks
+
+    @cached_property
+    def _retries_by_equal_ask(self) -> dict[object, list[ReplayEntry]]:
+        """The retries by their call, their answers, and what they answer."""
+        retries: dict[object, list[ReplayEntry]] = {}
+        for entry in self._by_arrival:
+            if entry.parent is not None and entry.created_by is None:
+                lookup = entry.matched.lookup
+                key = (lookup.call, lookup.answers, *_asked_in(entry.parent))
+                retries.setdefault(key, []).append(entry)
+
+        return retries
 
     def matched_by(
         self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
@@ -158,6 +198,11 @@ class RecordingIndex:
             return list(nearest)
 
         return [entry for entry, found in nearest.items() if found in granted_traits]
+
+
+def _asked_in(ask: ReplayEntry) -> tuple[int, bytes]:
+    """Return what equal asks share: the path to them, and what they say but for the state."""
+    return ask.numbers.path, answer_digest(ask, ())
 
 
 def _is_same_but_arguments(recorded: Call, received: Call) -> bool:

@@ -68,13 +68,8 @@ from mrtr_cassette.core.replay.matching import (
     RecordedRequests,
     unknown_values_in,
 )
-from mrtr_cassette.core.replay.order import (
-    ChosenRecording,
-    History,
-    LiveSession,
-    PlayOrder,
-    Repeat,
-)
+from mrtr_cassette.core.replay.order import ChosenRecording, History, PlayOrder, Repeat
+from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.secrets.shapes import SHARED_NAMES
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import with_decoded_body
@@ -427,10 +422,7 @@ class Player:
             )
 
         choice = self._count_matches_and_add_echoed(choice, entry)
-        if chosen.row is not None:
-            row, used_count = chosen.row
-            session.used_by_row[row] = used_count
-
+        self._play_order.note_choice(chosen, session)
         play = self._play_entry(choice, entry, session)
         if entry in self._entries_leading_elsewhere:
             # It counts as missed what the client asks a server to which it is sent.

@@ -190,10 +190,7 @@ PLAYED_TWICE = "this was recorded 2 times, and has been played 2 times already"
 ONLY_RETRY = "this call was recorded only as a retry"
 ENDED = "the recording ends with this ask, so no answer to it was recorded"
 ANOTHER_KIND = "notes/add was recorded as a request, but this is a notification"
-ELSEWHERE = (
-    "#2 has this answer, to another ask of an equal call; "
-    "equal calls are played in the order of the recording"
-)
+ELSEWHERE = "#2 has this answer, to another ask of this call"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +284,7 @@ ELSEWHERE = (
             [
                 ROUNDS[0],
                 (ROUNDS[1][0], text("done")),
-                (CALL, asks("a", state=SECOND)),
+                (CALL, asks("a", state=SECOND, words="Sure?")),
                 (retry(CALL, {"a": NO}, state=SECOND), text("left")),
             ],
             1,
