@@ -155,6 +155,24 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("drop", ["head", 0])
+@looped
+async def test_a_dropped_answer_lets_the_call_begin_again(
+    drop: str | int, tmp_path: Path
+) -> None:
+    """Also if no event at all came: the same call asks again, and is answered."""
+    path = await recorded(tmp_path / "c.json")
+    fault = {"tool": "deploy", "turn": 1, "occurrence": 1, "drop": drop}
+    async with playing(path, faults=[fault]) as session:
+        asked = await post(session.url, DEPLOY)
+        params = {"inputResponses": yes("confirm"), "requestState": asked.state}
+        await broken(session, tool_call("deploy", id="x", **params))
+        await converse(session.url)
+
+        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
+        assert counts(session) == [(1, 1)]
+
+
 @looped
 async def test_a_lost_session_stays_lost(tmp_path: Path) -> None:
     """From one request on everything in a session gets 404; a new session gets it all."""

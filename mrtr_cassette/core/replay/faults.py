@@ -125,10 +125,9 @@ class Fault:
     @property
     def is_instead(self) -> bool:
         """Whether something takes the place of the recorded response."""
-        return any(
-            getattr(self, name) not in (None, False)
-            for name in _RESPONSE_REPLACING_KEYS
-        )
+        if self.status is not None or self.drop is not None:
+            return True
+        return self.expired_state or self.session_lost
 
     def is_due(self, lookup: LookupKey, entry: ReplayEntry, session: str) -> bool:
         """Count a request; tell whether it meets the fault."""
