@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
+    with_numbers,
 )
 from mrtr_cassette.core.secrets.names import (
     SESSION,
@@ -153,7 +154,11 @@ _NAMES_OF_A_CASSETTE = 100_000
 _RULE_FIELDS = ("transport", "request_state", "redaction", "seals_answers", "values")
 
 
-RULE_WORDS: Final = {"values": "set of values"}
+RULE_WORDS: Final = {
+    "answers": "sealing of answers",
+    "seals_answers": "sealing of answers",
+    "values": "set of values",
+}
 """What messages call a rule, if not by its name."""
 
 
@@ -172,16 +177,18 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     arrived_before = 0
     for index, cassette in enumerate(cassettes):
         _refuse_other_rules(cassette, first)
-        moved_exchanges = _exchanges_renamed_apart(cassette, index, arrived_before)
-        arrived_before = max(map(_last_arrival, moved_exchanges.values()), default=0)
         earlier_count = len(interactions)
-        for interaction in cassette.with_exchanges(moved_exchanges).interactions:
-            branch = interaction.branch
-            if branch is not None:
-                branch = branch._replace(of=earlier_count + branch.of)
+        moved_exchanges = _exchanges_renamed_apart(cassette, index, arrived_before)
+        for exchange in moved_exchanges.values():
+            arrived_before = max(arrived_before, _last_arrival(exchange))
 
-            number = earlier_count + interaction.number
-            interactions.append(replace(interaction, number=number, branch=branch))
+        moved = cassette.with_exchanges(moved_exchanges)
+        numbers = {}
+        for interaction in moved.interactions:
+            numbers[interaction.number] = earlier_count + interaction.number
+
+        for interaction in moved.interactions:
+            interactions.append(with_numbers(interaction, numbers))
 
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
             recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from builders import JSON_HEADERS, STREAM_HEADERS, Answer, answer, response_of, tool
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    answer,
+    cassette_of,
+    loaded,
+    response_of,
+    tool,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, text
@@ -11,8 +22,10 @@ from pushing import PushingSession, asked_once, branched, elicit, roots, sample
 
 from mrtr_cassette.core.cassette.recorded import posted_answer
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.origins import ServerOrigin
+from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")
 
@@ -48,6 +61,35 @@ def test_places_count_the_turns_of_both_kinds() -> None:
         [1, 2],
         [1, 2, 4],
     )
+
+
+# Several cassettes
+
+
+def test_combined_cassettes_count_on_behind_an_empty_one() -> None:
+    """No two exchanges have the same number, whichever of the cassettes has none."""
+    empty = loaded(cassette_of(), "empty.json")
+    both = combine_cassettes([branched(), empty, branched()])
+    numbers = [exchange.number or 0 for exchange in both.exchanges]
+
+    assert sorted(numbers) == [*range(1, 15)]
+
+
+def test_interactions_of_combined_cassettes_name_each_other() -> None:
+    """The stream on which a server asks, and the origin of a branch, are of the same cassette."""
+    both = combine_cassettes([branched(), branched()])
+    _, _, _, stream, asked, branch = both.interactions
+
+    assert (stream.number, asked.asking_interactions) == (4, (4,))
+    assert branch.branch is not None
+    assert branch.branch.of == asked.number
+
+
+def test_cassettes_by_other_rules_are_not_combined() -> None:
+    """The message names the rule in words."""
+    sealed = replace(branched(), seals_answers=True)
+    with pytest.raises(CassetteError, match="with another sealing of answers than"):
+        combine_cassettes([branched(), sealed])
 
 
 # What servers push

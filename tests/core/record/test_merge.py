@@ -381,7 +381,7 @@ def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
     ("header", "message"),
     [
         ({"request_state": "verbatim"}, "with another request state than 2.journal"),
-        ({"answers": "sealed"}, "with another answers than 2.journal"),
+        ({"answers": "sealed"}, "with another sealing of answers than 2.journal"),
         ({"transport": "stdio"}, "with another transport than 2.journal"),
         (
             {"redaction": RedactionRules(keys=("pin",))},
