@@ -65,7 +65,9 @@ Action = Literal["accept", "decline", "cancel"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False
+    )
 
 
 class AnswerRule(_Strict):

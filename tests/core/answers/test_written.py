@@ -333,6 +333,14 @@ def test_file_says_which_kinds_it_can_answer() -> None:
             "rule 1: content.day: input was not a valid JSON value",
         ),
     ],
+        (
+            '[[rule]]\naction = "accept"\ncontent = { size = inf }',
+            "rule 1: content.size.float: Input should be a finite number",
+        ),
+        (
+            "[[rule]]\nvalue = [nan]",
+            "rule 1: value.list.0.float: Input should be a finite number",
+        ),
 )
 def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     """What is wrong with a file says where, and with what."""
