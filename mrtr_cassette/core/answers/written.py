@@ -493,13 +493,14 @@ def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
     """
     by_name: dict[str, Mapping[str, Any]] = {}
     for tool in tools:
-        if "name" in members_of(tool):
-            by_name[tool["name"]] = tool
+        listed_name = members_of(tool).get("name")
+        if isinstance(listed_name, str):
+            by_name[listed_name] = tool
 
     if name in by_name:
         return by_name[name]
 
-    listed = ", ".join(map(str, by_name)) or "none"
+    listed = ", ".join(by_name) or "none"
     raise UsageError(f"the server has no tool {name!r}", hint=f"it has {listed}")
 
 

@@ -173,6 +173,7 @@ def test_what_is_no_call_or_no_pair_is_refused(
 def test_tool_is_one_of_the_servers() -> None:
     """Where it has none of the name, all are listed."""
     tools = [{"name": "deploy", "inputSchema": {}}, {"name": "add"}, "odd", {}]
+    tools += [{"name": ["deploy"]}, {"name": None}]
 
     assert tool_named("deploy", tools) == tools[0]
 
@@ -332,7 +333,6 @@ def test_file_says_which_kinds_it_can_answer() -> None:
             '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',
             "rule 1: content.day: input was not a valid JSON value",
         ),
-    ],
         (
             '[[rule]]\naction = "accept"\ncontent = { size = inf }',
             "rule 1: content.size.float: Input should be a finite number",
@@ -341,6 +341,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
             "[[rule]]\nvalue = [nan]",
             "rule 1: value.list.0.float: Input should be a finite number",
         ),
+    ],
 )
 def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     """What is wrong with a file says where, and with what."""
