@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -244,8 +245,8 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
 def _given_twice(reply: bytes, responses: Any) -> str | None:
     """Return what a reply has more than once, or None."""
     if isinstance(responses, list):
-        keys = [repr(item.get("id")) for item in responses]
-        return next((key for key in keys if keys.count(key) > 1), None)
+        counts = Counter(repr(item.get("id")) for item in responses)
+        return next((key for key, count in counts.items() if count > 1), None)
 
     top = (INPUT_RESPONSES,)
     paths: list[MemberPath] = [top]
