@@ -215,7 +215,10 @@ def with_defaults(request: InputRequest, answer: Any) -> Any:
     if members_of(answer).get("action") != "accept":
         return answer
 
-    content = answer.get("content") or {}
+    content = answer.get("content")
+    if content is None:
+        content = {}
+
     if not isinstance(content, dict):
         return answer
 

@@ -174,6 +174,21 @@ def test_accepting_a_form_fills_in_its_defaults() -> None:
     assert fulfilled({"a": form}, rule=[{"key": "a", **NO}])[1] == {"a": (NO, "rule 1")}
 
 
+@pytest.mark.parametrize("content", [[], "", 0, False])
+@pytest.mark.parametrize("default", [{}, {"default": True}])
+def test_content_that_is_no_object_is_refused(
+    content: Any, default: dict[str, Any]
+) -> None:
+    """Whether the form has defaults or not: nothing is sent that nobody wrote."""
+    field = {"type": "boolean", **default}
+    form = InputRequest("form", "", {"requestedSchema": {"properties": {"ok": field}}})
+    answered = {"action": "accept", "content": content}
+    _, outcome = fulfilled({"a": form}, rest=REST, replies=[reply({"a": answered})])
+
+    assert outcome[0] == "a"
+    assert outcome[1].endswith("and not an object")
+
+
 def test_an_integer_of_any_length_is_sent_as_it_was_written() -> None:
     """No answer becomes a number with an exponent on its way, whoever gives it."""
     digits = "123456789012345678901234567890"
