@@ -10,6 +10,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.cassette.matchers import RFC3339
 from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
 from mrtr_cassette.core.protocol.jsonrpc import Via
 from mrtr_cassette.core.wire.jsonbytes import canonical, decimal_of, parse
@@ -291,7 +292,7 @@ _SIZE_BOUNDS: Final = {
 }
 """The least and the most of each type, and what is counted; numbers are compared themselves."""
 
-_TEXT_FORMATS: Final = {
+_TEXT_FORMATS: Final[Mapping[str, tuple[str, str | re.Pattern[str], str]]] = {
     "email": ("e-mail address", r"[^\s@]+@[^\s@]+", "ada@example.com"),
     "uri": (
         "URI, such as https://example.com",
@@ -305,7 +306,7 @@ _TEXT_FORMATS: Final = {
     ),
     "date-time": (
         "date and time, such as 2026-07-28T09:30:00Z",
-        r"[0-9-]{10}[Tt][0-9:]{8}(?:\.[0-9]+)?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})",
+        RFC3339,
         "2026-07-28T09:30:00Z",
     ),
 }

@@ -32,7 +32,7 @@ ANY_DEPTH: Final = "**"
 """In a path, any number of members and items, also none."""
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_RFC3339: Final = re.compile(
+RFC3339: Final = re.compile(
     r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])[T ]"
     r"(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)",
     re.ASCII | re.IGNORECASE,
@@ -65,7 +65,7 @@ def _pattern_test(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 _TEST_BY_KIND: Final[Mapping[str, Callable[[Any], bool]]] = {
     "uuid": _pattern_test(_UUID),
-    "rfc3339": _pattern_test(_RFC3339),
+    "rfc3339": _pattern_test(RFC3339),
     "number": _is_number,
     "string": _is_text,
     "any": _is_anything,
