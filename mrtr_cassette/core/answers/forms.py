@@ -696,6 +696,9 @@ def _choice_of_text(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
 
 
 _SAMPLE_TEXT: Final = "text"
+_LONGEST_EXAMPLE: Final = 10_000
+"""Characters of the longest text or list that is made for an example."""
+
 _ANSWERS_OF_KINDS: Final[Mapping[str, Any]] = {
     "url": "accept",
     "sampling": _SAMPLE_TEXT,
@@ -772,7 +775,14 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
         count = 1
 
     choices = [value for value, _ in titled_choices(schema)]
-    return choices[:count] or [example_of(schema.get("items"))] * count
+    if choices:
+        return choices[:count]
+
+    item = example_of(schema.get("items"))
+    if count * len(canonical(item)) > _LONGEST_EXAMPLE:
+        return [item]
+
+    return [item] * count
 
 
 def _example_text(schema: Mapping[str, Any]) -> str:
@@ -782,7 +792,7 @@ def _example_text(schema: Mapping[str, Any]) -> str:
         _, _, text = _TEXT_FORMATS[schema["format"]]
 
     least = schema.get("minLength")
-    if isinstance(least, int):
+    if isinstance(least, int) and least <= _LONGEST_EXAMPLE:
         text = text.ljust(least, ".")
 
     most = schema.get("maxLength")

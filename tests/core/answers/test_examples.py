@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.answers.forms import Asked, Unanswered
+from mrtr_cassette.core.answers.forms import Asked, Unanswered, example_answer
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, answer_from_sources
 from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -93,6 +93,18 @@ def renamed(
         found.append(of_turn)
 
     return found
+
+
+def test_an_example_too_large_to_be_written_is_none() -> None:
+    """No memory is taken for it; the hint is to decline."""
+    texts = {"type": "string", "minLength": 10_000_000}
+    lists = {"type": "array", "minItems": 10_000_000, "items": {"type": "string"}}
+    long_texts = {"type": "string", "minLength": 100}
+    lists_of_lists = {"type": "array", "minItems": 1_000, "items": long_texts}
+    for field in (texts, lists, lists_of_lists):
+        form = {"requestedSchema": {"properties": {"field": field}}}
+
+        assert example_answer(InputRequest("form", "?", form)).whole == "decline"
 
 
 @settings(max_examples=60)
