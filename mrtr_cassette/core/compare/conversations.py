@@ -183,17 +183,17 @@ def cassette_comparison(
     if handles is None:
         handles = handles_between(recorded, received, ignored_for)
 
-    return _comparison_with_handles(
-        recorded, _with_recorded_handles(received, handles), ignored_for
-    )
-
-
-def _comparison_with_handles(
-    recorded: Cassette, received: Cassette, ignored_for: IgnoredFor
-) -> CassetteComparison:
-    """Compare two cassettes with the same handles."""
+    received = _with_recorded_handles(received, handles)
     old_sides = list(_sides_of(recorded, ignored_for))
     new_sides = list(_sides_of(received, ignored_for))
+    interactions = _compared_sides(old_sides, new_sides)
+    return CassetteComparison(recorded.path, received.path, tuple(interactions))
+
+
+def _compared_sides(
+    old_sides: Sequence[_Side], new_sides: Sequence[_Side]
+) -> list[InteractionComparison]:
+    """Compare the interactions of two cassettes with the same handles."""
     partners = _partner_indices(old_sides, new_sides)
     namesakes = _unpaired_namesakes(partners, old_sides, new_sides)
     interactions = []
@@ -201,7 +201,7 @@ def _comparison_with_handles(
         if not pair.only_logs:
             interactions.append(_interaction_comparison(pair, namesakes))
 
-    return CassetteComparison(recorded.path, received.path, tuple(interactions))
+    return interactions
 
 
 def handles_between(
@@ -298,64 +298,52 @@ def comparison_with_run(
     a part as any that is not the same as another: nobody can tell which of several it was.
     """
     handles = handles_between(recorded, repeated, ignored_for)
-    repeated = _with_recorded_handles(repeated, handles)
-    comparison = _comparison_with_handles(recorded, repeated, ignored_for)
-    same_numbers = set()
-    for pair in comparison.interactions:
-        if pair.mark == "=":
-            same_numbers.add(pair.recorded)
+    old_sides = list(_sides_of(recorded, ignored_for))
+    new_sides = list(_sides_of(_with_recorded_handles(repeated, handles), ignored_for))
+    pairs = _compared_sides(old_sides, new_sides)
+    same_numbers = {pair.recorded for pair in pairs if pair.mark == "="}
+    made_sides = {side.interaction.number: side for side in new_sides}
+    old_by_key: dict[object, list[_Side]] = defaultdict(list)
+    for side in old_sides:
+        old_by_key[side.keys[-1]].append(side)
 
-    made_calls = {
-        interaction.number: interaction for interaction in repeated.interactions
-    }
     shown_pairs = []
-    for pair in comparison.interactions:
+    for pair in pairs:
         if pair.mark == "-" and may_lack_calls:
             continue
 
         shown_pair = pair
-        candidates = _candidate_calls(
-            pair, recorded, same_numbers, may_lack_calls=may_lack_calls
-        )
-        if candidates and pair.received is not None:
-            single = replace(repeated, interactions=(made_calls[pair.received],))
-            equal_pair = _equal_pair(recorded, candidates, single, ignored_for)
-            if equal_pair is not None:
-                same_numbers.add(equal_pair.recorded)
-                shown_pair = equal_pair
+        may_be_another = pair.mark == "+" or (pair.mark == "~" and may_lack_calls)
+        if may_be_another and pair.received is not None:
+            made_side = made_sides[pair.received]
+            candidates = old_by_key[made_side.keys[-1]]
+            if pair.mark == "~":
+                candidates = _sides_without(candidates, same_numbers)
+
+            shown_pair = _equal_pair(candidates, made_side) or pair
+            if shown_pair is not pair:
+                same_numbers.add(shown_pair.recorded)
 
         shown_pairs.append(shown_pair)
 
-    return replace(comparison, interactions=tuple(shown_pairs))
+    return CassetteComparison(recorded.path, repeated.path, tuple(shown_pairs))
 
 
-def _candidate_calls(
-    pair: InteractionComparison,
-    recorded: Cassette,
-    same: Collection[int | None],
-    *,
-    may_lack_calls: bool,
-) -> list[RecordedInteraction]:
-    """Return the recorded calls to which a made one without an equal partner may be equal."""
-    if pair.mark == "+":
-        return list(recorded.interactions)
-    if pair.mark != "~" or not may_lack_calls:
-        return []
-    return [call for call in recorded.interactions if call.number not in same]
+def _sides_without(
+    sides: Iterable[_Side], numbers: Collection[int | None]
+) -> list[_Side]:
+    """Return the sides whose interactions don't have these numbers."""
+    return [side for side in sides if side.interaction.number not in numbers]
 
 
 def _equal_pair(
-    recorded: Cassette,
-    candidates: Iterable[RecordedInteraction],
-    made: Cassette,
-    ignored_for: IgnoredFor,
+    candidates: Iterable[_Side], made: _Side
 ) -> InteractionComparison | None:
-    """Return the comparison of a single call with the first equal one of some recorded ones."""
-    for interaction in candidates:
-        alone = replace(recorded, interactions=(interaction,))
-        comparison = _comparison_with_handles(alone, made, ignored_for)
-        if comparison.is_same:
-            return comparison.interactions[0]
+    """Return the comparison of a made call with the first equal one of some recorded ones."""
+    for recorded in candidates:
+        comparison = _interaction_comparison(_SidePair(made, recorded, made), {})
+        if comparison.mark == "=":
+            return comparison
 
     return None
 

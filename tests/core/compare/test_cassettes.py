@@ -30,6 +30,7 @@ from mrtr_cassette.core.compare.conversations import (
     cassette_comparison,
     comparison_with_run,
 )
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.wire.http import End, channel_request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
 
@@ -355,6 +356,22 @@ def test_calls_that_were_made_again_are_held_to_the_recorded_ones(
     )
 
     assert sorted(outline(comparison)) == sorted(found)
+
+
+def test_each_call_of_a_run_is_read_once() -> None:
+    """Also where none is equal to a recorded one, so that any of them might be."""
+    read = []
+
+    def ignored_for(call: Call) -> tuple[str, ...]:
+        read.append(call.name)
+        return ()
+
+    old = loaded(cassette_of(*[(tool("a", n=n), text("x")) for n in range(9)]), "a")
+    new = loaded(cassette_of(*[(tool("a", n=-n), text("y")) for n in range(1, 9)]), "b")
+    comparison = comparison_with_run(old, new, ignored_for, may_lack_calls=False)
+
+    assert comparison.count_by_mark == {"-": 9, "+": 8}
+    assert len(read) == 9 + 8
 
 
 def test_what_is_ignored_in_calls_and_answers_does_not_keep_them_apart() -> None:
