@@ -307,20 +307,19 @@ def comparison_with_run(
     for side in old_sides:
         old_by_key[side.keys[-1]].append(side)
 
+    taken_by_mark: dict[str, Collection[int | None]] = {"+": ()}
+    if may_lack_calls:
+        pairs = [pair for pair in pairs if pair.mark != "-"]
+        taken_by_mark["~"] = same_numbers
+
     shown_pairs = []
     for pair in pairs:
-        if pair.mark == "-" and may_lack_calls:
-            continue
-
         shown_pair = pair
-        may_be_another = pair.mark == "+" or (pair.mark == "~" and may_lack_calls)
-        if may_be_another and pair.received is not None:
+        if pair.mark in taken_by_mark and pair.received is not None:
             made_side = made_sides[pair.received]
             candidates = old_by_key[made_side.keys[-1]]
-            if pair.mark == "~":
-                candidates = _sides_without(candidates, same_numbers)
-
-            shown_pair = _equal_pair(candidates, made_side) or pair
+            taken = taken_by_mark[pair.mark]
+            shown_pair = _equal_pair(candidates, taken, made_side) or pair
             if shown_pair is not pair:
                 same_numbers.add(shown_pair.recorded)
 
@@ -329,18 +328,14 @@ def comparison_with_run(
     return CassetteComparison(recorded.path, repeated.path, tuple(shown_pairs))
 
 
-def _sides_without(
-    sides: Iterable[_Side], numbers: Collection[int | None]
-) -> list[_Side]:
-    """Return the sides whose interactions don't have these numbers."""
-    return [side for side in sides if side.interaction.number not in numbers]
-
-
 def _equal_pair(
-    candidates: Iterable[_Side], made: _Side
+    candidates: Iterable[_Side], taken: Collection[int | None], made: _Side
 ) -> InteractionComparison | None:
-    """Return the comparison of a made call with the first equal one of some recorded ones."""
+    """Return the comparison of a made call with the first equal recorded one that is not taken."""
     for recorded in candidates:
+        if recorded.interaction.number in taken:
+            continue
+
         comparison = _interaction_comparison(_SidePair(made, recorded, made), {})
         if comparison.mark == "=":
             return comparison
