@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
+from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -367,52 +368,77 @@ def _providers_by_cause(recorders: Sequence[_Recorder]) -> _Providers:
     return providers
 
 
-def _causes_seen_elsewhere(
-    recorders: Sequence[_Recorder], providers: _Providers
-) -> list[set[_Cause]]:
-    """Return for each recorder the causes that only others have seen."""
-    causes_by_recorder: list[set[_Cause]] = [set() for _ in recorders]
-    for cause, providers_of_cause in providers.items():
-        provider_indexes = {index for index, _ in providers_of_cause}
-        for recorder_index, causes in enumerate(causes_by_recorder):
-            if recorder_index not in provider_indexes:
-                causes.add(cause)
+class _Heads:
+    """What comes next of each recorder: ready, or blocked until others have given its causes."""
 
-    return causes_by_recorder
+    def __init__(self, recorders: Sequence[_Recorder], providers: _Providers) -> None:
+        self._recorders = recorders
+        self._queues = [deque(recorder.happenings) for recorder in recorders]
+        self._indexes_by_cause: dict[_Cause, set[int]] = {}
+        for cause, seen in providers.items():
+            self._indexes_by_cause[cause] = {index for index, _ in seen}
 
+        self._ready: list[tuple[float, bool, int]] = []
+        """A heap of moments, each with the index of its recorder."""
 
-def _happenings_in_order(
-    recorders: Sequence[_Recorder], providers: _Providers
-) -> Iterator[tuple[int, _Happening]]:
-    """Yield what recorders saw, the earliest first that has its causes."""
+        self._blocked: dict[int, set[_Cause]] = {}
+        """The causes that are missing, by the index of the recorder."""
 
-    def moment(head: tuple[int, _Happening]) -> tuple[float, bool]:
-        index, happening = head
+        self._waiting: dict[_Cause, list[int]] = defaultdict(list)
+        self._given_causes: set[_Cause] = set()
+        for index in range(len(recorders)):
+            self._offer(index)
+
+    def in_order(self) -> Iterator[tuple[int, _Happening]]:
+        """Yield all, the earliest first that has its causes."""
+        while self._ready or self._blocked:
+            if self._ready:
+                *_, index = heappop(self._ready)
+            else:
+                # No true cause is missing: a state was issued, or an id used, again.
+                index = min(self._blocked, key=self._moment)
+                del self._blocked[index]
+
+            happening = self._queues[index].popleft()
+            yield index, happening
+            for cause in happening.given_causes:
+                self._give(cause)
+
+            self._offer(index)
+
+    def _moment(self, index: int) -> tuple[float, bool, int]:
+        """Return when the head of a recorder was seen, with its index."""
+        head = self._queues[index][0]
         # A request of the same moment comes later: its client may have waited for this.
-        return (recorders[index].began_ms + happening.at_ms, not happening.is_piece)
+        return (self._recorders[index].began_ms + head.at_ms, not head.is_piece, index)
 
-    queues = [deque(recorder.happenings) for recorder in recorders]
-    causes_elsewhere = _causes_seen_elsewhere(recorders, providers)
-    given_causes: set[_Cause] = set()
-    while True:
-        heads: list[tuple[int, _Happening]] = []
-        ready_heads: list[tuple[int, _Happening]] = []
-        for index, queue in enumerate(queues):
-            if queue:
-                heads.append((index, queue[0]))
-                needed_causes = causes_elsewhere[index].intersection(
-                    queue[0].needed_causes
-                )
-                if given_causes.issuperset(needed_causes):
-                    ready_heads.append((index, queue[0]))
-
-        if not heads:
+    def _offer(self, index: int) -> None:
+        """Take the next head of a recorder, if it has any."""
+        queue = self._queues[index]
+        if not queue:
             return
 
-        # If none is ready, no true cause is missing: a state was issued, or an id used, again.
-        index, happening = min(ready_heads or heads, key=moment)
-        yield index, queues[index].popleft()
-        given_causes.update(happening.given_causes)
+        missing = set()
+        for cause in queue[0].needed_causes:
+            seen_by = self._indexes_by_cause.get(cause, {index})
+            if index not in seen_by and cause not in self._given_causes:
+                missing.add(cause)
+                self._waiting[cause].append(index)
+
+        if missing:
+            self._blocked[index] = missing
+        else:
+            heappush(self._ready, self._moment(index))
+
+    def _give(self, cause: _Cause) -> None:
+        """Take note of a cause; what waited for it alone is ready."""
+        self._given_causes.add(cause)
+        for index in self._waiting.pop(cause, ()):
+            missing = self._blocked.get(index, set())
+            missing.discard(cause)
+            if index in self._blocked and not missing:
+                del self._blocked[index]
+                heappush(self._ready, self._moment(index))
 
 
 def _merged_exchanges(
@@ -421,7 +447,7 @@ def _merged_exchanges(
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     arrived_counts: dict[tuple[int, int, int, float], int] = {}
-    for index, happening in _happenings_in_order(recorders, providers):
+    for index, happening in _Heads(recorders, providers).in_order():
         if happening.is_piece:
             place = (index, happening.number, happening.arrived_count, happening.at_ms)
             arrived_counts[place] = len(requests)
