@@ -194,7 +194,7 @@ def read_time(value: object) -> datetime | None:
 
 
 def moved_time(spelled: object, by: timedelta) -> str | None:
-    """Return a later time, spelled like a recorded one; None for what is no time."""
+    """Return a later time, spelled like a recorded one; None for no time, or beyond year 9999."""
     time = read_time(spelled)
     match = _TIME_TEXT.fullmatch(str(spelled))
     if time is None or match is None:
@@ -205,5 +205,10 @@ def moved_time(spelled: object, by: timedelta) -> str | None:
     if fraction:
         unit = "milliseconds" if len(fraction) <= len(".999") else "microseconds"
 
+    try:
+        moved = time + by
+    except OverflowError:
+        return None
+
     separator = match[0][10]
-    return (time + by).replace(tzinfo=None).isoformat(separator, unit) + zone
+    return moved.replace(tzinfo=None).isoformat(separator, unit) + zone

@@ -204,6 +204,7 @@ def test_each_recorded_call_has_its_own_task() -> None:
         ("2026-01-01T00:00:00.750+00:00", "2027-03-01T12:00:00.750+00:00"),
         ("2026-01-01 02:00:00.123456+02:00", "2027-03-01 14:00:00.123456+02:00"),
         ("yesterday", "yesterday"),
+        ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
     ],
 )
 def test_times_follow_the_clock_of_the_replay(spelled: str, moved: str) -> None:
