@@ -43,17 +43,17 @@ def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
 
     partners = dict(matching_places(enumerate(old), enumerate(new)))
     pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
+    first_places: dict[str | None, int] = {}
+    for index, name in enumerate(old):
+        first_places.setdefault(name, index)
+
     taken = set(partners.values())
     for index, name in enumerate(new):
         if index in taken:
             continue
 
         # A second one under a recorded name may be called in the place of the first.
-        namesake = None
-        if name in old:
-            namesake = old.index(name)
-
-        pairs.append((namesake, index))
+        pairs.append((first_places.get(name), index))
 
     return pairs
 
