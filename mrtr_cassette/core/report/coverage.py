@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.forms import ACTIONS
-from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
 from mrtr_cassette.core.report.text import markdown_table
+from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.errors import counted, printable
 
 _REJECTED_ANSWER: Final = "rejected"
@@ -33,12 +33,12 @@ class ToolCoverage:
     """What is recorded of one tool, or of another call that asks.
 
     Attributes:
-        histories: the writes that were made before it, for each different sequence of them.
+        histories: a hash of the writes that were made before it, for each sequence of them.
         questions: how often each answer was given, by turn and key.
     """
 
     arguments: set[str | None] = field(default_factory=set)
-    histories: set[tuple[CallKey, ...]] = field(default_factory=set)
+    histories: set[str] = field(default_factory=set)
     errors: int = 0
     questions: dict[tuple[int, str], Counter[str]] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
     """Return what cassettes cover together, by tool."""
     found: dict[str, ToolCoverage] = defaultdict(ToolCoverage)
     for details in cassettes:
-        histories = _writes_by_interaction(details)
+        histories = _histories_by_interaction(details)
         for interaction in details.interactions:
             if interaction.method != CALL_TOOL and not interaction.turns:
                 continue
@@ -63,14 +63,16 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
     return dict(found)
 
 
-def _writes_by_interaction(details: CassetteDetails) -> dict[int, tuple[CallKey, ...]]:
-    """Return the writes that were made before each interaction, by its number."""
+def _histories_by_interaction(details: CassetteDetails) -> dict[int, str]:
+    """Return a hash of the writes that were made before each interaction, by its number."""
     player = Player(details.recorded)
-    made: list[CallKey] = []
+    history = ""
     histories = {}
     for number, entries in enumerate(player.interactions, start=1):
-        histories[number] = tuple(made)
-        made += [entry.key for entry in entries if player.is_write(entry)]
+        histories[number] = history
+        for entry in entries:
+            if player.is_write(entry):
+                history = sha256_of(f"{history} {entry.key!r}")
 
     return histories
 
