@@ -406,6 +406,9 @@ def _event_of(message: bytes) -> bytes:
 
 _PiecesByExchange = dict[RecordedExchange, list[Piece]]
 
+_PostsByName = defaultdict[tuple[bool, str | None], list[RecordedExchange]]
+"""Requests by what names them in a response (true), and in a report of progress (false)."""
+
 
 def begins_old_stream(exchange: RecordedExchange) -> bool:
     """Tell whether a response is a stream of HTTP+SSE: it says where its client posts."""
@@ -458,8 +461,13 @@ def _lines_by_exchange(
     piece.
     """
     lines: _PiecesByExchange = {stream: []}
+    posts_by_name: _PostsByName = defaultdict(list)
     for post in posts:
         lines[post] = []
+        message = post.call.message
+        if message is not None and message.kind is Kind.REQUEST:
+            posts_by_name[True, message.same_id].append(post)
+            posts_by_name[False, same_name(message.progress_token)].append(post)
 
     if stream.response is None:
         return lines
@@ -470,7 +478,7 @@ def _lines_by_exchange(
         message = server_message(data) if data else None
         if data and message is not None:
             line = piece._replace(raw=on_one_line(data) + b"\n")
-            owner = _exchange_of_message(message, piece.arrived_count, posts)
+            owner = _exchange_of_message(message, piece.arrived_count, posts_by_name)
             if owner is None:
                 piece_left = line
             else:
@@ -482,7 +490,7 @@ def _lines_by_exchange(
 
 
 def _exchange_of_message(
-    message: Message, after: int, posts: Sequence[RecordedExchange]
+    message: Message, after: int, posts_by_name: _PostsByName
 ) -> RecordedExchange | None:
     """Return the latest request that a message responds to, or reports the progress of; or None."""
     is_response = message.kind is Kind.RESPONSE
@@ -493,18 +501,8 @@ def _exchange_of_message(
     if name is None or message.kind is Kind.REQUEST:
         return None
 
-    for post in reversed(posts):
-        request_message = post.call.message
-        if request_message is None or request_message.kind is not Kind.REQUEST:
-            continue
-        if (post.number or 0) > after:
-            continue
-
-        asked_name = same_name(request_message.progress_token)
-        if is_response:
-            asked_name = request_message.same_id
-
-        if name == asked_name:
+    for post in reversed(posts_by_name[is_response, name]):
+        if (post.number or 0) <= after:
             return post
 
     return None
