@@ -57,7 +57,7 @@ class Push(NamedTuple):
 class TaskFacts(NamedTuple):
     """The task that a request polls, updates or cancels, by the hash of its id.
 
-    `got` is the same for polls with the same result, and empty for a poll without a response.
+    `polled_sha256` is the same for polls with the same result, and empty without a response.
     """
 
     sha256: str

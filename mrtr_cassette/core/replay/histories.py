@@ -755,7 +755,7 @@ class WriteHistories:
     ) -> tuple[ReplayEntry, list[MadeWrite]]:
         """Return the nearest of some calls, and the writes after which it came.
 
-        `times` counts plays.
+        `play_counts` tells how often each was played.
         """
         in_place: set[ReplayEntry] = set()
         for row in self.rows_by_caller(entries):
