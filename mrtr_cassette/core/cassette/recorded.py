@@ -531,6 +531,11 @@ class Cassette:
             yield from interaction.own_exchanges
 
     @property
+    def exchanges_by_arrival(self) -> list[RecordedExchange]:
+        """The exchanges of all interactions in the order in which their requests arrived."""
+        return sorted(self.exchanges, key=lambda exchange: exchange.number or 0)
+
+    @property
     def kept_headers(self) -> frozenset[str]:
         """The lower-case names of headers that were kept because a user named them."""
         names: set[str] = set()

@@ -173,14 +173,9 @@ def ends_session(request: Request, response: Response | None) -> bool:
 
 def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     """Return a cassette in which interrupted streams are joined with those that resumed them."""
-    exchanges: list[RecordedExchange] = []
-    for interaction in cassette.interactions:
-        exchanges += interaction.own_exchanges
-
-    exchanges.sort(key=lambda exchange: exchange.number or 0)
     streams = Streams[RecordedExchange]()
     joined_responses: dict[RecordedExchange, Response] = {}
-    for exchange in exchanges:
+    for exchange in cassette.exchanges_by_arrival:
         begun_exchange = streams.add(exchange, exchange)
         rest_of_stream = exchange.response
         if (

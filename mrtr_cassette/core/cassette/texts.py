@@ -238,13 +238,8 @@ def _exchanges_renamed_apart(
             return 0
         return before + after
 
-    exchanges: list[RecordedExchange] = []
-    for interaction in cassette.interactions:
-        exchanges += interaction.own_exchanges
-
-    exchanges.sort(key=lambda exchange: exchange.number or 0)
     changed: dict[RecordedExchange, RecordedExchange] = {}
-    for place, exchange in enumerate(exchanges, start=1):
+    for place, exchange in enumerate(cassette.exchanges_by_arrival, start=1):
         recorded_by = exchange.recorded_by or RecordedBy("", place)
         recorded_by = recorded_by._replace(recorder=f"{index}:{recorded_by.recorder}")
         number = before + (exchange.number or place)

@@ -429,8 +429,7 @@ def over_lines(cassette: Cassette) -> Cassette:
     """Return a recording of HTTP+SSE as one over pipes; exchanges outside sessions stay."""
     streams: dict[str, RecordedExchange] = {}
     posts: dict[str, list[RecordedExchange]] = defaultdict(list)
-    by_arrival = sorted(cassette.exchanges, key=lambda exchange: exchange.number or 0)
-    for exchange in by_arrival:
+    for exchange in cassette.exchanges_by_arrival:
         if begins_old_stream(exchange):
             streams[opened_session(exchange.response)] = exchange
         elif exchange.request.method == "POST":

@@ -316,11 +316,7 @@ class _Assembly:
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
-        exchanges: list[RecordedExchange] = []
-        for interaction in cassette.interactions:
-            exchanges.extend(interaction.own_exchanges)
-
-        exchanges.sort(key=lambda exchange: exchange.number or 0)
+        exchanges = cassette.exchanges_by_arrival
         if exchanges:
             self._number_offset = exchanges[-1].number or 0
 

@@ -573,9 +573,7 @@ def _exchanges_by_recorder(
 
     A recorder that is not known has an empty id.
     """
-    exchanges: list[RecordedExchange] = []
-    for interaction in cassette.interactions:
-        exchanges.extend(interaction.own_exchanges)
+    exchanges = list(cassette.exchanges)
 
     states = _state_hashes(exchanges, cassette.path)
     announced = AnnouncedDigests()

@@ -81,9 +81,7 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         )
 
     sharing = _Sharing(cassette, blanks_text=blanks_text)
-    exchanges: list[RecordedExchange] = []
-    for interaction in cassette.interactions:
-        exchanges += interaction.own_exchanges
+    exchanges = list(cassette.exchanges)
 
     exchanges_without_found = [
         sharing.without_found_secrets(exchange) for exchange in exchanges
