@@ -25,8 +25,8 @@ from mrtr_cassette.core.cassette.sessions import (
     foreign_redirect_origin,
     issued_session,
     listens,
-    opened_session,
     ping_ids,
+    session_of_exchange,
 )
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
@@ -622,7 +622,7 @@ class _EntryWriter:
             matched = matched._replace(traits=traits)
 
         asker = _asker_of(call.message)
-        session = session_of(exchange.request) or opened_session(exchange.response)
+        session = session_of_exchange(exchange)
         parent = self._entry_of(draft.parent)
         answered = self._answered_question(draft)
         resumed = self._streams.resumed_by(exchange)

@@ -212,7 +212,7 @@ def _joined_response(before: Response, rest: Response) -> Response:
     return replace(before, pieces=tuple(pieces), end=rest.end)
 
 
-def _session_of(exchange: RecordedExchange) -> str:
+def session_of_exchange(exchange: RecordedExchange) -> str:
     """Return the session that a request names, or else the session that its response opened."""
     return session_of(exchange.request) or opened_session(exchange.response)
 
@@ -228,13 +228,13 @@ class Streams(Generic[E]):
         event = resumed_event(exchange.request)
         if not event:
             return None
-        return self._exchange_by_event.get((_session_of(exchange), event))
+        return self._exchange_by_event.get((session_of_exchange(exchange), event))
 
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
         """Take the next exchange in arrival order; return the name of the one that it resumes."""
         begun = self.resumed_by(exchange)
         name = known_as if begun is None else begun
-        session = _session_of(exchange)
+        session = session_of_exchange(exchange)
         for _, identity in event_ids(exchange.response):
             self._exchange_by_event.setdefault((session, identity), name)
 
@@ -332,7 +332,7 @@ def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
         if response is None or b'"ping"' not in response.body:
             continue
 
-        session = session_of(exchange.request) or opened_session(response)
+        session = session_of_exchange(exchange)
         for located in messages_in(response):
             message = located.message
             is_ping = message.kind is Kind.REQUEST and message.method == PING

@@ -14,7 +14,11 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     without_interactions,
 )
-from mrtr_cassette.core.cassette.sessions import endpoint_piece, opened_session
+from mrtr_cassette.core.cassette.sessions import (
+    endpoint_piece,
+    opened_session,
+    session_of_exchange,
+)
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
@@ -121,7 +125,7 @@ def _is_one_session(cassette: Cassette) -> bool:
     sessions: set[str] = set()
     streams = 0
     for exchange in cassette.exchanges:
-        session = session_of(exchange.request) or opened_session(exchange.response)
+        session = session_of_exchange(exchange)
         if session or exchange.call.method != DISCOVER:
             sessions.add(session)
 

@@ -14,9 +14,9 @@ from mrtr_cassette.core.cassette.recorded import (
     needed_interactions,
     without_interactions,
 )
-from mrtr_cassette.core.cassette.sessions import opened_session
+from mrtr_cassette.core.cassette.sessions import session_of_exchange
 from mrtr_cassette.core.compare.handles import sent_back_in
-from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
@@ -151,8 +151,7 @@ class _Needs:
 
 def _session_in(interaction: RecordedInteraction) -> str:
     """Return the session in which an interaction was sent, or else the session that it opens."""
-    first = interaction.exchanges[0]
-    return session_of(first.request) or opened_session(first.response)
+    return session_of_exchange(interaction.exchanges[0])
 
 
 def _opening_key(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import issued_session, opened_session
+from mrtr_cassette.core.cassette.sessions import issued_session, session_of_exchange
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
@@ -47,7 +47,7 @@ from mrtr_cassette.core.drive.script import (
     TurnChange,
     without_turn_numbers,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
@@ -525,8 +525,7 @@ class Verifier:
 
     def _unprompted_turns_of(self, interaction: RecordedInteraction) -> UnpromptedTurns:
         """Return the turns that the server asks of its own accord in an interaction's session."""
-        first = interaction.exchanges[0]
-        session = session_of(first.request) or opened_session(first.response)
+        session = session_of_exchange(interaction.exchanges[0])
         return self._unprompted_turns_by_session.setdefault(session, UnpromptedTurns())
 
     def awaits_question(self, planned: PlannedInteraction) -> bool:

@@ -19,9 +19,9 @@ from mrtr_cassette.core.cassette.sessions import (
     ends_session,
     is_answered,
     listens,
-    opened_session,
+    session_of_exchange,
 )
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey, session_of
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
@@ -154,7 +154,7 @@ def facts_of(
         has_response = False
 
     return ExchangeFacts(
-        session=intern(session_of(exchange.request) or opened_session(response)),
+        session=intern(session_of_exchange(exchange)),
         listens=response_facts.listens,
         request_id=request_id,
         answered_push_id=_id_of(call.message, Kind.RESPONSE),

@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
     in_conversation_order,
 )
-from mrtr_cassette.core.cassette.sessions import listens, opened_session
+from mrtr_cassette.core.cassette.sessions import listens, session_of_exchange
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -194,7 +194,7 @@ def _interaction_details(
         name=call.name,
         parameters=_call_parameters(call),
         client=_client_name(call),
-        session=session_of(first.request) or opened_session(first.response),
+        session=session_of_exchange(first),
         final=final,
         notifications=tuple(_new_notifications(recorded)),
         listens=listens(call, first.response),
@@ -366,7 +366,7 @@ def _responses_on_streams(
             if exchange.request.method != "GET" or response is None:
                 continue
 
-            session = session_of(exchange.request) or opened_session(response)
+            session = session_of_exchange(exchange)
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].arrived_count
