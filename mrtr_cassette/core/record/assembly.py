@@ -81,7 +81,10 @@ class SecretNumbers:
         """Return the number of a secret, a new one if it has none; None for other text."""
         if not is_journal_token(token):
             return None
+        return self.number_of(rule, token)
 
+    def number_of(self, rule: str, token: str) -> int:
+        """Return the number of a secret, a new one if it has none."""
         if (rule, token) not in self._number_by_secret:
             self._highest_by_rule[rule] += 1
             self._number_by_secret[rule, token] = self._highest_by_rule[rule]

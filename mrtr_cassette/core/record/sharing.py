@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -12,6 +11,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
 from mrtr_cassette.core.protocol.origins import origin_in
+from mrtr_cassette.core.record.assembly import SecretNumbers
 from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
     redacted_messages,
@@ -21,7 +21,6 @@ from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     as_bytes,
     has_secrets,
-    is_cassette_token,
     placeholder,
     secrets_in,
 )
@@ -118,8 +117,7 @@ class _Sharing:
 
         self.rules = replace(rules_before, disabled=(), shared=kinds)
         self.shortened_client_count = 0
-        self._number_by_secret: dict[tuple[str, str], int] = {}
-        self._last_number_by_rule = _last_numbers(cassette)
+        self._numbers = _numbers_after(cassette)
         self._redactor = Redactor(self.rules, self._placeholder_number)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         self._hosts = RepeatedSecrets()
@@ -131,11 +129,7 @@ class _Sharing:
 
     def _placeholder_number(self, rule: str, secret: str) -> str:
         """Return the number of a secret's placeholder; a new secret gets the next of its rule."""
-        if (rule, secret) not in self._number_by_secret:
-            self._last_number_by_rule[rule] += 1
-            self._number_by_secret[rule, secret] = self._last_number_by_rule[rule]
-
-        return str(self._number_by_secret[rule, secret])
+        return str(self._numbers.number_of(rule, secret))
 
     def _add_server(self, url: str) -> None:
         """Take the server's host and path, which are replaced from now on."""
@@ -268,21 +262,18 @@ def _with_messages(
     return replace(exchange, request=request, response=response)
 
 
-def _last_numbers(cassette: Cassette) -> Counter[str]:
-    """Return the highest number of a placeholder that a cassette has, by rule."""
-    highest_numbers: Counter[str] = Counter()
+def _numbers_after(cassette: Cassette) -> SecretNumbers:
+    """Return numbers of secrets that go on from those of a cassette's placeholders."""
+    numbers = SecretNumbers()
 
     def take(raw: bytes, _name: str) -> bytes:
         """Take the numbers of a text's placeholders; return the text as it is."""
         for secret in secrets_in(raw):
-            if is_cassette_token(secret.token):
-                highest_numbers[secret.kind] = max(
-                    highest_numbers[secret.kind], int(secret.token)
-                )
+            numbers.leave_out(secret)
 
         return raw
 
     for exchange in cassette.exchanges:
         with_texts(exchange, take)
 
-    return highest_numbers
+    return numbers
