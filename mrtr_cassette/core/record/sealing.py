@@ -303,19 +303,16 @@ def without_known_secrets(
     if not known.may_be_in(b"\0".join((head, request.body, response.body))):
         return request, response
 
-    headers = known.sealed_headers(response.headers)
-    return known.sealed_request(request), _response_with_changes(
-        response, headers, known.seal
-    )
+    return with_references(request, response, known)
 
 
 def with_references(
-    request: Request, response: Response, values: Values
+    request: Request, response: Response, texts: RepeatedSecrets | Values
 ) -> tuple[Request, Response]:
-    """Put references in the place of texts that vary."""
-    headers = values.sealed_headers(response.headers)
-    return values.sealed_request(request), _response_with_changes(
-        response, headers, values.seal
+    """Put what stands for known secrets, or for texts that vary, in their place."""
+    headers = texts.sealed_headers(response.headers)
+    return texts.sealed_request(request), _response_with_changes(
+        response, headers, texts.seal
     )
 
 

@@ -571,12 +571,6 @@ class _Search:
 
         return same
 
-    def _miss_for_reason(
-        self, reason: Reason, detail: str, nearest: ReplayEntry
-    ) -> Miss:
-        """Return the miss of the request for a reason, with the nearest recorded request."""
-        return Miss(self.call, reason, detail, nearest)
-
     def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
         if self.call.answers is None:
@@ -600,8 +594,8 @@ class _Search:
             if nearest.matched.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
 
-            return self._miss_for_reason(
-                reason, "this call was recorded only as a retry", nearest
+            return Miss(
+                self.call, reason, "this call was recorded only as a retry", nearest
             )
 
         firsts = [
@@ -625,15 +619,13 @@ class _Search:
 
         if asking_entries:
             detail = "the ask has a request state, and the retry doesn't echo it"
-            return self._miss_for_reason(
-                Reason.STATE_MISSING, detail, asking_entries[0]
-            )
+            return Miss(self.call, Reason.STATE_MISSING, detail, asking_entries[0])
 
         detail = "the server asked for no input when this call was recorded"
         answers = canonical(_answers_in(self.call))
         unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
-        miss = self._miss_for_reason(
-            Reason.ANSWERS_DIFFER, detail, self._same_call_entries[0]
+        miss = Miss(
+            self.call, Reason.ANSWERS_DIFFER, detail, self._same_call_entries[0]
         )
 
         return replace(miss, differences=(unasked,))
@@ -671,7 +663,7 @@ class _Search:
 
         if issuers:
             detail = "this request state belongs to another call"
-            return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, issuers[0])
+            return Miss(self.call, Reason.STATE_UNKNOWN, detail, issuers[0])
 
         if not self._same_call_entries:
             return self._miss_of_other_arguments(self.same_name_entries)
@@ -683,11 +675,11 @@ class _Search:
         for entry in self._same_call_entries:
             if entry.issued_sha256 is not None:
                 detail = "no recorded ask of this call has this request state"
-                return self._miss_for_reason(Reason.STATE_UNKNOWN, detail, entry)
+                return Miss(self.call, Reason.STATE_UNKNOWN, detail, entry)
 
         detail = "no recorded ask of this call has a request state"
-        return self._miss_for_reason(
-            Reason.STATE_UNEXPECTED, detail, self._same_call_entries[0]
+        return Miss(
+            self.call, Reason.STATE_UNEXPECTED, detail, self._same_call_entries[0]
         )
 
     def _miss_of_other_arguments(self, candidates: Sequence[ReplayEntry]) -> Miss:
@@ -717,7 +709,7 @@ class _Search:
         answered = [*self._retries_of(asks), *orphans]
         if not answered:
             detail = "the recording ends with this ask, so no answer to it was recorded"
-            return self._miss_for_reason(Reason.ANSWERS_DIFFER, detail, asks[0])
+            return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
 
         detail = "other answers were recorded"
         ignored = self.recorded.ignored

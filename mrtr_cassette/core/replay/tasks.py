@@ -52,8 +52,8 @@ class RecordedTask:
     """A task that a recorded call created, and the steps that were recorded of it.
 
     Attributes:
-        causes: the steps after which the server went on: updates and cancellations.
-        updates: the answers of each cause; a cancellation is one to a key of its own.
+        causes: the steps after which the server went on, updates and cancellations, with their
+            answers; a cancellation is one to a key of its own.
         answers: the answers to each key, which may have been answered again in another way.
         notified_keys: what notifications ask for.
         is_notified: whether a stream told of it.
@@ -70,8 +70,7 @@ class RecordedTask:
         self.is_notified = False
         self.questions: dict[str, Any] = {}
         self.polls: list[int] = []
-        self.causes: list[int] = []
-        self.updates: dict[int, Mapping[str, str]] = {}
+        self.causes: dict[int, Mapping[str, str]] = {}
         self.answers: dict[str, list[str]] = {}
         self._needed_counts: dict[int, dict[str, int]] = {}
         for step_place, step in enumerate(steps):
@@ -83,12 +82,11 @@ class RecordedTask:
 
     def _add_cause(self, at: int, step: ReplayEntry) -> None:
         """Take an update or a cancellation, and how often its answers have been given by it."""
-        self.causes.append(at)
         update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
         if step.key.method == UPDATE_TASK:
             update = answers_by_key(step.matched.lookup) or _NO_ANSWERS
 
-        self.updates[at] = update
+        self.causes[at] = update
         self._needed_counts[at] = {}
         for key, answer in update.items():
             answers_to_key = self.answers.setdefault(key, [])
@@ -299,7 +297,7 @@ class LiveTask:
                 return Step(entry, arrived_entries)
 
             arrived_entries.append(update)
-            for key in self.recorded.updates.get(following, ()):
+            for key in self.recorded.causes.get(following, ()):
                 self._given_counts[key] += 1
 
     def note_notified_state(self, state: TaskState) -> None:
@@ -333,7 +331,7 @@ class LiveTask:
                 arrived_entries.append(task.steps[cause])
 
         acknowledged = task.steps[0]
-        for cause, update in task.updates.items():
+        for cause, update in task.causes.items():
             if answers.items() & update.items():
                 acknowledged = task.steps[cause]
 

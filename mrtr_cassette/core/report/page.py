@@ -19,7 +19,7 @@ from mrtr_cassette.core.compare.conversations import IgnoredFor, cassette_compar
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import difference_summary, shown_values
 from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
-from mrtr_cassette.core.report.details import Interaction, details_of
+from mrtr_cassette.core.report.details import Interaction, details_of, redactions_of
 from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import (
     PAGE_START,
@@ -27,7 +27,7 @@ from mrtr_cassette.core.report.text import (
     message_lines,
     outcome_line,
 )
-from mrtr_cassette.core.secrets.names import Ref, as_bytes, has_secrets, split_at_refs
+from mrtr_cassette.core.secrets.names import Ref, as_bytes, split_at_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
@@ -88,7 +88,7 @@ def cassette_page(
         branches=branches,
         misses_near=_misses_near(replay),
         covered=coverage_of([details]),
-        is_redacted=any(map(_is_redacted, cassette.interactions)),
+        is_redacted=bool(redactions_of(cassette)),
         opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN,
         **facts,
     )
@@ -108,15 +108,6 @@ def _misses_near(
                 misses[miss.nearest.interaction].append((number, miss))
 
     return misses
-
-
-def _is_redacted(recorded: RecordedInteraction) -> bool:
-    """Tell whether secrets were redacted in the exchanges of an interaction."""
-    for exchange in recorded.own_exchanges:
-        if has_secrets(repr((exchange.request, exchange.response))):
-            return True
-
-    return False
 
 
 @cache
