@@ -712,7 +712,7 @@ class Orphans:
                 self._unknown = line.removeprefix(_UNKNOWN)
                 return
 
-        orphans: set[Path] = set()
+        orphans = set()
         for folder in used:
             if folder.endswith("/"):
                 orphans.update(_unused_in(Path(folder), used))

@@ -265,7 +265,7 @@ def answers_text(cassette: Cassette, name: str) -> str:
     blocks = [
         f"# The answers of {printable(name)}; the first rule that fits answers.\n"
     ]
-    written: dict[str, str] = {}
+    written = {}
     for interaction in cassette.interactions:
         for conditions, answer in _rule_texts_of(interaction):
             if conditions not in written:

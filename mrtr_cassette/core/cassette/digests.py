@@ -51,7 +51,7 @@ class AnnouncedDigests:
         No other digest of a text with a secret is returned, as it could tell the secret.
         """
         announced = announced_in(received.body)
-        changed: dict[str, str] = {}
+        changed = {}
         if received.body != sealed.body:
             for before, after in _text_pairs(*_changed_parts(received, sealed)):
                 if before != after:
@@ -79,7 +79,7 @@ def digest_replacements(
         exchanges: each exchange as it was, and as it is written to the cassette.
     """
     responses = []
-    announced: set[str] = set()
+    announced = set()
     for before, after in exchanges:
         if before.response is not None and after.response is not None:
             responses.append((before.response, after.response))

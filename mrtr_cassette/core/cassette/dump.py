@@ -335,7 +335,7 @@ def _values_by_name(headers: Headers) -> dict[str, list[str]]:
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
-    recorders: dict[str, int] = {}
+    recorders = {}
     for number, recorder in enumerate(cassette.recorders, start=1):
         recorders[recorder.id] = number
 

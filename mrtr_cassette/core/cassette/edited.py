@@ -80,7 +80,7 @@ def _moved_facts(
         if place not in unchanged and digest in place_by_digest:
             moved_facts[place] = facts_left.pop(place_by_digest.pop(digest))
 
-    recorded_interaction: dict[int, int] = {}
+    recorded_interaction = {}
     for place, facts in (unchanged | moved_facts).items():
         recorded_interaction[place.interaction] = facts.interaction
 

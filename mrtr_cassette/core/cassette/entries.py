@@ -15,7 +15,6 @@ from mrtr_cassette.core.cassette.recorded import (
     PushedRequest,
     RecordedExchange,
     RecordedInteraction,
-    RecordedTurn,
 )
 from mrtr_cassette.core.cassette.sessions import (
     PingIds,
@@ -296,7 +295,7 @@ def places_of_events(
     Without a session an id may be used again, and is left out.
     """
     places: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
-    ambiguous_events: set[tuple[str, str]] = set()
+    ambiguous_events = set()
     for entry in entries:
         for index, identity in event_ids(entry.exchange.response):
             event = (entry.session, identity)
@@ -571,8 +570,8 @@ def _posted_answer_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
 
 def _step_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the steps of a task, which refer to the call that created it."""
-    asking: dict[RecordedExchange, int] = {}
-    answering: dict[RecordedExchange, RecordedTurn] = {}
+    asking = {}
+    answering = {}
     turns = interaction.turns if interaction.steps else ()
     for turn in turns:
         if turn.via == "task":

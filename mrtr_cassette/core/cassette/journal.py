@@ -279,7 +279,7 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
             problem = "continues a response whose beginning is lost; it is left out"
             lost.append(f"line {line_number} {problem}")
 
-    exchanges: dict[int, RecordedExchange] = {}
+    exchanges = {}
     for number, exchange in begun_exchanges.items():
         exchanges[number] = _continued_exchange(exchange, continuations[number])
 

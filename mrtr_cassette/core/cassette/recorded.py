@@ -209,7 +209,7 @@ class PushedTurn:
     @property
     def given(self) -> dict[str, Any] | None:
         """What the client answered, by key; None if it never answered."""
-        given: dict[str, Any] = {}
+        given = {}
         for answer in self.answers:
             given[answer.key] = posted_answer(answer.exchange.call.message)
 
@@ -699,7 +699,7 @@ def run_numbers(
 
 def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     """Return the numbered interactions without which the remaining ones can't be."""
-    needed: set[int] = set()
+    needed = set()
     remaining = _interactions_without(cassette, numbers)
     by_number = {call.number: call for call in cassette.interactions}
     while remaining:
@@ -722,7 +722,7 @@ def needed_interactions(interaction: RecordedInteraction) -> Iterator[int]:
 def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Cassette:
     """Return a cassette without some interactions; nothing that stays is changed but its number."""
     kept = _interactions_without(cassette, numbers)
-    new_numbers: dict[int, int] = {}
+    new_numbers = {}
     for number, interaction in enumerate(kept, start=1):
         new_numbers[interaction.number] = number
 

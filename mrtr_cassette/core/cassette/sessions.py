@@ -193,7 +193,7 @@ def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
                 response_before, rest_of_stream
             )
 
-    changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
+    changed_exchanges = {}
     for exchange, response in joined_responses.items():
         changed_exchanges[exchange] = replace(exchange, response=response)
 

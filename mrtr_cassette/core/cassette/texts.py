@@ -139,7 +139,7 @@ def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
         return cassette
 
     values = Values((), new_values)
-    changed: dict[RecordedExchange, RecordedExchange] = {}
+    changed = {}
     for exchange in cassette.exchanges:
         sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
         if sealed is not exchange:

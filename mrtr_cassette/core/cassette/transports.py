@@ -122,7 +122,7 @@ def over_pipes(cassette: Cassette) -> Cassette:
 
 def _is_one_session(cassette: Cassette) -> bool:
     """Tell whether a recording is of one session with at most one stream, as a pipe has it."""
-    sessions: set[str] = set()
+    sessions = set()
     streams = 0
     for exchange in cassette.exchanges:
         session = session_of_exchange(exchange)
@@ -182,7 +182,7 @@ def _refuse_if_headers_decide(cassette: Cassette) -> None:
 
 def _comparable_call(message: Message) -> str:
     """Return the call of a request, as any client may make it."""
-    meta: dict[str, Any] = {}
+    meta = {}
     for name, value in message.meta.items():
         if name.startswith(_MCP_PREFIX):
             meta[name] = value
@@ -431,7 +431,7 @@ def is_over_old_transport(cassette: Cassette) -> bool:
 
 def over_lines(cassette: Cassette) -> Cassette:
     """Return a recording of HTTP+SSE as one over pipes; exchanges outside sessions stay."""
-    streams: dict[str, RecordedExchange] = {}
+    streams = {}
     posts: dict[str, list[RecordedExchange]] = defaultdict(list)
     for exchange in cassette.exchanges_by_arrival:
         if begins_old_stream(exchange):

@@ -244,7 +244,7 @@ def _take_handles(
 
 def _with_recorded_handles(received: Cassette, handles: Handles) -> Cassette:
     """Return a cassette with the handles of the recording that it is compared with."""
-    changed: dict[RecordedExchange, RecordedExchange] = {}
+    changed = {}
     for interaction in received.interactions:
         for exchange in (*interaction.exchanges, *interaction.own_exchanges):
             with_handles = handles.with_recorded_handles(exchange)

@@ -67,7 +67,7 @@ class SentBack(NamedTuple):
 
 def handles_in(cassette: Cassette) -> frozenset[str]:
     """Return the texts that a recorded response has first, and a later request too."""
-    found: set[str] = set()
+    found = set()
     for repeated in sent_back_in(cassette):
         found |= {repeated.handle, repeated.issued}
 

@@ -336,7 +336,7 @@ def longest_rising_pairs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, in
     """Return the longest choice of pairs, given by rising first indices, whose second ones rise."""
     lowest: list[int] = []
     ends: list[int] = []
-    previous_positions: list[int | None] = []
+    previous_positions = []
     for position, (_, value) in enumerate(pairs):
         length_index = bisect_left(lowest, value)
         previous = ends[length_index - 1] if length_index else None
@@ -344,7 +344,7 @@ def longest_rising_pairs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, in
         lowest[length_index : length_index + 1] = [value]
         ends[length_index : length_index + 1] = [position]
 
-    chosen_pairs: list[tuple[int, int]] = []
+    chosen_pairs = []
     last_position = ends[-1] if ends else None
     while last_position is not None:
         chosen_pairs.append(pairs[last_position])

@@ -589,7 +589,7 @@ class Conversation:
             return
 
         sealed_state = polled_state(exchange.rpc_response) or state
-        new_keys: dict[str, str] = {}
+        new_keys = {}
         for name, key in zip(
             sealed_state.input_requests, state.input_requests, strict=False
         ):

@@ -53,7 +53,7 @@ def cut_out(
         unvisited_numbers += needs.opening_of(number)
         unvisited_numbers += needs.writes_before(number)
 
-    needed: set[int] = set()
+    needed = set()
     while unvisited_numbers:
         number = unvisited_numbers.pop()
         if number not in needed:

@@ -214,7 +214,7 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
 
 def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
     """Return the probes of an ask, as far as the recording tells; declining comes first."""
-    probes: list[Probe] = []
+    probes = []
     if ask.is_form_of_map and _is_accepted(ask):
         for key, request in ask.requests.items():
             answer = members_of(ask.given_answers.get(key))

@@ -176,7 +176,7 @@ def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
 
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     """Return for each interaction itself and those without which it can't be kept."""
-    connected: dict[int, set[int]] = {}
+    connected = {}
     form = MatchedForm(cassette, ignored=())
     entries = entries_of(cassette, form.matched_recorded_request)
     pairs = list(connected_interactions(entries.by_arrival))
@@ -406,8 +406,8 @@ def _merged_cassette(overlap: _Overlap) -> Cassette:
     earlier_interactions = overlap.earlier.with_exchanges(exchanges).interactions
     new_interactions = overlap.recorded.with_exchanges(exchanges).interactions
     recorded_numbers = _numbers_in_new_order(overlap)
-    new_numbers: dict[int, int] = {}
-    old_numbers: dict[int, int] = {}
+    new_numbers = {}
+    old_numbers = {}
     for number, recorded_number in enumerate(recorded_numbers, start=1):
         new_numbers[recorded_number] = number
         if recorded_number in overlap.kept:

@@ -467,7 +467,7 @@ class RecordedScript:
 
         It is the one with the same question, or else the one with the same keys.
         """
-        same_keys: list[_AskMatch] = []
+        same_keys = []
         for match, recorded in self._unanswered_asks(live, ask):
             if self._open_questions.has_fitting_answer(match.changes):
                 return self._note_other_course(match, live)
@@ -539,7 +539,7 @@ class RecordedScript:
         for key, live_key in ask.live_keys.items():
             live_by_text[comparable_text(key, states)] = live_key
 
-        live_keys_by_recorded: dict[str, str | None] = {}
+        live_keys_by_recorded = {}
         for key in recorded.input_requests:
             text = comparable_text(key)
             live = live_by_text.get(renamed.get(text, text))

@@ -191,7 +191,7 @@ def proposals_for_cassette(
     cassette: Cassette, verified: Iterable[VerifiedInteraction]
 ) -> list[Proposal]:
     """Return all that can be accepted into a cassette, in the order of its interactions."""
-    proposed: list[Proposal] = []
+    proposed = []
     for interaction in sorted(verified, key=lambda interaction: interaction.number):
         if interaction.verdict not in _UNCOMPARED_VERDICTS:
             proposed += _proposals_of(cassette, interaction)
@@ -741,7 +741,7 @@ def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
 
 def _number_exchanges_in_order(course: RecordedInteraction, new: _NewExchanges) -> None:
     """Number the exchanges of a conversation that takes another course in its order."""
-    ordered: list[RecordedExchange] = []
+    ordered = []
     for position, exchange in enumerate(course.exchanges):
         ordered.append(exchange)
         for turn in course.pushed_turns:

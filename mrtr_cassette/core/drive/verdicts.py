@@ -183,7 +183,7 @@ def _spellings_in_json(value: Any) -> Iterator[str]:
 
 def varying_places(first: Reaction, second: Reaction) -> tuple[str, ...]:
     """Return the places in which two reactions to the same answers differ."""
-    places: list[str] = []
+    places = []
     for change in reaction_changes(first, second) or ():
         places += word_places(change)
 

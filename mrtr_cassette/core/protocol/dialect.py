@@ -315,7 +315,7 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     Raises:
         NotJsonError: an answer in the array dialect is no object.
     """
-    texts: dict[str, bytes] = {}
+    texts = {}
     for key, answer in answers.items():
         texts[key] = answer if isinstance(answer, bytes) else to_json(answer).encode()
 

@@ -323,7 +323,7 @@ class _Assembly:
         if exchanges:
             self._number_offset = exchanges[-1].number or 0
 
-        numbers: dict[RecordedExchange, int] = {}
+        numbers = {}
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
             numbers[exchange] = number
             self._finished_exchanges[number] = exchange
@@ -395,7 +395,7 @@ class _Assembly:
         self._add_exchanges(exchanges)
         pushes = link_pushes(self._facts)
         posted = _posted_answer_numbers(pushes)
-        calls: dict[int, ExchangeFacts] = {}
+        calls = {}
         for number, facts in self._facts.items():
             if number not in posted:
                 calls[number] = facts
@@ -413,7 +413,7 @@ class _Assembly:
         for number in unlinked:
             del self._facts[number]
 
-        sent_digests: dict[str, str] = {}
+        sent_digests = {}
         for exchange in exchanges.values():
             for digest, sealed in exchange.digests:
                 sent_digests[sealed] = digest
@@ -499,7 +499,7 @@ class _Assembly:
         """Replace the digests of texts as they were sent by those of the cassette's texts."""
         named_exchanges = {number: self._finished_exchange(number) for number in sealed}
         named_exchanges.update(self._finished_exchanges)
-        pairs: list[tuple[RecordedExchange, RecordedExchange]] = []
+        pairs = []
         for number, exchange in named_exchanges.items():
             pairs.append((sealed.get(number, exchange), exchange))
 
@@ -521,7 +521,7 @@ class _Assembly:
         echoed = exchange.echoed_sha256
         issued = exchange.issued_sha256
         response = exchange.response
-        names: dict[str, str] = {}
+        names = {}
         # A task that no recorded call created has no name.
         if echoed is not None and number in self._names.echoed_by:
             names[echoed] = self._names.echoed_by[number]
@@ -565,8 +565,8 @@ class _Assembly:
         self, linked: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> Iterator[RecordedInteraction]:
         """Yield interactions as the cassette has them."""
-        places: dict[LinkedInteraction, int] = {}
-        number_by_last_exchange: dict[int, int] = {}
+        places = {}
+        number_by_last_exchange = {}
         for place, interaction in enumerate(linked, start=1):
             places[interaction] = place
             number_by_last_exchange[interaction.numbers[-1]] = place
@@ -590,7 +590,7 @@ class _Assembly:
                 shared = interaction.shared_count + len(turns_before_branch)
                 branch = Branch(places[interaction.branch_of], shared)
 
-            steps: list[TaskStep] = []
+            steps = []
             for number, polls in interaction.poll_counts_by_step.items():
                 steps.append(TaskStep(self._finished_exchange(number), polls))
 
@@ -613,7 +613,7 @@ class _Assembly:
         by_last: Mapping[int, int],
     ) -> PushedTurn:
         """Return the turn of an exchange; `by_last` has interactions by their last exchanges."""
-        asked: list[PushedRequest] = []
+        asked = []
         for key, pushing, piece in turn.asked:
             interaction_of_push = None if pushing == number else by_last[pushing]
             asked.append(
@@ -622,7 +622,7 @@ class _Assembly:
                 )
             )
 
-        answers: list[PostedAnswer] = []
+        answers = []
         for index, posted in turn.answers:
             answers.append(
                 PostedAnswer(turn.asked[index].key, self._finished_exchange(posted))

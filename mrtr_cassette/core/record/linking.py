@@ -304,7 +304,7 @@ def streams_of_closing(
 
     It is chance whether a client comes back before its DELETE, after it, or not at all.
     """
-    ended_sessions: set[str] = set()
+    ended_sessions = set()
     for number, exchange in exchanges.items():
         if ends_session(exchange.request, exchange.response):
             ended_sessions.add(facts[number].session)

@@ -446,7 +446,7 @@ def _merged_exchanges(
 ) -> dict[int, RecordedExchange]:
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
-    arrived_counts: dict[tuple[int, int, int, float], int] = {}
+    arrived_counts = {}
     for index, happening in _Heads(recorders, providers).in_order():
         if happening.is_piece:
             place = (index, happening.number, happening.arrived_count, happening.at_ms)
@@ -616,7 +616,7 @@ def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str,
     What a cassette has no hash of (session ids, ids of events and of questions, secrets) gets one
     of its own path.
     """
-    hashes: dict[str, str] = {}
+    hashes = {}
     for exchange in exchanges:
         name = issued_name(exchange)
         if name is not None:

@@ -106,7 +106,7 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
 
     It is searched by its own rules; one that was not redacted by the built-in ones.
     """
-    found_rules: list[str] = []
+    found_rules = []
 
     def token(rule: str, _secret: str) -> str:
         found_rules.append(rule)

@@ -86,7 +86,7 @@ def _with_sealed_ids(headers: Headers) -> Headers:
     if not header_value(headers, SESSION_HEADER):
         return headers
 
-    sealed_headers: list[tuple[str, str]] = []
+    sealed_headers = []
     for name, value in headers:
         is_id = name.lower() in _ID_HEADERS
         sealed_headers.append((name, _sealed_id(value) if is_id else value))

@@ -315,7 +315,7 @@ class MatchedForm:
     def _distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
         """Return what tells a request apart from others, whatever its secrets."""
         alike_secrets_request = _with_alike_secrets(request)
-        user_headers: list[tuple[str, str]] = []
+        user_headers = []
         for name, value in alike_secrets_request.headers:
             if name.lower() in self._user_header_names:
                 user_headers.append((name.lower(), value))

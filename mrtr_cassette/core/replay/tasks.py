@@ -260,7 +260,7 @@ class LiveTask:
                 last_cause = cause
 
         latest_poll: list[int] = []
-        polls_in_stretch: list[int] = []
+        polls_in_stretch = []
         for poll in task.polls:
             if last_cause < poll < following:
                 polls_in_stretch.append(poll)
@@ -349,7 +349,7 @@ class LiveTask:
     def _why_refused(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
         task = self.recorded
-        asking: dict[str, ReplayEntry] = {}
+        asking = {}
         for step in task.steps:
             asking.update(dict.fromkeys(step.asked_inputs, step))
 

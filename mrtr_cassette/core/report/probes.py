@@ -293,7 +293,7 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
     """Return outcomes as Markdown, for a pull request or a job's summary."""
     lines = []
     for probing in probings:
-        shown: list[str] = []
+        shown = []
         for place, probes in _by_place(probing.findings).items():
             shown.append(place)
             for probed in probes:

@@ -274,7 +274,7 @@ def question_words(requests: Mapping[str, InputRequest]) -> str:
 
 def answer_words(answers: Mapping[str, Any]) -> str:
     """Return answers as a person gives them, such as `confirm: yes`."""
-    parts: list[str] = []
+    parts = []
     for key, answer in answers.items():
         parts += _answer_parts(key, answer)
 
@@ -336,7 +336,7 @@ _TEXT_MEMBERS: Final = frozenset(
 
 def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
     """Yield the texts of a result as a person reads them; if it has none, its JSON."""
-    items: list[Any] = []
+    items = []
     for name in ("content", "contents", "messages"):
         part = result.get(name)
         if isinstance(part, list):

@@ -101,7 +101,7 @@ class ContentDecoder:
         if not self.is_known:
             return chunk
 
-        decoded_parts: list[bytes] = []
+        decoded_parts = []
         start = 0
         while start < len(chunk) and not self.failed:
             if self._is_padding(chunk[start]):

@@ -236,7 +236,7 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
     # Without recursion: a call for each object would take longer than the rest.
     while containers:
         yield containers
-        inner: list[Any] = []
+        inner = []
         for container in containers:
             values = container.values() if type(container) is dict else container
             # One may have millions of numbers.
