@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import (
     ACCEPTED,
     INITIALIZED,
@@ -18,9 +19,10 @@ from builders import (
 )
 from messages import text
 
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.transports import is_over_old_transport, over_lines
 from mrtr_cassette.core.drive.plan import planned_interactions
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.wire.http import End
 
 ENDPOINT = b"event: endpoint\ndata: /messages?session_id=0123456789abcdef01\n\n"
@@ -93,3 +95,31 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
 def test_other_recordings_have_no_such_sessions() -> None:
     """A stream without the event is that of a session of Streamable HTTP."""
     assert not is_over_old_transport(loaded(cassette_of((ONE, text("done")))))
+
+
+def test_requests_are_not_read_again_for_each_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many calls are open when the first response comes."""
+    calls = [with_id(tool("add", n=n), f"call-{n}") for n in range(20)]
+    talk = Conversation()
+    stream = talk.stream(get("/sse"))
+    talk.observation(stream).response_bytes(ENDPOINT, talk.tick())
+    for call in calls:
+        talk.exchange(post(call, target=TARGET), ACCEPTED)
+
+    for call in calls:
+        talk.event(stream, answer(call, text("done")))
+
+    talk.end(stream, End.OPEN)
+    cassette = loaded(talk.cassette())
+    read = []
+
+    def call_of(exchange: RecordedExchange) -> Call:
+        read.append(exchange.number)
+        return read_call(exchange.request)
+
+    monkeypatch.setattr(RecordedExchange, "call", property(call_of))
+    over_lines(cassette)
+
+    assert len(calls) <= len(read) <= 3 * len(calls)

@@ -40,6 +40,15 @@ ASKED_AGAIN = details(
 )
 
 
+def test_a_history_takes_no_more_room_the_longer_it_is() -> None:
+    """Each call follows all earlier writes, of which not all are kept for each."""
+    script: list[Step] = [(tool("write", n=n), text("done")) for n in range(20)]
+    histories = coverage_of([details(*script)])["write"].histories
+
+    assert len(histories) == 20
+    assert {len(history) for history in histories} == {0, 64}
+
+
 def test_answers_arguments_and_histories_are_counted() -> None:
     """A shared ask counts once with each answer; an accept that ends in an error was rejected."""
     covered = coverage_of([DECLINED])
