@@ -16,10 +16,14 @@ from builders import (
     missed,
     play,
     post,
+    result_of,
+    retry,
+    state_in,
     tool,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import asks
 from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.model import CassetteModel
@@ -250,3 +254,20 @@ def test_password_typed_into_a_page_is_known_from_then_on() -> None:
 
     assert secret not in encode_cassette(cassette).decode()
     assert hit(Player(loaded(cassette)), call)
+
+
+def test_state_that_is_the_text_of_the_arguments_leaves_them() -> None:
+    """A server may keep its arguments in the state: beside them, the state alone is sealed."""
+    fields = {"environment": "production", "replicas": 3}
+    state = json.dumps(fields, separators=(",", ":"))
+    call = tool("deploy", **fields)
+    again = retry(call, {"roots": {"roots": []}}, state=state)
+    result = {"content": [], "structuredContent": fields}
+    cassette = recorded((call, asks("roots", state=state)), (again, result))
+
+    player = Player(loaded(cassette))
+    issued = state_in(play(player, call))
+    played = play(player, retry(call, {"roots": {"roots": []}}, state=issued))
+
+    assert json.dumps(state)[1:-1] not in encode_cassette(cassette).decode()
+    assert result_of(played) == result

@@ -21,7 +21,14 @@ from mrtr_cassette.core.secrets.decode import (
     without_percent,
     word_table,
 )
-from mrtr_cassette.core.secrets.names import has_secrets, sealed_hash
+from mrtr_cassette.core.secrets.names import (
+    has_secrets,
+    plain_rule,
+    ref_of,
+    rule_of_number,
+    sealed_hash,
+)
+from mrtr_cassette.core.secrets.places import JsonPart, JsonParts
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
 from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
@@ -186,7 +193,9 @@ def _layers_of(raw: bytes) -> list[_Layer]:
     return [*reversed(in_json), plain, *in_url, *in_form]
 
 
-def _with_texts_replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
+def _with_texts_replaced(
+    raw: bytes, texts: Iterable[_Indexed], *, is_body: bool
+) -> bytes:
     """Return a text in which known texts are replaced, also where they are escaped."""
     likely = []
     for known in texts:
@@ -201,6 +210,7 @@ def _with_texts_replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
     else:
         layers = _layers_of(raw)
 
+    parts = JsonParts(raw) if is_body else None
     taken: list[tuple[int, int]] = []
     replacements = []
     # The longest first: it may contain others.
@@ -210,10 +220,37 @@ def _with_texts_replaced(raw: bytes, texts: Iterable[_Indexed]) -> bytes:
         for layer in layers:
             replacement = layer.spelled_in_layer(shown)
             for start, end in layer.places_of(text, taken):
-                insort(taken, (start, end))
-                replacements.append((Span(start, end), replacement))
+                new = replacement
+                if parts is not None:
+                    new = _replacement_in_body(parts, start, end, replacement)
+
+                if new:
+                    insort(taken, (start, end))
+                    replacements.append((Span(start, end), new))
 
     return splice(raw, replacements)
+
+
+def _replacement_in_body(
+    parts: JsonParts, start: int, end: int, replacement: bytes
+) -> bytes:
+    """Return what takes the place of a text in a body; nothing if that would break its JSON.
+
+    A number becomes a string, if it is a secret. What is no secret may be a number in its own
+    right.
+    """
+    part = parts.part_at(start, end)
+    if part == JsonPart.TEXT:
+        return replacement
+
+    ref = ref_of(replacement.decode())
+    if part == JsonPart.STRUCTURE or ref is None or not ref.is_secret:
+        return b""
+    if parts.exempt_values.contain(start, end):
+        return b""
+
+    number = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
+    return b'"%b"' % number.raw
 
 
 class RepeatedSecrets:
@@ -303,8 +340,8 @@ class RepeatedSecrets:
         return any(known.spellings_in(raw) for known in self._likely_texts(raw))
 
     def seal(self, raw: bytes) -> bytes:
-        """Replace the texts wherever they stand."""
-        return _with_texts_replaced(raw, self._likely_texts(raw))
+        """Replace the texts in a body, but where other JSON than a string or a number has them."""
+        return _with_texts_replaced(raw, self._likely_texts(raw), is_body=True)
 
     def _likely_texts(self, raw: bytes) -> list[_Indexed]:
         """Return the known texts that some bytes may contain, and few others."""
@@ -326,12 +363,12 @@ class RepeatedSecrets:
         return [self._indexed[text] for text in likely]
 
     def seal_text(self, text: str) -> str:
-        """Replace the texts in a text as `seal` does in bytes."""
+        """Replace the texts wherever they are in a text that is no body."""
         if not self.texts:
             return text
 
         raw = text.encode("utf-8", "surrogatepass")
-        sealed = self.seal(raw)
+        sealed = _with_texts_replaced(raw, self._likely_texts(raw), is_body=False)
         if sealed is raw:
             return text
 

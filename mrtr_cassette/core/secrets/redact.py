@@ -8,12 +8,9 @@ from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from string import ascii_letters, digits
-from typing import Final
 
-from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
-from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
@@ -36,6 +33,7 @@ from mrtr_cassette.core.secrets.judged import (
     secret_in_named_value,
 )
 from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
+from mrtr_cassette.core.secrets.places import ExemptValues
 from mrtr_cassette.core.secrets.rules import (
     BASE64,
     CUSTOM_KEY,
@@ -54,8 +52,7 @@ from mrtr_cassette.core.wire.http import (
     decoded_header,
     header_value,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
-from mrtr_cassette.errors import NotJsonError
+from mrtr_cassette.core.wire.jsonbytes import Span
 
 _MOST_LAYERS = 5
 """Layers of escapes of URLs, and of base64 in base64, that are undone."""
@@ -104,23 +101,6 @@ _BETWEEN_STRINGS = re.compile(
     r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
 )
 _BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
-_CHARS_BEFORE_ID = 192
-_EXEMPT_KEY = re.compile(
-    r"\"(?:id|progressToken|requestId|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
-    re.ASCII,
-)
-_WHOLE_LINE = re.compile(r"[^\r\n]*")
-_BEFORE_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?(?:data:)?[ \t\r\n]*")
-_EXEMPT_PATHS: Final[tuple[MemberPath, ...]] = (
-    TOKEN_PATH,
-    ECHOED_STATE_PATH,
-    ISSUED_STATE_PATH,
-    *[place.path for place in ECHO_PLACES],
-)
-"""Places of a message that replay splices, seals or compares by itself."""
-
-_VERSION_PATH: Final[MemberPath] = ("jsonrpc",)
-"""A member that each message has, unlike other JSON with such members."""
 
 
 @lru_cache(maxsize=8)
@@ -327,7 +307,13 @@ class Redactor:
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = list(_finds_cut_at_quotes(text, found))
 
-        return list(_without_exempt(text, _without_overlaps(text, found)))
+        exempt = ExemptValues(text)
+        kept = []
+        for find in _without_overlaps(text, found):
+            if not exempt.contain(find.start, find.end):
+                kept.append(find)
+
+        return kept
 
     def _finds_in_layer(self, text: str, kind: TextKind, depth: int) -> Iterator[Find]:
         """Yield the secrets in a text, and those in what it has escaped or encoded.
@@ -460,55 +446,6 @@ def _is_json(text: str) -> bool:
 
 def _ignore_secret(_rule: str, _secret: str) -> None:
     """Do nothing with a secret that was found."""
-
-
-def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Yield all finds but those in a message's ids, tokens and states, which are never redacted."""
-    # The message is the whole text, or a line of it.
-    spans_in = lru_cache(maxsize=None)(partial(_exempt_spans, text))
-    for find in finds:
-        begin = max(0, find.start - _CHARS_BEFORE_ID)
-        if not _EXEMPT_KEY.search(text, begin, find.start):
-            yield find
-            continue
-
-        line_start, line_end = _line_around(text, find.start)
-        exempt = [*spans_in(0, len(text)), *spans_in(line_start, line_end)]
-        if not any(_is_inside(find, span) for span in exempt):
-            yield find
-
-
-def _line_around(text: str, at: int) -> tuple[int, int]:
-    """Return where the line around an offset begins and ends, without its line end."""
-    last_end = max(text.rfind("\r", 0, at), text.rfind("\n", 0, at))
-    return _WHOLE_LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
-
-
-def _is_inside(find: Find, span: Span) -> bool:
-    return span.start <= find.start and find.end <= span.end
-
-
-def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
-    """Return where a part of a text, if it is a message, has values that are never redacted."""
-    start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
-    try:
-        found = find_spans(
-            text[start:end].encode("latin-1"), (*_EXEMPT_PATHS, _VERSION_PATH)
-        )
-    except NotJsonError:
-        return []
-
-    if not found.pop(_VERSION_PATH, None):
-        return []
-
-    exempt = []
-    for spans in found.values():
-        for span in spans:
-            # An object or an array is no id, so it is like any other value.
-            if text[start + span.start] not in "{[":
-                exempt.append(Span(start + span.start, start + span.end))
-
-    return exempt
 
 
 def _finds_cut_at_quotes(text: str, finds: Iterable[Find]) -> Iterator[Find]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -229,3 +230,136 @@ def test_base64_is_found_in_the_alphabet_of_urls(text: str, others: list[str]) -
     assert text.rstrip("=") not in sealed
     assert spelled.rstrip("=") not in sealed
     assert sealed.count(SHOWN) == 3
+
+
+# JSON
+
+STATE = '{"environment": "production", "replicas": 3}'
+NUMBER = "4111111111111111"
+MESSAGE = '{"jsonrpc": "2.0", "id": 1, "result": {"a": %s, "b": "%s"}}'
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        str,
+        lambda message: f"\ufeff{message}",
+        lambda message: f"{message}\n{message}\n",
+        lambda message: f'event: "message\ndata: {message}\n\ndata: {message}\n\n',
+        lambda message: "data:" + message.replace('{"a"', '\r\ndata:{"a"') + "\r\n\r\n",
+        lambda message: message.replace('"}}', '"}, "NaN": NaN}'),
+        lambda message: message.replace(', "b"', ',\n\t"b"'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "shown", "number_shown"),
+    [
+        (STATE, sealed_hash("state"), STATE),
+        (NUMBER, "<token:1>", '"<token-number:1>"'),
+        (f"-{NUMBER}.5e+10", "<password-number:1>", '"<password-number:1>"'),
+        ("1764504649.1234567890123", sealed_hash("state"), "1764504649.1234567890123"),
+    ],
+)
+def test_json_stays_json(
+    text: str, shown: str, number_shown: str, frame: Callable[[str], str]
+) -> None:
+    """A text is replaced in strings; as a number it is too if it is a secret, else it stays."""
+    texts = RepeatedSecrets()
+    texts.add(text, shown)
+    escaped = text.replace('"', '\\"')
+    raw = frame(MESSAGE % (text, f"is {escaped} in text"))
+
+    assert texts.seal(raw.encode()) == (
+        frame(MESSAGE % (number_shown, f"is {shown} in text")).encode()
+    )
+
+
+@pytest.mark.parametrize("text", ["[1, 2, 3, 4, 5]", NUMBER])
+@pytest.mark.parametrize(
+    "other",
+    ["is %s", "[info] %s", '{"cut off": %s', 'id: %s\n: %s\ndata: {"a": 1}\n\n'],
+)
+def test_text_that_is_no_json_hides_nothing(text: str, other: str) -> None:
+    """Brackets and digits in lines of a log are text."""
+    raw = other.replace("%s", text)
+
+    assert known(text).seal(raw.encode()) == other.replace("%s", SHOWN).encode()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": int(NUMBER), "result": {}},
+        {"error": {"code": int(NUMBER), "message": ""}, "id": 1},
+        {"method": "m", "id": 1, "params": {"_meta": {"progressToken": int(NUMBER)}}},
+    ],
+)
+def test_number_that_tells_messages_apart_stays(message: dict[str, Any]) -> None:
+    """The id of a message is a number in its own right; under the same name elsewhere it is not."""
+    raw = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    inner = json.dumps({"jsonrpc": "2.0", "id": 1, "result": message}).encode()
+
+    assert known(NUMBER).seal(raw) == raw
+    assert known(NUMBER).seal(b"data: %b\n\n" % raw) == b"data: %b\n\n" % raw
+    assert known(NUMBER).seal(inner) == (
+        inner.replace(NUMBER.encode(), b'"<token-number:1>"')
+    )
+
+
+def test_secret_within_a_structure_that_stays_is_replaced() -> None:
+    """What is left because it is no string has its own secrets."""
+    texts = known("kq7x-4711-inner")
+    texts.remember_state('{"a": "kq7x-4711-inner", "b": 1}')
+
+    assert texts.seal(b'{"x": {"a": "kq7x-4711-inner", "b": 1}}') == (
+        b'{"x": {"a": "<token:1>", "b": 1}}'
+    )
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text('ab"\\/é\n{}[],: 1u')
+TREES = st.recursive(
+    SCALARS | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text('ab"\\{:', max_size=9), inner, max_size=3)
+        | inner.map(json.dumps)
+    ),
+    max_leaves=8,
+)
+
+
+def same_shape(before: Any, after: Any) -> bool:
+    """Tell whether two values differ in strings, and in numbers that became strings, only."""
+    if isinstance(before, dict | list):
+        if type(after) is not type(before) or len(before) != len(after):
+            return False
+        if isinstance(before, dict):
+            return all(map(same_shape, before.values(), after.values()))
+
+        return all(map(same_shape, before, after))
+
+    if isinstance(after, str):
+        return isinstance(before, str) or "<token-number:1>" in after
+
+    return before == after and type(before) is type(after)
+
+
+@pytest.mark.parametrize("shown", [SHOWN, sealed_hash("state")])
+@given(TREES, st.sampled_from([None, 1]), st.data())
+def test_whatever_is_known_messages_keep_their_shape(
+    shown: str, tree: Any, indent: int | None, data: st.DataObject
+) -> None:
+    """Any part of a message may be a secret or a state, also one that is cut anywhere."""
+    message = {"jsonrpc": "2.0", "id": 17645046, "result": {"a": tree}}
+    raw = json.dumps(message, indent=indent)
+    start = data.draw(st.integers(0, len(raw) - 8))
+    end = data.draw(st.integers(start + 8, len(raw)))
+    texts = RepeatedSecrets()
+    texts.add(raw[start:end], shown)
+
+    sealed_message = json.loads(texts.seal(raw.encode()))
+    (event,) = texts.seal(f"data: {json.dumps(message)}\n\n".encode()).splitlines()[:1]
+
+    assert same_shape(message, sealed_message)
+    assert sealed_message.get("id", 17645046) == 17645046
+    assert same_shape(message, json.loads(event[6:]))
