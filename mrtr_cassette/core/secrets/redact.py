@@ -32,7 +32,12 @@ from mrtr_cassette.core.secrets.judged import (
     TextKind,
     secret_in_named_value,
 )
-from mrtr_cassette.core.secrets.names import placeholder, ref_spans, secrets_in
+from mrtr_cassette.core.secrets.names import (
+    placeholder,
+    ref_spans,
+    rule_of_number,
+    secrets_in,
+)
 from mrtr_cassette.core.secrets.places import ExemptValues
 from mrtr_cassette.core.secrets.rules import (
     BASE64,
@@ -93,6 +98,9 @@ _JSON_TEXT = re.compile(
 )
 _JSON_STRING = re.compile(
     r"\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\\?(?:\"|\Z)([ \t\r\n]*:)?", re.DOTALL
+)
+_STRING_OR_NUMBER = re.compile(
+    rf"{_JSON_STRING.pattern}|(-?\d[\d.eE+-]*+)", re.DOTALL | re.ASCII
 )
 _VALUE_AS_NAME = re.compile(r"[0-9@]|home|[Uu]sers[\\/]")
 """In a member's name that may be a value, such as a path."""
@@ -395,9 +403,9 @@ class Redactor:
     def _custom_finds(
         self, text: str, kind: TextKind, *, is_string: bool = False
     ) -> Iterator[Find]:
-        """Find what a user's patterns match in a text, or if it is JSON, in each of its strings."""
+        """Find what a user's patterns match in a text; in JSON, in each string and number."""
         if _is_json(text):
-            yield from self._custom_finds_in_strings(text)
+            yield from self._custom_finds_in_json(text)
             return
 
         raw = text.encode("latin-1")
@@ -418,23 +426,39 @@ class Redactor:
             for find in self._custom_finds(decoded.text, "text"):
                 yield _find_in_outer_url(find, decoded)
 
-    def _custom_finds_in_strings(self, text: str) -> Iterator[Find]:
-        """Find what a user's patterns match in the strings of JSON.
+    def _custom_finds_in_json(self, text: str) -> Iterator[Find]:
+        """Find what a user's patterns match in the strings and the numbers of JSON.
 
         A pattern must not touch the names that a protocol or a schema is made of, so only names
         that no schema has are searched.
         """
-        for string in _JSON_STRING.finditer(text):
-            spelled, colon = string.groups()
+        for value in _STRING_OR_NUMBER.finditer(text):
+            spelled, colon, number = value.groups()
+            if number:
+                yield from self._custom_finds_in_number(number, value.start())
+                continue
+
             is_plain_name = bool(colon) and _VALUE_AS_NAME.search(spelled) is None
             if not spelled or is_plain_name:
                 continue
 
-            start = string.start(1)
+            start = value.start(1)
             decoded = without_json_escapes(spelled)
             inner = self._custom_finds(decoded.text, "text", is_string=True)
-            found = _finds_in_outer_text(inner, decoded.source_offset)
-            yield from _finds_in_outer_text(found, start.__add__)
+            for find in _finds_in_outer_text(inner, decoded.source_offset):
+                yield find._replace(
+                    start=start + find.start,
+                    end=start + find.end,
+                    quote=_escaped_quote(find.quote),
+                )
+
+    def _custom_finds_in_number(self, number: str, start: int) -> Iterator[Find]:
+        """Find a number of JSON of which a user's pattern matches a part; all of it is replaced."""
+        for rule in self._rules.user_rules:
+            if any(rule.spans(number.encode())):
+                end = start + len(number)
+                yield Find(start, end, rule_of_number(rule.name), number, quote='"')
+                return
 
 
 def _is_json(text: str) -> bool:
@@ -442,6 +466,11 @@ def _is_json(text: str) -> bool:
     if _JSON_TEXT.match(text) is None:
         return False
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
+
+
+def _escaped_quote(quote: str) -> str:
+    """Return the quote of a find as a string of JSON spells it that is around its text."""
+    return quote.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _ignore_secret(_rule: str, _secret: str) -> None:

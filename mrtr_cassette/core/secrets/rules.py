@@ -687,10 +687,11 @@ class ActiveRules:
         shapes = [rule for rule in RULES if rule.name not in self.disabled]
         self._shapes = Rules(shapes)
         self.likely_rules = self._shapes.likely_rules
-        custom: list[UserRule | SharedRule] = []
+        self.user_rules: list[UserRule] = []
         for number, pattern in enumerate(rules.patterns, start=1):
-            custom.append(UserRule(f"custom-{number}", pattern))
+            self.user_rules.append(UserRule(f"custom-{number}", pattern))
 
+        custom: list[UserRule | SharedRule] = [*self.user_rules]
         for kind, rule in SHARED_RULES.items():
             if kind in rules.shared:
                 custom.append(rule)

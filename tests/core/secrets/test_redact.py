@@ -534,10 +534,40 @@ def test_custom_pattern_may_match_anything_within_a_string() -> None:
     """Whatever a pattern matches, JSON stays JSON and framing stays framing."""
     redactor = Redactor(RedactionRules(patterns=(r"(?s).+",)), token)
 
-    assert body({"a": ["b\n", 1, {"c": '"'}]}, redactor) == {
-        "a": [placeholder("custom-1", "b\n"), 1, {"c": placeholder("custom-1", '"')}]
+    assert body({"a": ["b\n", 1, None, {"c": '"'}]}, redactor) == {
+        "a": [
+            placeholder("custom-1", "b\n"),
+            placeholder("custom-1-number", "1"),
+            None,
+            {"c": placeholder("custom-1", '"')},
+        ]
     }
     assert redactor.body(b"id: 1\ndata: a\ndata: b\n\n", STREAM).count(b"\n") == 4
+
+
+def test_custom_pattern_is_matched_in_numbers() -> None:
+    """A number of which a part matches is replaced, also in a string; one of the protocol stays."""
+    rules = RedactionRules(patterns=(r"\d{8}", "true"))
+    redactor = Redactor(rules, lambda _rule, secret: secret)
+    fields = '{"id":41111111,"b":[true,-1e5,4111111122.5],"c":"%s"}'
+    in_string = json.dumps('{"d":41111111}')[1:-1]
+    raw = '{"jsonrpc":"2.0","id":41111111,"params":%s}' % (fields % in_string)
+
+    redacted = redactor.body(raw.encode(), JSON).decode()
+
+    shown = '"<custom-1-number:41111111>"'
+    in_string_shown = json.dumps('{"d":' + shown + "}")[1:-1]
+    fields_shown = fields % in_string_shown
+    fields_shown = fields_shown.replace('"id":41111111', f'"id":{shown}')
+    fields_shown = fields_shown.replace(
+        "4111111122.5", '"<custom-1-number:4111111122.5>"'
+    )
+
+    assert redacted == raw.replace(fields % in_string, fields_shown)
+    assert redactor.body(f"data: {raw}\n\n".encode(), STREAM).decode() == (
+        f"data: {redacted}\n\n"
+    )
+    assert redactor.text("41111111 true") == "<custom-1:41111111> <custom-2:true>"
 
 
 def test_pattern_leaves_the_lines_of_an_event() -> None:
