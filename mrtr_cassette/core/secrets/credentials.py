@@ -17,6 +17,7 @@ from mrtr_cassette.core.secrets.decode import (
     decoded_base64,
     long_words,
     spell_in_url,
+    without_ascii_escapes,
     without_json_escapes,
     without_percent,
     word_table,
@@ -56,6 +57,9 @@ _FEW_TEXTS = 4
 """Up to so many texts are sought one after the other, which is faster than by their grams."""
 
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
+_ESCAPED_PROBE_CHAR = re.compile(
+    rb"\\u00(?:2[dDeE]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[fF])"
+)
 _PROBE_CHARS = word_table(f"{ascii_letters}{digits}._-")
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 _PADDED_OR_STANDARD = re.compile(rb"(?=.*[+/=])[0-9A-Za-z+/]{16,}={0,2}")
@@ -66,7 +70,7 @@ class _Spelling(NamedTuple):
 
     raw: bytes
     probe: bytes
-    """The longest part that no escape changes."""
+    """The longest part that escapes hardly ever change."""
 
 
 class _KnownText(NamedTuple):
@@ -87,10 +91,6 @@ class _Indexed(NamedTuple):
 
     Wherever a spelling is in a word, one of them is at a multiple of their length.
     """
-
-    def spellings_in(self, raw: bytes) -> list[_Spelling]:
-        """Return the spellings that a text may contain, as it has their probes."""
-        return [spelling for spelling in self.spellings if spelling.probe in raw]
 
 
 def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
@@ -193,19 +193,24 @@ def _layers_of(raw: bytes) -> list[_Layer]:
     return [*reversed(in_json), plain, *in_url, *in_form]
 
 
-def _with_texts_replaced(
-    raw: bytes, texts: Iterable[_Indexed], *, is_body: bool
-) -> bytes:
-    """Return a text in which known texts are replaced, also where they are escaped."""
-    likely = []
-    for known in texts:
-        for spelling in known.spellings_in(raw):
-            likely.append((spelling, known.shown))
+def _with_escapes_undone(raw: bytes) -> bytes:
+    """Return a text, and again without escapes if it escapes characters that probes have."""
+    if b"\\u00" not in raw or not _ESCAPED_PROBE_CHAR.search(raw):
+        return raw
 
+    unescaped = without_ascii_escapes(raw.decode("latin-1")).text
+    return raw + b"\0" + unescaped.encode("latin-1")
+
+
+def _with_texts_replaced(
+    raw: bytes, likely: list[tuple[_Spelling, str]], *, is_body: bool
+) -> bytes:
+    """Return a text in which spellings of known texts are replaced, also where escaped."""
     if not likely:
         return raw
 
-    if all(spelling.raw == spelling.probe for spelling, _ in likely):
+    has_no_escapes = all(spelling.raw == spelling.probe for spelling, _ in likely)
+    if has_no_escapes and not _ESCAPED_PROBE_CHAR.search(raw):
         layers = [_Layer(raw.decode("latin-1"))]
     else:
         layers = _layers_of(raw)
@@ -337,11 +342,22 @@ class RepeatedSecrets:
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
-        return any(known.spellings_in(raw) for known in self._likely_texts(raw))
+        return bool(self._likely_spellings(raw))
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts in a body, but where other JSON than a string or a number has them."""
-        return _with_texts_replaced(raw, self._likely_texts(raw), is_body=True)
+        return _with_texts_replaced(raw, self._likely_spellings(raw), is_body=True)
+
+    def _likely_spellings(self, raw: bytes) -> list[tuple[_Spelling, str]]:
+        """Return the spellings whose probes a text has, and what takes their places."""
+        searched = _with_escapes_undone(raw)
+        likely = []
+        for known in self._likely_texts(searched):
+            for spelling in known.spellings:
+                if spelling.probe in searched:
+                    likely.append((spelling, known.shown))
+
+        return likely
 
     def _likely_texts(self, raw: bytes) -> list[_Indexed]:
         """Return the known texts that some bytes may contain, and few others."""
@@ -368,7 +384,7 @@ class RepeatedSecrets:
             return text
 
         raw = text.encode("utf-8", "surrogatepass")
-        sealed = _with_texts_replaced(raw, self._likely_texts(raw), is_body=False)
+        sealed = _with_texts_replaced(raw, self._likely_spellings(raw), is_body=False)
         if sealed is raw:
             return text
 

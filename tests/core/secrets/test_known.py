@@ -44,6 +44,11 @@ def in_json(text: str) -> str:
     )
 
 
+def all_escaped(text: str) -> str:
+    """Spell a text in a JSON string with an escape for each character."""
+    return "".join(f"\\u{ord(char):04X}" for char in text)
+
+
 @AMONG_FEW_AND_MANY
 @pytest.mark.parametrize("text", [PLAIN, ODD])
 @pytest.mark.parametrize(
@@ -56,6 +61,8 @@ def in_json(text: str) -> str:
         quote,
         quote_plus,
         lambda text: text.replace("/", "\\/").replace('"', '\\"'),
+        all_escaped,
+        lambda text: json.dumps(all_escaped(text))[1:-1],
     ],
 )
 def test_text_is_found_in_every_spelling(
