@@ -7,17 +7,20 @@ from base64 import b64encode
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from string import ascii_letters, digits
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
+    JsonPart,
+    JsonParts,
     as_text,
     decoded_base64,
     long_words,
     spell_in_url,
     without_ascii_escapes,
+    without_framing,
     without_json_escapes,
     without_percent,
     word_table,
@@ -29,8 +32,7 @@ from mrtr_cassette.core.secrets.names import (
     rule_of_number,
     sealed_hash,
 )
-from mrtr_cassette.core.secrets.places import JsonPart, JsonParts
-from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.redact import ExemptValues, Redactor
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
 from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
 from mrtr_cassette.core.secrets.shapes import rule_of_kind
@@ -202,6 +204,38 @@ def _with_escapes_undone(raw: bytes) -> bytes:
     return raw + b"\0" + unescaped.encode("latin-1")
 
 
+class _Body:
+    """A body whose JSON stays JSON."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._parts = JsonParts(raw)
+
+    @cached_property
+    def _exempt_values(self) -> ExemptValues:
+        """The values that are never replaced."""
+        return ExemptValues(without_framing(self._raw.decode("latin-1")))
+
+    def replacement_at(self, start: int, end: int, replacement: bytes) -> bytes:
+        """Return what takes the place of a text; nothing where the text must stay.
+
+        A number becomes a string, if it is a secret. What is no secret may be a number in its own
+        right.
+        """
+        part = self._parts.part_at(start, end)
+        if part == JsonPart.TEXT:
+            return replacement
+
+        ref = ref_of(replacement.decode())
+        if part == JsonPart.STRUCTURE or ref is None or not ref.is_secret:
+            return b""
+        if self._exempt_values.contain(start, end):
+            return b""
+
+        number = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
+        return b'"%b"' % number.raw
+
+
 def _with_texts_replaced(
     raw: bytes, likely: list[tuple[_Spelling, str]], *, is_body: bool
 ) -> bytes:
@@ -215,7 +249,7 @@ def _with_texts_replaced(
     else:
         layers = _layers_of(raw)
 
-    parts = JsonParts(raw) if is_body else None
+    body = _Body(raw) if is_body else None
     taken: list[tuple[int, int]] = []
     replacements = []
     # The longest first: it may contain others.
@@ -226,36 +260,14 @@ def _with_texts_replaced(
             replacement = layer.spelled_in_layer(shown)
             for start, end in layer.places_of(text, taken):
                 new = replacement
-                if parts is not None:
-                    new = _replacement_in_body(parts, start, end, replacement)
+                if body is not None:
+                    new = body.replacement_at(start, end, replacement)
 
                 if new:
                     insort(taken, (start, end))
                     replacements.append((Span(start, end), new))
 
     return splice(raw, replacements)
-
-
-def _replacement_in_body(
-    parts: JsonParts, start: int, end: int, replacement: bytes
-) -> bytes:
-    """Return what takes the place of a text in a body; nothing if that would break its JSON.
-
-    A number becomes a string, if it is a secret. What is no secret may be a number in its own
-    right.
-    """
-    part = parts.part_at(start, end)
-    if part == JsonPart.TEXT:
-        return replacement
-
-    ref = ref_of(replacement.decode())
-    if part == JsonPart.STRUCTURE or ref is None or not ref.is_secret:
-        return b""
-    if parts.exempt_values.contain(start, end):
-        return b""
-
-    number = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
-    return b'"%b"' % number.raw
 
 
 class RepeatedSecrets:

@@ -1,12 +1,17 @@
-"""Undo the escapes of JSON and of URLs, and know where each byte was spelled."""
+"""Undo the escapes of JSON and of URLs, and know where each byte was spelled, in JSON or not."""
 
 from __future__ import annotations
 
+import json
 import re
 from binascii import a2b_base64
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from enum import Enum, auto
+from functools import cached_property, lru_cache
+
+from mrtr_cassette.core.wire.sse import read_event
 
 _ASCII_ESCAPE = re.compile(r"\\+(?:/|u00(?!5[cC]|7[fF])[2-7][0-9a-fA-F])")
 """A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
@@ -261,3 +266,147 @@ def decoded_base64(spelled: str) -> str:
         return ""
 
     return text.removeprefix("\ufeff").encode().decode("latin-1")
+
+
+# JSON
+
+_ESCAPE_BEGUN = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:u[0-9A-Fa-f]{0,3})?\Z")
+_LONGEST_ESCAPE_BEGUN = 64
+"""Bytes before an offset that tell whether it is within an escape."""
+
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LINE_END = re.compile(rb"[\r\n]|\Z")
+_CHARS_OF_NUMBERS = b"0123456789+-.eE"
+_EVENT_BREAKS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class JsonPart(Enum):
+    """What a part of a text is, if the text is JSON."""
+
+    TEXT = auto()
+    """Within one string, or in a text that is no JSON."""
+
+    NUMBER = auto()
+    STRUCTURE = auto()
+    """Anything else: without it, the text would be no JSON, or other JSON."""
+
+
+class JsonParts:
+    """The parts of a body that may be JSON, or have JSON in its lines or events."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._known_offsets = [0]
+        self._is_quoted_at = {0: False}
+        """Whether a string is open at the offsets that were asked about."""
+        self._is_json_between = lru_cache(maxsize=None)(self._reads_as_json)
+
+    def part_at(self, start: int, end: int) -> JsonPart:
+        """Return what is between two offsets."""
+        if self._is_in_string(start, end):
+            return JsonPart.TEXT
+
+        if not self._is_of_json(start, end):
+            return JsonPart.TEXT
+        if self._is_number(start, end):
+            return JsonPart.NUMBER
+
+        return JsonPart.STRUCTURE
+
+    def _is_in_string(self, start: int, end: int) -> bool:
+        """Tell whether a part is within one string of JSON, with no escape that is cut."""
+        if self._cuts_escape(start) or self._cuts_escape(end):
+            return False
+
+        return self._is_quoted(start) and not _quote_count(self._raw[start:end])
+
+    def _cuts_escape(self, at: int) -> bool:
+        """Tell whether an offset is within an escape of JSON."""
+        window_start = max(0, at - _LONGEST_ESCAPE_BEGUN)
+        return _ESCAPE_BEGUN.search(self._raw, window_start, at) is not None
+
+    def _is_quoted(self, at: int) -> bool:
+        """Tell whether a string of JSON is open at an offset; no string goes over two lines."""
+        index = bisect_right(self._known_offsets, at) - 1
+        counted_from = self._known_offsets[index]
+        is_quoted = self._is_quoted_at[counted_from]
+        line_start = self._line_start(at)
+        if line_start > counted_from:
+            counted_from = line_start
+            is_quoted = False
+
+        if _quote_count(self._raw[counted_from:at]) % 2:
+            is_quoted = not is_quoted
+
+        if at not in self._is_quoted_at:
+            insort(self._known_offsets, at)
+            self._is_quoted_at[at] = is_quoted
+
+        return is_quoted
+
+    def _line_start(self, at: int) -> int:
+        """Return where the line of an offset begins."""
+        last_end = max(self._raw.rfind(b"\r", 0, at), self._raw.rfind(b"\n", 0, at))
+        return last_end + 1
+
+    def _is_of_json(self, start: int, end: int) -> bool:
+        """Tell whether the whole text is JSON, or the line or the event around a part of it."""
+        if self._is_json:
+            return True
+
+        line_start = self._line_start(start)
+        line_end = _LINE_END.search(self._raw, end).start()  # type: ignore[union-attr]
+        if self._is_json_between(line_start, line_end):
+            return True
+        if not self._raw.startswith(b"data", line_start):
+            return False
+
+        event_start = 0
+        event_end = len(self._raw)
+        for mark in _EVENT_BREAKS:
+            event_start = max(event_start, self._raw.rfind(mark, 0, start))
+            found_at = self._raw.find(mark, end)
+            if found_at >= 0:
+                event_end = min(event_end, found_at)
+
+        return self._is_json_between(event_start, event_end)
+
+    @cached_property
+    def _is_json(self) -> bool:
+        """Whether the whole text is JSON."""
+        return _reads_as_json(self._raw)
+
+    def _reads_as_json(self, start: int, end: int) -> bool:
+        """Tell whether a line, or the data of an event, is JSON."""
+        raw = self._raw[start:end]
+        data = read_event(raw, first=start == 0).data
+        return _reads_as_json(raw if data is None else data)
+
+    def _is_number(self, start: int, end: int) -> bool:
+        """Tell whether a part of JSON outside its strings is a whole number."""
+        before = self._raw[start - 1]
+        after = self._raw[end]
+        if before in _CHARS_OF_NUMBERS or after in _CHARS_OF_NUMBERS:
+            return False
+
+        return _NUMBER.fullmatch(self._raw, start, end) is not None
+
+
+def _quote_count(raw: bytes) -> int:
+    """Count the quotes that begin or end strings of JSON."""
+    without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return without_escapes.count(b'"')
+
+
+def _reads_as_json(raw: bytes) -> bool:
+    """Tell whether a text is an object or an array of JSON, also one with `NaN`."""
+    text = raw.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] not in (b"{", b"["):
+        return False
+
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+
+    return True

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from string import ascii_letters, digits
+from typing import Final
 
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
+from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
     as_text,
@@ -38,7 +41,6 @@ from mrtr_cassette.core.secrets.names import (
     rule_of_number,
     secrets_in,
 )
-from mrtr_cassette.core.secrets.places import ExemptValues
 from mrtr_cassette.core.secrets.rules import (
     BASE64,
     CUSTOM_KEY,
@@ -57,7 +59,8 @@ from mrtr_cassette.core.wire.http import (
     decoded_header,
     header_value,
 )
-from mrtr_cassette.core.wire.jsonbytes import Span
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, find_spans
+from mrtr_cassette.errors import NotJsonError
 
 _MOST_LAYERS = 5
 """Layers of escapes of URLs, and of base64 in base64, that are undone."""
@@ -109,6 +112,25 @@ _BETWEEN_STRINGS = re.compile(
     r"(?:\xef\xbb\xbf)?[\s{}\[\],:\d.eE+truefalsn-]*", re.ASCII
 )
 _BARE_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\"")
+_CHARS_BEFORE_ID = 192
+_EXEMPT_KEY = re.compile(
+    r"\"(?:id|progressToken|requestId|requestState|code|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
+    re.ASCII,
+)
+_WHOLE_LINE = re.compile(r"[^\r\n]*")
+_BEFORE_MESSAGE = re.compile(r"(?:\xef\xbb\xbf)?(?:data:)?[ \t\r\n]*")
+_CODE_PATH: Final[MemberPath] = ("error", "code")
+_EXEMPT_PATHS: Final[tuple[MemberPath, ...]] = (
+    TOKEN_PATH,
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    _CODE_PATH,
+    *[place.path for place in ECHO_PLACES],
+)
+"""Values that replay splices, seals or compares by itself, and the code of an error."""
+
+_VERSION_PATH: Final[MemberPath] = ("jsonrpc",)
+"""A member that each message has, unlike other JSON with such members."""
 
 
 @lru_cache(maxsize=8)
@@ -315,13 +337,7 @@ class Redactor:
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = list(_finds_cut_at_quotes(text, found))
 
-        exempt = ExemptValues(text)
-        kept = []
-        for find in _without_overlaps(text, found):
-            if not exempt.contain(find.start, find.end):
-                kept.append(find)
-
-        return kept
+        return list(_without_exempt(text, _without_overlaps(text, found)))
 
     def _finds_in_layer(self, text: str, kind: TextKind, depth: int) -> Iterator[Find]:
         """Yield the secrets in a text, and those in what it has escaped or encoded.
@@ -466,6 +482,59 @@ def _is_json(text: str) -> bool:
     if _JSON_TEXT.match(text) is None:
         return False
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
+
+
+def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    """Yield all finds but those in values that are never redacted."""
+    exempt = ExemptValues(text)
+    for find in finds:
+        if not exempt.contain(find.start, find.end):
+            yield find
+
+
+class ExemptValues:
+    """The ids, tokens and states of a message, or of a text's lines, which are never redacted."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._spans_between = lru_cache(maxsize=None)(self._read_spans)
+
+    def contain(self, start: int, end: int) -> bool:
+        """Tell whether a part of the text is in such a value."""
+        text = self._text
+        begin = max(0, start - _CHARS_BEFORE_ID)
+        if not _EXEMPT_KEY.search(text, begin, start):
+            return False
+
+        # The message is the whole text, or a line of it.
+        last_end = max(text.rfind("\r", 0, start), text.rfind("\n", 0, start))
+        line = _WHOLE_LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
+        exempt = [*self._spans_between(0, len(text)), *self._spans_between(*line)]
+        return any(span.start <= start and end <= span.end for span in exempt)
+
+    def _read_spans(self, start: int, end: int) -> list[Span]:
+        """Return where a part of the text, if it is a message, has such values."""
+        text = self._text
+        start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
+        try:
+            found = find_spans(
+                text[start:end].encode("latin-1"), (*_EXEMPT_PATHS, _VERSION_PATH)
+            )
+        except NotJsonError:
+            return []
+
+        if not found.pop(_VERSION_PATH, None):
+            return []
+
+        exempt = []
+        for path, spans in found.items():
+            # An object or an array is no id, and a string no code, so it is like any other value.
+            others = '{["' if path == _CODE_PATH else "{["
+            for span in spans:
+                if text[start + span.start] not in others:
+                    exempt.append(Span(start + span.start, start + span.end))
+
+        return exempt
 
 
 def _escaped_quote(quote: str) -> str:
