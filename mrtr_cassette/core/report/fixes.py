@@ -174,16 +174,23 @@ def _fitting_fixes(miss: Miss, values: Values) -> Sequence[str]:
     return _chosen_near(miss, nearest, fixes, values)
 
 
+def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
+    """Tell whether a client has answered a pushed question otherwise than was recorded."""
+    reason = miss.reason
+    if reason is Reason.ANSWERS_DIFFER and miss.call.kind is Kind.RESPONSE:
+        return True
+    if nearest.answered_question is None or not miss.differences:
+        return False
+
+    return reason is not Reason.UNKNOWN_METHOD
+
+
 def _chosen_near(
     miss: Miss, nearest: ReplayEntry, fixes: list[str], values: Values
 ) -> Sequence[str]:
     """Return the ways out that fit what is nearest to a miss, of these or in place of them."""
     reason = miss.reason
-    is_answer = nearest.answered_question is not None and bool(miss.differences)
-    if miss.call.kind is Kind.RESPONSE and reason is Reason.ANSWERS_DIFFER:
-        is_answer = True
-
-    if is_answer and reason is not Reason.UNKNOWN_METHOD:
+    if _answers_pushed_question(miss, nearest):
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
     if nearest.created_by is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
