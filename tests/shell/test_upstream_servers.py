@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import web
+from harness import looped
 from patience import HANGS_S
 
 from mrtr_cassette.errors import UpstreamError, UsageError
@@ -92,6 +96,31 @@ def test_a_command_ends_with_a_killed_test_run(tmp_path, number):
 
         assert ended
         assert held.read() == ""
+
+
+@looped
+async def test_a_command_ends_when_its_stop_is_cancelled(tmp_path):
+    """The server is stopped even if the cancellation comes before a thread begins with that."""
+    loop = asyncio.get_running_loop()
+    free = threading.Event()
+    urls = []
+
+    async def run_and_leave():
+        async with running_command(python(SERVER, "{port}"), tmp_path) as running:
+            urls.append(running.url)
+            loop.run_in_executor(None, free.wait)
+            # These come when the block has ended, and waits for the only thread.
+            loop.call_soon(leaving.cancel)
+            loop.call_soon(free.set)
+
+    with ThreadPoolExecutor(1) as threads:
+        loop.set_default_executor(threads)
+        leaving = asyncio.ensure_future(run_and_leave())
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+
+    with pytest.raises(OSError, match="refused"):
+        status(urls[0])
 
 
 def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):

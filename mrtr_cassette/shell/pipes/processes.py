@@ -60,6 +60,16 @@ class ProcessGroup:
 
         self.leader.wait()
 
+    async def stop_in_thread(self, grace_s: float) -> None:
+        """End the group as `stop` does; a cancellation doesn't break that off."""
+        loop = asyncio.get_running_loop()
+        stopping = loop.run_in_executor(None, self.stop, grace_s)
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await asyncio.wait({stopping})
+            raise
+
 
 class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
@@ -145,7 +155,7 @@ class ServerProcess:
 
         # What the server said last is read by then, unless a child of its own talks on.
         await asyncio.wait({said}, timeout=self._grace_times.left_over)
-        await asyncio.to_thread(self._process_group.stop, self._grace_times.left_over)
+        await self._process_group.stop_in_thread(self._grace_times.left_over)
         await asyncio.wait({said}, timeout=self._grace_times.left_over)
 
         return by_server

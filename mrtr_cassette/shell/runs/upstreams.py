@@ -293,7 +293,7 @@ async def running_command(
 
                 yield running
         finally:
-            await asyncio.to_thread(ProcessGroup(process).stop, _GRACE_S)
+            await ProcessGroup(process).stop_in_thread(_GRACE_S)
 
 
 async def _why_not_listening(
