@@ -85,6 +85,7 @@ from mrtr_cassette.shell.files.log import Announcer, heard_by
 from mrtr_cassette.shell.files.stores import Location, is_address
 from mrtr_cassette.shell.runs.answerers import (
     ask_at_terminal,
+    confirm_at_terminal,
     has_terminal,
     load_answers,
 )
@@ -486,7 +487,7 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     accepted = set(ACCEPTABLE_VERDICTS if _ALL_VERDICTS in verdicts else verdicts)
     if not reviews:
         return lambda proposed: accepted_by_verdict(proposed, accepted)
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
+    if not has_terminal():
         raise UsageError("--review needs a terminal", hint=_BY_VERDICT)
 
     return partial(_accepted_at_terminal, accepted, {})
@@ -522,7 +523,7 @@ def _is_accepted_at_terminal(proposal: Proposal, groups: Sequence[ChangeGroup]) 
         for line in group_lines(group):
             click.echo(f"    {coloured_line(line)}", err=True)
 
-    return click.confirm("  accept?", err=True)
+    return confirm_at_terminal("  accept?")
 
 
 def _tell_of_update(update: Update) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,20 +57,29 @@ def saying(words: str) -> Any:
 
 
 def session(
-    cassette: Path, words: str, *arguments: str, keys: str = ""
+    cassette: Path,
+    words: str,
+    *arguments: str,
+    keys: str = "",
+    number: signal.Signals | None = None,
 ) -> tuple[int, str]:
-    """Verify a cassette with a server that says these words; with keys, at a terminal."""
+    """Verify a cassette with a server that says these words; with keys or a signal, at a terminal."""
     with in_thread(upstream(saying(words))) as server:
         command = ("verify", str(cassette), "--upstream", server.url, *arguments)
-        if keys:
-            return at_terminal([*PROGRAM, *command], keys)
+        if keys or number is not None:
+            return at_terminal([*PROGRAM, *command], keys, number)
 
         ended = run_here(*command)
         return ended.code, ended.err
 
 
-def at_terminal(command: list[str], keys: str) -> tuple[int, str]:
-    """Run a command at a terminal; return its exit code and what it shows."""
+def at_terminal(
+    command: list[str], keys: str, number: signal.Signals | None = None
+) -> tuple[int, str]:
+    """Run a command at a terminal; return its exit code and what it shows.
+
+    A signal is sent to it when it has asked.
+    """
     terminal, side = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
     process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=env)
@@ -81,6 +91,9 @@ def at_terminal(command: list[str], keys: str) -> tuple[int, str]:
             shown += os.read(terminal, 65536)
         except OSError:
             break
+
+        if number is not None and shown.endswith(b"[y/N]: "):
+            process.send_signal(number)
 
     os.close(terminal)
     return process.wait(), shown.decode().replace("\r\n", "\n")
@@ -154,6 +167,23 @@ def test_response_is_asked_about_with_all_its_changes(
     code, shown = session(cassette, "new words", *review, keys=" ")
 
     assert (code, "accept?" in shown) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "number", "code"),
+    [("\x04", None, 130), ("", signal.SIGINT, 130), ("", signal.SIGTERM, 143)],
+    ids=["end of lines", "SIGINT", "SIGTERM"],
+)
+def test_a_review_can_be_stopped(
+    recorded: Path, tmp_path: Path, keys: str, number: signal.Signals | None, code: int
+) -> None:
+    """At its prompt, by a signal or without an answer: nothing is written, and nothing differs."""
+    cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
+    ended, shown = session(cassette, "new words", "--review", keys=keys, number=number)
+
+    assert ended == code
+    assert f"error: stopped by SIG{'TERM' if code == 143 else 'INT'}\n" in shown
+    assert cassette.read_bytes() == recorded.read_bytes()
 
 
 STATE_OF = "the-state-of-{}-0123456789abcdef"

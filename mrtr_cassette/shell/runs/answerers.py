@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +20,7 @@ from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_said
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import StoppedError, UsageError
 from mrtr_cassette.options import checked_headers
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
@@ -32,6 +33,7 @@ from mrtr_cassette.shell.http.client import (
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream, network_reason
+from mrtr_cassette.shell.runs.running import waiting_for_input
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
@@ -180,6 +182,36 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
             loop.remove_reader(terminal)
 
         input_came.clear()
-        # A terminal hands over one line at a time.
-        raw_line = os.read(terminal, _LONGEST_LINE)
-        reply = raw_line.decode("utf-8", "replace").rstrip("\r\n") if raw_line else None
+        reply = _line_from(terminal)
+
+
+def confirm_at_terminal(question: str) -> bool:
+    """Ask a question that yes or no answers, while nothing else happens; no answer is no.
+
+    Raises:
+        StoppedError: a signal came, or the end of the lines.
+    """
+    terminal = sys.stdin.fileno()
+    with waiting_for_input(terminal) as wait:
+        while True:
+            sys.stderr.write(f"{question} [y/N]: ")
+            sys.stderr.flush()
+            wait()
+            reply = _line_from(terminal)
+            if reply is None:
+                raise StoppedError(signal.SIGINT)
+
+            answer = reply.strip().lower()
+            if answer in ("y", "yes"):
+                return True
+            if answer in ("", "n", "no"):
+                return False
+
+
+def _line_from(terminal: int) -> str | None:
+    """Read the line that a person has typed; None at the end of the lines."""
+    # A terminal hands over one line at a time.
+    raw_line = os.read(terminal, _LONGEST_LINE)
+    if not raw_line:
+        return None
+    return raw_line.decode("utf-8", "replace").rstrip("\r\n")

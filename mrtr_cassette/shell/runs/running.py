@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -125,6 +127,38 @@ async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def waiting_for_input(file: int) -> Iterator[Callable[[], None]]:
+    """Give a function that blocks the event loop until a file can be read.
+
+    Raises:
+        StoppedError: SIGINT, SIGTERM or SIGHUP came; the function raises it, or the block's end.
+    """
+    number_reader, number_writer = socket.socketpair()
+    number_reader.setblocking(False)
+    number_writer.setblocking(False)
+
+    def check_signals() -> None:
+        with contextlib.suppress(BlockingIOError):
+            number = number_reader.recv(1)[0]
+            raise StoppedError(signal.Signals(number))
+
+    def wait() -> None:
+        select.select([file, number_reader.fileno()], [], [])
+        # A signal counts even if input came with it.
+        check_signals()
+
+    with number_reader, number_writer:
+        # Python writes the numbers of signals there, and not to the loop.
+        wakeup = signal.set_wakeup_fd(number_writer.fileno())
+        try:
+            yield wait
+        finally:
+            signal.set_wakeup_fd(wakeup)
+
+        check_signals()
 
 
 @asynccontextmanager
