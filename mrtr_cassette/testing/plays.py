@@ -657,7 +657,7 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
     """Return the outcome of the test that ends a play; `passed` if it doesn't say."""
     outcome = values.get("outcome", "passed")
     outcomes = get_args(TestOutcome)
-    if outcome not in outcomes or len(values) > 1:
+    if outcome not in outcomes or not values.keys() <= {"outcome"}:
         known = ", ".join(outcomes)
         raise _ControlError(400, f'the body may have "outcome", one of {known}')
 

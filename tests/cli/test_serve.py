@@ -441,6 +441,7 @@ def test_other_requests_are_refused(replaying: Serve) -> None:
     assert replaying.request("POST", body="{}", headers={}).status == 415
     assert replaying.request("DELETE", place, {"outcome": "done"}).status == 400
     assert replaying.request("DELETE", place, "{}", {}).status == 415
+    assert replaying.request("DELETE", place, {"result": "failed"}).status == 400
     assert replaying.request("PUT").status == 405
     assert replaying.request("POST", place, {}).status == 405
     assert replaying.request("GET", "/0").error.startswith("there is no play '0'")
