@@ -103,3 +103,13 @@ def test_wrong_use_changes_nothing(
     assert reason in done.err
     assert config.read_bytes() == before
     assert len(list(config.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("place", [".", "", "/"])
+def test_configuration_is_a_file(place: str) -> None:
+    """A folder is refused in one line, whether it is to be wrapped or unwrapped."""
+    for command in (("wrap", place, "x", "--record", "r"), ("unwrap", place, "x")):
+        done = run_here(*command)
+
+        assert done.code == 3
+        assert done.err.endswith(": is a directory\n")

@@ -189,10 +189,11 @@ def change_config(
     Raises:
         CassetteError: it can't be read or written.
     """
-    backup = path.with_name(path.name + _BACKUP_SUFFIX)
     try:
         before = path.read_bytes()
         after = change(before)
+        # Only now it is a file, which has a name.
+        backup = path.with_name(path.name + _BACKUP_SUFFIX)
         if is_own(before):
             write_whole(backup, [before], replace=True, like=path)
 
