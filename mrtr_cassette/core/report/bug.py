@@ -57,12 +57,15 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
         lines += _exchange_lines(step.exchange)
 
     command = _replay_command(cassette, call)
-    cut = shell_command(
-        "cut_shared", path=source, number=f"#{recorded_as}", to=_ATTACHED_FILE
-    )
-    cutting = _inline_code(cut)
+    attachment = f"the attached cassette `{_ATTACHED_FILE}`"
+    if source != _ATTACHED_FILE:
+        cut = shell_command(
+            "cut_shared", path=source, number=f"#{recorded_as}", to=_ATTACHED_FILE
+        )
+        attachment += f", made with {_inline_code(cut)}"
+
     lines += [
-        f"To reproduce it, take the attached cassette `{_ATTACHED_FILE}`, made with {cutting}:",
+        f"To reproduce it, take {attachment}:",
         "",
         *_code_block("console", f"$ pip install mrtr-cassette\n$ {command}"),
     ]

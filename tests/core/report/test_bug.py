@@ -37,6 +37,10 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
     for told in ("`cli'| 1`", "`s 9`", "sequenceDiagram", "cut c.json '#7' --share"):
         assert told in body
 
+    again = bug_report(shareable_cassette(whole).cassette, 2, "bug.json", 2)
+
+    assert "take the attached cassette `bug.json`:" in again
+
     fence = ""
     blocks = []
     for line in body.splitlines():
