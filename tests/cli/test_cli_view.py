@@ -165,7 +165,7 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         (
             (path, "--report", path),
             2,
-            "deploy.json is not a JSON report of a replay of",
+            "/deploy-report.json\n",
         ),
         ((path, "--report", again), 2, "is not a JSON report of a replay of this"),
         ((tmp_path / "missing.json",), 3, "there is no such cassette"),
