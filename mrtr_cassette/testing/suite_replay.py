@@ -9,6 +9,7 @@ from typing import Any, NoReturn, cast
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files.cassettes import cassette_exists, journal_path, read_file
+from mrtr_cassette.shell.files.stores import location_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
@@ -121,6 +122,22 @@ def use_of(request: UseRequest) -> CassetteUse:
         return kind(request)
 
     if cassette_exists(path) or journal_path(path).exists():
+        _refuse_missing_beside(request)
         return ReplayUse(request)
 
     return MissingUse(request)
+
+
+def _refuse_missing_beside(request: UseRequest) -> None:
+    """Make sure that the further cassettes to play exist.
+
+    Raises:
+        CassetteError: a file is missing.
+    """
+    for place in map(location_of, request.settings.replay.beside):
+        if not place.exists() and not journal_path(place).exists():
+            raise CassetteError(
+                place,
+                "there is no such cassette, and several are only played",
+                hint="record it as the only cassette, with <<record>>",
+            )

@@ -411,6 +411,7 @@ def test_a_command_finds_the_folder_that_is_served(tmp_path: Path) -> None:
             "can't run",
         ),
         ({"cassette": "broken"}, 422, "broken.json"),
+        ({"cassette": ["deploy", "nope"]}, 422, "record it as the only cassette"),
         ({"cassette": "x" * 300}, 422, "file name too long"),
         ({"cassette": "x" * 252, "upstream": DEMO}, 422, "file name too long"),
         ("{", 400, "the body is not JSON"),
@@ -440,8 +441,8 @@ def test_other_requests_are_refused(replaying: Serve) -> None:
 
     assert replaying.request("POST", body="{}", headers={}).status == 415
     assert replaying.request("DELETE", place, {"outcome": "done"}).status == 400
-    assert replaying.request("DELETE", place, "{}", {}).status == 415
     assert replaying.request("DELETE", place, {"result": "failed"}).status == 400
+    assert replaying.request("DELETE", place, "{}", {}).status == 415
     assert replaying.request("PUT").status == 405
     assert replaying.request("POST", place, {}).status == 405
     assert replaying.request("GET", "/0").error.startswith("there is no play '0'")
