@@ -641,6 +641,10 @@ def wrap(
         ]
     elif replay is not None and record is None:
         place = replay.absolute() if isinstance(replay, Path) else replay.url
+        # The client would not show why its replay does not start.
+        for cassette in cassettes_in([str(place)]):
+            load_cassette(cassette)
+
         ours = ["replay", "--stdio", str(place)]
     else:
         raise UsageError("give either --record or --replay, with a cassette")
