@@ -538,6 +538,7 @@ def saved_report(raw: bytes) -> ReplayReport:
             _saved_rows(InteractionOutcome, tree["interactions"]),
             tuple(map(_saved_miss, tree["misses"])),
             _saved_rows(HarmlessRequest, tree["harmless"]),
+            tuple(tree.get("elsewhere", ())),
             without_response=tuple(tree.get("without_response", ())),
             after_other_writes=_saved_rows(
                 StrayedRead, tree.get("after_other_writes", ())
