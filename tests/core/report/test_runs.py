@@ -89,6 +89,7 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     call_data,
     error_body,
+    is_report_of,
     problem_lines,
     recording_text,
     report_of_miss,
@@ -173,6 +174,25 @@ def test_report_is_read_as_it_was() -> None:
 
     assert summary_data(report) == saved()
     assert [miss.nearest is None for miss in report.misses] == [False, True]
+
+
+def test_report_keeps_where_clients_were_sent() -> None:
+    """Its summary is the same after it went through a file."""
+    report = replace(
+        report_of_replay(player_of((CALL, text("x")))), elsewhere=("https://a.example",)
+    )
+
+    assert saved_report(orjson.dumps(summary_data(report))) == report
+
+
+def test_report_of_a_call_with_a_secret_is_its_cassettes() -> None:
+    """In a URI a placeholder is escaped, and the report names its rule only."""
+    place = {"uri": "https://a.example/?token=%3Cgithub:1%3E"}
+    player = player_of((rpc("resources/read", place), text("x")))
+    report = report_of_replay(player)
+
+    assert "<github>" in report.interactions[0].call
+    assert is_report_of(report, player.recording)
 
 
 @pytest.mark.parametrize(
