@@ -236,7 +236,8 @@ def response_line(value: str) -> str:
 
 def _first_text(content: Any) -> str | None:
     """Return the text of the first block of a result's content, if it has one."""
-    for block in content or ():
+    blocks = content if isinstance(content, list) else ()
+    for block in blocks:
         if isinstance(block, dict):
             text = block.get("text")
             return text if isinstance(text, str) else None

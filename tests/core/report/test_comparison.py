@@ -28,6 +28,7 @@ from mrtr_cassette.core.report.comparison import (
     comparison_markdown,
     comparison_text,
     exit_code_of,
+    response_line,
     shown_values,
     verification_annotations,
     verification_data,
@@ -42,6 +43,14 @@ def comparison(old: Any, new: Any) -> CassetteComparison:
     return cassette_comparison(
         loaded(cassette_of(*old), "a.json"), loaded(cassette_of(*new), "b.json")
     )
+
+
+@pytest.mark.parametrize("content", ["5", "true", '"x"', "null"])
+def test_content_that_is_no_list_has_no_text(content: str) -> None:
+    """A server may say anything there, and its response is shown as it is."""
+    said = f'{{"content": {content}}}'
+
+    assert response_line(said) == said
 
 
 def versioned(words: str, version: str) -> Json:
