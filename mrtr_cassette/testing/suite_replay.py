@@ -135,7 +135,7 @@ def _refuse_missing_beside(request: UseRequest) -> None:
         CassetteError: a file is missing.
     """
     for place in map(location_of, request.settings.replay.beside):
-        if not place.exists() and not journal_path(place).exists():
+        if not cassette_exists(place) and not journal_path(place).exists():
             raise CassetteError(
                 place,
                 "there is no such cassette, and several are only played",
