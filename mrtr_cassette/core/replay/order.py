@@ -353,12 +353,18 @@ class PlayOrder:
     ) -> ChosenRecording:
         """Return what a retry gets whose answers were recorded only to an equal call's ask."""
         ask, retries = self.index.retries_of_equal_asks(matched.lookup)
-        if ask is None or not retries or self._stateless_groups is not None:
+        if ask is None or self._stateless_groups is not None:
             return ChosenRecording(None)
 
-        fitting_by_headers = self._fitting_headers(retries, matched.traits)
-        is_asked = ask.question in session.asked_questions
-        if isinstance(fitting_by_headers, Reason) or not is_asked:
+        # If the other call was asked too, its client has mixed up the states.
+        possible = [
+            entry for entry in retries if entry.parent not in session.play_counts
+        ]
+        if not possible or ask.question not in session.asked_questions:
+            return ChosenRecording(None)
+
+        fitting_by_headers = self._fitting_headers(possible, matched.traits)
+        if isinstance(fitting_by_headers, Reason):
             return ChosenRecording(None)
 
         candidates = Candidates(fitting_by_headers, self.histories)

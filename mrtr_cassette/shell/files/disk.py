@@ -221,7 +221,8 @@ def is_free_within(path: Path, seconds: float) -> bool:
 
     def wait() -> None:
         with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+            # Several may hold it together.
+            fcntl.flock(file, fcntl.LOCK_EX)
 
     # Nothing ends the wait for a lock but the lock: a thread may be left behind.
     waiting = Thread(target=wait, daemon=True)
