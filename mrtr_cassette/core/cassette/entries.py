@@ -108,8 +108,8 @@ class EntryNumbers(NamedTuple):
 
     Attributes:
         lookup: the same for all exchanges of one lookup key.
-        path: the same for all equal calls that were answered alike, whichever known states they
-            carried.
+        path: the same for calls that are equal up to here, answers included, whichever known
+            states they carried.
         occurrence: how many exchanges of its lookup key its session had, itself included.
     """
 
@@ -118,15 +118,15 @@ class EntryNumbers(NamedTuple):
     occurrence: int
 
 
-Moment = tuple[float, ...]
+ArrivalTime = tuple[float, ...]
 """A time that is counted in requests: how many had arrived, and what else orders it."""
 
 
 class Lifetime(NamedTuple):
     """When a request arrived, and when it had its response, as requests arrive."""
 
-    start: Moment
-    end: Moment
+    start: ArrivalTime
+    end: ArrivalTime
 
 
 class AnsweredQuestion(NamedTuple):

@@ -418,7 +418,7 @@ class Delivery:
     def _is_passed_over(self, entry: ReplayEntry) -> bool:
         """Tell whether the client has gone on without a request that it sent while recorded."""
         session = self.session
-        if not entry.session or entry.session != session.recorded_id:
+        if not entry.session or entry.session != session.recorded_session:
             return False
 
         if entry.kind is Kind.RESPONSE:
@@ -646,7 +646,7 @@ class Deliveries:
     def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening_by_session.get(session, ()):
-            entry = self._stream_like(delivery.entry, session.recorded_id)
+            entry = self._stream_like(delivery.entry, session.recorded_session)
             if entry is None:
                 continue
 
@@ -714,7 +714,7 @@ class Deliveries:
         )
 
         is_stateless_stream = self._is_stateless and entry.is_listening
-        if is_stateless_stream and waits.depend_on_later(entry):
+        if is_stateless_stream and waits.any_depends_on_later(entry):
             reply = reply._replace(end=End.OPEN)
 
         return reply

@@ -64,7 +64,7 @@ class Reason(Enum):
 class Miss:
     """A request without a recorded reply, and in what it differs from the nearest recorded one.
 
-    It is refused if it answers what the server asked during a call, which gets the miss too.
+    `is_refused`: it is a wrong answer to a pushed question; the pending call gets the miss too.
     `may_read` is the tool or method that would have to be known to change nothing, for the request
     to get a recorded reply; or empty.
     """
@@ -178,12 +178,12 @@ def placeholders_by_entry(
 
 def miss_after_placeholders(
     miss: Miss,
-    placeholders_by_entry: Mapping[ReplayEntry, Iterable[str]],
+    recorded_placeholders: Mapping[ReplayEntry, Iterable[str]],
     played: Collection[ReplayEntry],
 ) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
     given_placeholders: dict[str, None] = {}
-    for entry, names in placeholders_by_entry.items():
+    for entry, names in recorded_placeholders.items():
         if entry in played:
             given_placeholders.update(dict.fromkeys(names))
 

@@ -73,7 +73,7 @@ class FaultOutcome(NamedTuple):
 
     Attributes:
         fault: the fault in words.
-        came: how many requests came at its place; chance may have spared some.
+        came: how many requests were to meet it; chance may have spared some.
         times: how many of them met it.
     """
 

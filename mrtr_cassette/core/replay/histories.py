@@ -16,10 +16,10 @@ from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.effects import CallEffects
 from mrtr_cassette.core.cassette.entries import (
+    ArrivalTime,
     Entries,
     Lifetime,
     MadeWrite,
-    Moment,
     OpenedSessions,
     ReplayEntry,
     Standing,
@@ -75,8 +75,8 @@ class Point(NamedTuple):
 class _EqualWrites:
     """The equal writes of a history, which are counted.
 
-    The first that is made is the first that began and the first that ended, though these may have
-    been two.
+    They can't be told apart: the n-th that is made takes the n-th start and the n-th end, even of
+    different recordings.
     """
 
     def __init__(self, writes: Sequence[Write]) -> None:
@@ -93,7 +93,7 @@ class _EqualWrites:
         return self._writes[self._made_count]
 
     @property
-    def next_start(self) -> Moment:
+    def next_start(self) -> ArrivalTime:
         """When the next one may begin."""
         return self._sorted_starts[self._made_count]
 
@@ -140,7 +140,7 @@ class _WriteHistory:
         self._first_unended = 0
         """The place of the first write that has not ended."""
         self._made_entries: set[ReplayEntry] = set()
-        self._latest_by_family: dict[int, Moment] = {}
+        self._latest_by_family: dict[int, ArrivalTime] = {}
         """When the latest write of a family began that was made, for the latest two families."""
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
@@ -183,15 +183,15 @@ class _WriteHistory:
 
             self._first_unended += 1
 
-    def _keep_latest(self, family: int, start: Moment) -> None:
+    def _keep_latest(self, family: int, start: ArrivalTime) -> None:
         """Take note of when the latest write of a family began."""
         latest = self._latest_by_family
         latest[family] = max(latest.get(family, start), start)
         if len(latest) > 2:
             del latest[min(latest, key=lambda known: (latest[known], known))]
 
-    def end_of_first_unmade(self, family: int, others_in_flight: int) -> Moment:
-        """Return when the first write ended that was not made, but for some of a family."""
+    def end_of_first_unmade(self, family: int, others_in_flight: int) -> ArrivalTime:
+        """Return when the first unmade write ended, after `others_in_flight` ones of `family`."""
         for place in range(self._first_unended, len(self._writes)):
             write = self._writes[place]
             if write.entry in self._ended_entries:
@@ -257,7 +257,7 @@ class CallRow:
     caller: str
     point: Point | None
     entries: list[ReplayEntry]
-    starts: list[Moment]
+    starts: list[ArrivalTime]
 
     @cached_property
     def arrival(self) -> tuple[float, int, int]:
@@ -547,7 +547,7 @@ class WriteHistories:
 
         return list(rows.values())
 
-    def _start_of(self, entry: ReplayEntry) -> Moment:
+    def _start_of(self, entry: ReplayEntry) -> ArrivalTime:
         """Return when the call of a request began."""
         return self._points_by_entry[entry].lifetime.start
 

@@ -354,7 +354,7 @@ class StatelessGroups:
                 why_dependent = _why_dependent(entry, pushing)
 
             is_independent = not why_dependent and entry.is_listening
-            if is_independent and timelines.depends_on_later(entry):
+            if is_independent and timelines.messages_depend_on_later(entry):
                 why_dependent = "a stream has events that other requests caused"
 
             if why_dependent:
@@ -378,7 +378,7 @@ class StatelessGroups:
             if entry.created_by is None:
                 group = groups.setdefault(self._note_group_key(entry), [])
                 group.append(entry)
-                self._unite_names(group[0], entry)
+                self._merge_names(group[0], entry)
 
         ambiguous_groups = []
         for group in groups.values():
@@ -399,7 +399,7 @@ class StatelessGroups:
         _refuse_cassette(cassette, reason, ambiguous_groups)
 
     def first_equal_name(self, name: str) -> str:
-        """Return the first of the sessions, or hashes of states, that stand for the same as one."""
+        """Return the name that stands for all that equal one, of sessions or hashes of states."""
         while name in self._first_equal_names:
             name = self._first_equal_names[name]
 
@@ -431,14 +431,14 @@ class StatelessGroups:
 
         return matched.lookup, matched.traits, matched.caller, secret_names
 
-    def _unite_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:
+    def _merge_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:
         """Let the names that one request got stand for those that an equal one got."""
-        self._unite_two_names(first.issued_sha256, equal.issued_sha256)
-        self._unite_two_names(first.issued_sha256, equal.exchange.issued_sha256)
+        self._merge_two_names(first.issued_sha256, equal.issued_sha256)
+        self._merge_two_names(first.issued_sha256, equal.exchange.issued_sha256)
         if equal.opens_session:
-            self._unite_two_names(first.session, equal.session)
+            self._merge_two_names(first.session, equal.session)
 
-    def _unite_two_names(self, name: str | None, equal: str | None) -> None:
+    def _merge_two_names(self, name: str | None, equal: str | None) -> None:
         """Let one name stand for an equal one, if there are both."""
         if not name or not equal:
             return

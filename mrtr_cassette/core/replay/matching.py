@@ -73,7 +73,7 @@ Matching = Matchers | MatchHook
 """By what requests match that are not equal: kinds of values, or a user's function."""
 
 _MOST_PLACED_SECRETS: Final = 64
-"""Placeholders of one member that a client's text is held to, of all the calls of a tool."""
+"""At most this many placeholders are kept of one member, for all calls of a tool."""
 
 _STAND_IN: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
@@ -145,7 +145,7 @@ class MatchedForm:
         remembers: bool = True,
         matchers: Matching | None = None,
     ) -> None:
-        """Read a cassette; what `remembers` knows the secrets that requests before had."""
+        """Read a cassette; with `remembers`, secrets of earlier requests are recognised."""
         self.values = Values(cassette.values)
         self._cassette = cassette
         self.matchers = matchers if isinstance(matchers, Matchers) else None
@@ -661,8 +661,8 @@ class _PlacedSecrets:
     def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:
         """Return what a call has for secrets that the recording tells nowhere before it.
 
-        It may be any text that could be a secret, the same for the same from then on. One that was
-        told before has to be what the client has told.
+        A secret's first text is free, and later ones must repeat it. If an earlier request shows
+        the secret plainly, that text counts.
         """
         call = read_call(request)
         places_by_member = self._placed_by_call.get((call.method, call.name))

@@ -46,7 +46,7 @@ from mrtr_cassette.errors import HookError
 
 _SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 _MOST_CANDIDATES: Final = 4096
-"""Groups of recordings that are kept for callers who are like none of the recorded ones."""
+"""At most this many lists of candidates are kept for headers that were not recorded."""
 
 
 class History(Enum):
@@ -76,7 +76,8 @@ class ChosenRecording(NamedTuple):
 
     Attributes:
         other_recorded_session: that for which its live session is taken, if for another one.
-        row: the row from which it is, and how many calls of this are used before it.
+        row: the row from which it is.
+        used_count: how many calls of the row are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
         step: the step of a recorded task that it gets, if it is about one.
@@ -87,7 +88,8 @@ class ChosenRecording(NamedTuple):
     nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
     other_recorded_session: str | None = None
-    row: tuple[CallRow, int] | None = None
+    row: CallRow | None = None
+    used_count: int = 0
     function_name: str = ""
     failure: str = ""
     step: StepChoice | None = None
@@ -436,7 +438,7 @@ class PlayOrder:
         Clients that begin alike are told apart by what they do later: where the session that was
         taken for this one has no such exchange, one that has what came so far is taken for it.
         """
-        recorded_session = session.recorded_id
+        recorded_session = session.recorded_session
         if recorded_session == NO_SESSION:
             return None
 
@@ -640,7 +642,7 @@ class PlayOrder:
         if first is None:
             return None
 
-        return ChosenRecording(first, row=(row, used_count))
+        return ChosenRecording(first, row=row, used_count=used_count)
 
     @property
     def repeats_reads(self) -> bool:
@@ -659,7 +661,7 @@ class PlayOrder:
 
     def switch_recorded_session(self, session: LiveSession, recorded: str) -> None:
         """Take a live session for another recorded one."""
-        session.recorded_id = recorded
+        session.recorded_session = recorded
         session.latest_arrived_number = 0
 
     def note_choice(self, chosen: ChosenRecording, session: LiveSession) -> None:
@@ -669,8 +671,7 @@ class PlayOrder:
             self._exchange_asks(ask, chosen.entry.parent, session)
 
         if chosen.row is not None:
-            row, used_count = chosen.row
-            session.used_by_row[row] = used_count
+            session.used_by_row[chosen.row] = chosen.used_count
 
     def _exchange_asks(
         self, ask: ReplayEntry, other: ReplayEntry | None, session: LiveSession

@@ -233,7 +233,7 @@ class Player:
         self._play_order.poll_interval = milliseconds
 
     def fresh_player(self) -> Player:
-        """Return a player of the same cassette that has played nothing, and has no settings."""
+        """Return one of the same cassette with the same options, which has played nothing."""
         # It is found out once for all.
         _ = (
             self._recorded_requests.by_likeness,
@@ -286,7 +286,7 @@ class Player:
     def stopping_miss_for(self, request: Request) -> Miss | None:
         """Return the miss after which no request is answered any more, and count this one.
 
-        What expects no response is none that gets it.
+        Notifications and answers don't get it: nobody waits for a response.
         """
         if not self.stops or not self.misses:
             return None
@@ -581,12 +581,12 @@ class Player:
             shown_request = self._shown_call(choice.request_as_recorded)
             return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
 
-        if is_pong(session.recorded_id, call.message, self._recorded_pings):
+        if is_pong(session.recorded_session, call.message, self._recorded_pings):
             return only_status(call, ACCEPTED)
 
         event_id = resumed_event(choice.request)
         rest = self._deliveries.delivery_of_rest(
-            (session.recorded_id, event_id), session
+            (session.recorded_session, event_id), session
         )
         if rest is not None:
             self.reply_count += 1
@@ -693,7 +693,7 @@ class Player:
         self, answer: Message, session: LiveSession, miss: Miss
     ) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        for entry in self._timelines.answers_like(answer, session.recorded_id):
+        for entry in self._timelines.answers_like(answer, session.recorded_session):
             if not session.was_asked(entry) or session.has_arrived(entry):
                 continue
 
@@ -745,7 +745,7 @@ class Player:
 
     def recorded_session(self, request: Request) -> str:
         """Return the id of the recorded session that is played to the client of a request."""
-        return self._play_order.session_of(request).recorded_id
+        return self._play_order.session_of(request).recorded_session
 
     def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""

@@ -25,7 +25,7 @@ class LiveSession:
     """One session of a replay: what its client was sent, and what it has sent.
 
     Attributes:
-        recorded_id: id of the recorded session that is played in it; empty for clients without one.
+        recorded_session: the id of the one that is played in it; empty for clients without one.
         sent_counts: how many parts of each listening stream its client has had.
         misses_of_refused_calls: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded_events: events for its client that were not recorded, of a session whose
@@ -39,7 +39,7 @@ class LiveSession:
             and answers.
     """
 
-    recorded_id: str = NO_SESSION
+    recorded_session: str = NO_SESSION
     id: str = NO_SESSION
     play_counts: dict[ReplayEntry, int] = field(default_factory=dict)
     asked_questions: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class LiveSession:
         if caller is not None:
             self.values_of_callers[entry] = caller
 
-        if entry.session == self.recorded_id:
+        if entry.session == self.recorded_session:
             self.latest_arrived_number = max(
                 self.latest_arrived_number, entry.exchange.number or 0
             )
@@ -129,13 +129,13 @@ class LiveSession:
 
     def in_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
-        is_known_otherwise = self.id not in (NO_SESSION, self.recorded_id)
+        is_known_otherwise = self.id not in (NO_SESSION, self.recorded_session)
         if not is_known_otherwise and not self.known_tasks:
             return request
 
         names = {live: recorded for recorded, live in self.known_tasks.items()}
         if is_known_otherwise:
-            names[self.id] = self.recorded_id
+            names[self.id] = self.recorded_session
 
         change = id_replacer(names)
         return request_with(request, lambda raw, _name: change(raw))

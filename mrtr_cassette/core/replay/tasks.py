@@ -54,6 +54,7 @@ class RecordedTask:
     Attributes:
         causes: the steps after which the server went on, updates and cancellations, with their
             answers; a cancellation is one to a key of its own.
+        cancellations: the steps that are cancellations.
         answers: the answers to each key, which may have been answered again in another way.
         notified_keys: what notifications ask for.
         is_notified: whether a stream told of it.
@@ -71,6 +72,7 @@ class RecordedTask:
         self.questions: dict[str, Any] = {}
         self.polls: list[int] = []
         self.causes: dict[int, Mapping[str, str]] = {}
+        self.cancellations: list[int] = []
         self.answers: dict[str, list[str]] = {}
         self._needed_counts: dict[int, dict[str, int]] = {}
         for step_place, step in enumerate(steps):
@@ -82,10 +84,13 @@ class RecordedTask:
 
     def _add_cause(self, at: int, step: ReplayEntry) -> None:
         """Take an update or a cancellation, and how often its answers have been given by it."""
-        update: Mapping[str, str] = {CANCEL_TASK: f"{at}"}
-        if step.key.method == UPDATE_TASK:
-            update = answers_by_key(step.matched.lookup) or _NO_ANSWERS
+        if step.key.method != UPDATE_TASK:
+            self.cancellations.append(at)
+            self.causes[at] = {CANCEL_TASK: ""}
+            self._needed_counts[at] = {CANCEL_TASK: len(self.cancellations)}
+            return
 
+        update = answers_by_key(step.matched.lookup) or _NO_ANSWERS
         self.causes[at] = update
         self._needed_counts[at] = {}
         for key, answer in update.items():
@@ -405,25 +410,22 @@ class LiveTask:
         """Return the recorded cancellation that comes next, or the latest one again."""
         steps = self.recorded.steps
         following = self._following_cause
-        recorded_cancellations = self.recorded.answers.get(CANCEL_TASK, [])
-        if f"{following}" in recorded_cancellations:
+        cancellations = self.recorded.cancellations
+        if following in cancellations:
             self._given_counts[CANCEL_TASK] += 1
             cancellation = steps[following]
             return Step(cancellation, [cancellation])
 
         count = self._given_counts[CANCEL_TASK]
         if count:
-            latest = int(recorded_cancellations[count - 1])
-            return Step(steps[latest])
+            return Step(steps[cancellations[count - 1]])
 
-        if not recorded_cancellations:
+        if not cancellations:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
 
         detail = "this task was cancelled later while it was recorded, after an answer"
-        return NoStep(
-            Reason.OUT_OF_ORDER, detail, steps[int(recorded_cancellations[0])]
-        )
+        return NoStep(Reason.OUT_OF_ORDER, detail, steps[cancellations[0]])
 
     def live_value(self, name: str, recorded: bytes) -> bytes:
         """Return a member of a state as the client gets it."""

@@ -99,7 +99,7 @@ class Waits(NamedTuple):
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN_GATE
 
-    def depend_on_later(self, entry: ReplayEntry) -> bool:
+    def any_depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether something waits for another request than the one of its stream."""
         for gate in (*self.pieces, self.end):
             if gate.depends_on_later(entry):
@@ -278,7 +278,7 @@ class Timelines:
         end = passage.next_gate(ended)
         return Waits(tuple(gates), Gate(_possible_causes(end.causes)))
 
-    def depends_on_later(self, entry: ReplayEntry) -> bool:
+    def messages_depend_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
         response = entry.exchange.response
         if response is None:
@@ -289,7 +289,7 @@ class Timelines:
             return False
 
         gates = self.waits_of(entry).pieces
-        return Waits(gates[: messages[-1].piece + 1]).depend_on_later(entry)
+        return Waits(gates[: messages[-1].piece + 1]).any_depends_on_later(entry)
 
     def _gates_with_subjects(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
