@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mrtr_cassette.core.cassette.texts import with_references
+from mrtr_cassette.core.cassette.texts import cassette_with_references
 from mrtr_cassette.core.compare.conversations import (
     CassetteComparison,
     cassette_comparison,
@@ -278,8 +278,8 @@ def diff(
         old = cassettes.load_if_any(_read_place(recorded))
         new = cassettes.load_if_any(_read_place(received))
         texts = dict(checked_values(values))
-        old = with_references(old, texts)
-        new = with_references(new, texts)
+        old = cassette_with_references(old, texts)
+        new = cassette_with_references(new, texts)
 
         return cassette_comparison(old, new, ignored_for)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 FilePath = str | os.PathLike[str]
-Kind = Literal[
+OptionKind = Literal[
     "text",
     "number",
     "switch",
@@ -57,7 +57,7 @@ _SHORTEST_SECRET = 8
 class Option(NamedTuple):
     """What the fronts have to know of one option; its help text has no full stop."""
 
-    kind: Kind
+    kind: OptionKind
     help: str
     in_shell: bool = True
     """Its flag is its name with dashes, in the singular."""
@@ -80,7 +80,9 @@ class Option(NamedTuple):
     """Its flag, where that is not its name."""
 
 
-def option_field(kind: Kind, text: str, *, default: Any = None, **facts: Any) -> Any:
+def option_field(
+    kind: OptionKind, text: str, *, default: Any = None, **facts: Any
+) -> Any:
     """Return a field that is an option; a list is empty by default, a choice its first value."""
     if kind in ("list", "headers", "faults", "values"):
         default = ()

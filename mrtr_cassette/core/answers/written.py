@@ -58,7 +58,7 @@ _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUE
 """The kinds of requests that each member of a rule can answer."""
 
 
-Kind = Literal[
+QuestionKind = Literal[
     "form", "url", "sampling", "roots", "string", "number", "integer", "boolean"
 ]
 Action = Literal["accept", "decline", "cancel"]
@@ -85,7 +85,7 @@ class AnswerRule(_Strict):
     pattern: str | None = Field(
         None, description="A pattern (Rust's regex) for the whole message."
     )
-    kind: Kind | None = Field(
+    kind: QuestionKind | None = Field(
         None, description="What is asked for; a type in the array dialect."
     )
     action: Action | None = Field(

@@ -130,7 +130,7 @@ def with_examples(cassette: Cassette) -> Cassette:
     return cassette.with_exchanges(changed)
 
 
-def with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
+def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
     """Return a cassette with references to those values that it doesn't know."""
     new_values = {
         name: text for name, text in texts.items() if name not in cassette.values

@@ -263,7 +263,7 @@ def _interaction_comparison(
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
 
-    side = pair.shown_side
+    side = pair.side
     stages = []
     for stage in _stages_of(pair.old, pair.new):
         stages.append(_without_ignored(stage, side.pointers))
@@ -365,9 +365,9 @@ class _Side(NamedTuple):
 
 
 class _SidePair(NamedTuple):
-    """Two interactions that belong together, or one without a partner; the new one is shown."""
+    """Two interactions that belong together, or one; `side` is the new one, or the only one."""
 
-    shown_side: _Side
+    side: _Side
     old: _Side | None
     new: _Side | None
     is_moved: bool = False
@@ -376,7 +376,7 @@ class _SidePair(NamedTuple):
     def only_logs(self) -> bool:
         """Whether it is one side alone, on which a server only logs."""
         is_alone = self.old is None or self.new is None
-        return is_alone and only_logs(self.shown_side.interaction.exchanges[0])
+        return is_alone and only_logs(self.side.interaction.exchanges[0])
 
 
 def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:

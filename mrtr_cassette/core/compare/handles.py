@@ -300,8 +300,8 @@ def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
 
 def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
     """Yield the words of two values that differ, in pairs by their places."""
-    recorded = _text_of(change.recorded)
-    received = _text_of(change.received)
+    recorded = _text_or_number(change.recorded)
+    received = _text_or_number(change.received)
     if recorded is None or received is None:
         return
 
@@ -312,7 +312,7 @@ def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
             yield old[old_index], new[new_index]
 
 
-def _text_of(value: str | None) -> str | None:
+def _text_or_number(value: str | None) -> str | None:
     """Return a text, or a number as one; None for what is neither."""
     if value is None or value.startswith(("[", "{", "t", "f", "n")):
         return None

@@ -199,17 +199,17 @@ def without_times_and_ids(value: str) -> str:
 
     A header's value, which is no JSON, is taken as it is.
     """
-    return _TIME_OR_ID.sub("<time or id>", _text_of(value))
+    return _TIME_OR_ID.sub("<time or id>", _without_quotes(value))
 
 
 def is_time_or_id(value: str) -> bool:
     """Tell whether a JSON value, or the text that it is, is as a whole a time or an id."""
-    text = _text_of(value)
+    text = _without_quotes(value)
     match = _TIME_OR_ID.match(text)
     return match is not None and match.end() == len(text)
 
 
-def _text_of(value: str) -> str:
+def _without_quotes(value: str) -> str:
     """Return the text that a JSON value is; the value itself if it is none."""
     if not value.lstrip().startswith('"'):
         return value
@@ -497,7 +497,7 @@ def json_in(text: str) -> Any:
 
 
 def with_pinned_places(value: Any, places: Collection[MemberPath]) -> Any:
-    """Return a value that has the same text at some places, if it has anything there.
+    """Return a value with one fixed text in place of whatever is at some places.
 
     The places are paths, in which `ANY` stands for every member and item.
     """

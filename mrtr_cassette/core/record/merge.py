@@ -614,7 +614,7 @@ def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str,
     """Return the hash that `recording` keeps of each state, by its name.
 
     What a cassette has no hash of (session ids, ids of events and of questions, secrets) gets one
-    of its own path.
+    that is derived from the file's path.
     """
     hashes = {}
     for exchange in exchanges:
@@ -665,13 +665,14 @@ def _with_recorder_numbers(
 
         response = replace(response, pieces=tuple(pieces))
 
-    def after(arrived: int, _: float) -> int:
+    def count_at_recorder(arrived: int, _: float) -> int:
+        """Return how many requests had arrived by then at the recorder itself."""
         index = bisect_right(numbers, arrived, key=lambda pair: pair.in_cassette) - 1
         return max(number, numbers[index].at_recorder)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return renumbered_exchange(
-        exchange, exchange.recorded_by, number, after, -offset_ms
+        exchange, exchange.recorded_by, number, count_at_recorder, -offset_ms
     )
 
 

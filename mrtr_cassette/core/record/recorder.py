@@ -120,7 +120,7 @@ class Sealed(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """What has arrived so far, and which of it belongs together."""
+    """Counts what has arrived, and keeps the questions that are still open."""
 
     count: int = 0
     """How many requests."""
@@ -471,7 +471,7 @@ class _OnDisk(Enum):
     NOTHING = "nothing"
     BEGINNING = "the beginning of a stream"
     ALL = "all that has passed"
-    LESS = "all that had passed when the client's response was whole"
+    UP_TO_RESPONSE = "all that had passed when the client's response was whole"
 
 
 class Observation:
@@ -493,7 +493,7 @@ class Observation:
     ) -> None:
         self.recorder = recorder
         self.number = recorder.arrivals.count
-        """How many requests had arrived with this one."""
+        """Its place in the order of arrival, from 1."""
         self.call = call
         self.started_ms = started_ms
         """When the request had arrived."""
@@ -618,8 +618,8 @@ class Observation:
 
     def _due_after_bytes(self, at_ms: float) -> Due | None:
         """Return what has to be written after some bytes."""
-        if self._on_disk in (_OnDisk.ALL, _OnDisk.LESS):
-            self._on_disk = _OnDisk.LESS
+        if self._on_disk in (_OnDisk.ALL, _OnDisk.UP_TO_RESPONSE):
+            self._on_disk = _OnDisk.UP_TO_RESPONSE
             return None
 
         if self.is_answered:

@@ -300,7 +300,7 @@ def group_lines(group: ChangeGroup) -> Iterator[str]:
 
 
 def comparison_text(
-    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARK_WORDS
+    comparison: CassetteComparison, words_by_mark: Mapping[Mark, str] = _MARK_WORDS
 ) -> str:
     """Return two compared cassettes as text: their differences, and a conclusion."""
     lines = [
@@ -317,7 +317,7 @@ def comparison_text(
             responses.append(stage.changes)
 
     lines += _information_lines(responses)
-    lines.append(difference_summary(comparison, marked))
+    lines.append(difference_summary(comparison, words_by_mark))
     return printable_lines("\n".join(lines))
 
 
@@ -460,7 +460,7 @@ def _without_place_of_server(group: ChangeGroup) -> ChangeGroup:
 
 
 def difference_summary(
-    comparison: CassetteComparison, marked: Mapping[Mark, str] = _MARK_WORDS
+    comparison: CassetteComparison, words_by_mark: Mapping[Mark, str] = _MARK_WORDS
 ) -> str:
     """Return in one line how many interactions of two cassettes differ."""
     total = counted(len(comparison.interactions), "interaction")
@@ -468,7 +468,7 @@ def difference_summary(
     differing = len(comparison.differing_interactions)
     if differing:
         facts = []
-        for mark, words in marked.items():
+        for mark, words in words_by_mark.items():
             count = comparison.count_by_mark[mark]
             if count:
                 facts.append(f"{count} {words}")

@@ -423,7 +423,7 @@ def _interaction_ending(
         outcome = outcome._replace(words=outcome.words + place_in_stream)
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_framed:
-        final = FinalResponse("text", _text_of(response.body))
+        final = FinalResponse("text", _body_as_text(response.body))
         outcome = _Outcome("", final, len(response.body))
 
     facts = filter(None, _response_facts(response, outcome.words))
@@ -503,7 +503,7 @@ def _response_outcome(
     return _Outcome(outcome_words, final, len(message.raw))
 
 
-def _text_of(body: bytes) -> str:
+def _body_as_text(body: bytes) -> str:
     """Return a body as text, or in words how many bytes it has that are not text."""
     try:
         return body.decode()

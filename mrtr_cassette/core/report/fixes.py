@@ -188,7 +188,7 @@ def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
 def _chosen_near(
     miss: Miss, nearest: ReplayEntry, fixes: list[str], values: Values
 ) -> Sequence[str]:
-    """Return the ways out that fit what is nearest to a miss, of these or in place of them."""
+    """Return the ways out that fit what is nearest to a miss: these, or others instead."""
     reason = miss.reason
     if _answers_pushed_question(miss, nearest):
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
