@@ -288,10 +288,12 @@ class JudgedText:
                 searched_to = max(searched_to, find.end)
 
     def _secrets_of_member(
-        self, name: Name, start: int, at: int, depth: int
+        self, name: Name, start: int, at: int, backslashes: int
     ) -> Iterator[Find]:
-        """Yield the secrets in the value of a member whose quotes have `depth` backslashes."""
-        value = self._scalar_at(at, depth) or self._scalar_in_object(at, depth)
+        """Yield the secrets in the value of a member, whose quotes have so many backslashes."""
+        value = self._scalar_at(at, backslashes) or self._scalar_in_object(
+            at, backslashes
+        )
         if value is not None:
             yield from self._value_if_secret(name, value, start)
             return
@@ -304,18 +306,22 @@ class JudgedText:
         ):
             return
 
-        item = self._scalar_at(self._end_of_match(_SPACES_AND_COMMAS, at + 1), depth)
+        item = self._scalar_at(
+            self._end_of_match(_SPACES_AND_COMMAS, at + 1), backslashes
+        )
         while item is not None:
             end = item.end
             if not item.quote:
-                end += depth + 1
+                end += backslashes + 1
                 yield from self._value_if_secret(name, item, None)
 
-            item = self._scalar_at(self._end_of_match(_SPACES_AND_COMMAS, end), depth)
+            item = self._scalar_at(
+                self._end_of_match(_SPACES_AND_COMMAS, end), backslashes
+            )
 
-    def _scalar_at(self, at: int, depth: int) -> Find | None:
-        """Return the number at an offset, or the string whose quotes have `depth` backslashes."""
-        quote = "\\" * depth + '"'
+    def _scalar_at(self, at: int, backslashes: int) -> Find | None:
+        """Return the number at an offset, or the string whose quotes have so many backslashes."""
+        quote = "\\" * backslashes + '"'
         number = _NUMBER.match(self._flat_text, at)
         if number is not None:
             return Find(*number.span(1), "", number[1], quote)
@@ -325,23 +331,23 @@ class JudgedText:
             return None
 
         start = opened.end()
-        end = string_end(self._text, start, depth)
-        plain = undo_json(self._text[start:end], (depth + 1).bit_length())
+        end = string_end(self._text, start, backslashes)
+        plain = undo_json(self._text[start:end], (backslashes + 1).bit_length())
 
         return Find(start, end, "", as_text(plain))
 
-    def _scalar_in_object(self, at: int, depth: int) -> Find | None:
+    def _scalar_in_object(self, at: int, backslashes: int) -> Find | None:
         """Return the value that an object has as its `value`, or an answer in its only field."""
         at = self._end_of_match(_SPACES_AND_COMMAS, at)
         inner = _VALUE_IN_OBJECT.match(self._flat_text, at)
-        if inner is not None and len(inner[2]) == depth:
-            return self._scalar_at(inner.end(), depth)
+        if inner is not None and len(inner[2]) == backslashes:
+            return self._scalar_at(inner.end(), backslashes)
 
         field = _ONLY_FIELD.match(self._flat_text, at)
-        if inner is not None or field is None or len(field[2]) != depth:
+        if inner is not None or field is None or len(field[2]) != backslashes:
             return None
 
-        value = self._scalar_at(field.end(), depth)
+        value = self._scalar_at(field.end(), backslashes)
         if value is None or not _END_OF_OBJECT.match(self._flat_text, value.end):
             return None
 
@@ -606,12 +612,12 @@ class JudgedText:
         """Return the value after an opening quote; None if it is empty, too long or multiline."""
         flat = self._flat_text
         start = opened.end()
-        depth = len(opened[1]) - 1
+        backslashes = len(opened[1]) - 1
         is_single = opened[1][-1] == "'"
         if is_single:
             end = self._end_of_match(_IN_SINGLE_QUOTES, start)
         else:
-            end = string_end(self._text, start, depth)
+            end = string_end(self._text, start, backslashes)
 
         # The end of an outer string of JSON ends the value too.
         outer = _END_OF_JSON.search(flat, start, end)
@@ -625,7 +631,7 @@ class JudgedText:
             return None
         if "\n" in value or "\r" in value:
             return None
-        if depth == 0 and _END_OF_JSON.match(flat, opened.start(1)):
+        if backslashes == 0 and _END_OF_JSON.match(flat, opened.start(1)):
             return None
 
         return self._find_at(start, end)
@@ -635,15 +641,17 @@ class JudgedText:
     def _secrets_beside_names(self, searched: str) -> Iterator[Find]:
         """Yield the secrets that have their names in a member, field or description beside them."""
         self._bare_end = 0
-        for span, at, depth in self._rules.names_beside_values(searched):
+        for span, at, backslashes in self._rules.names_beside_values(searched):
             name, start = self._name_at(*span, has_spaces=False)
             if name is None or abs(at - start) > _CHARS_AROUND + _LONGEST_NAME:
                 continue
 
-            if depth is None:
+            if backslashes is None:
                 value = self._value_after(at)
             else:
-                value = self._scalar_at(at, depth) or self._scalar_in_object(at, depth)
+                value = self._scalar_at(at, backslashes) or self._scalar_in_object(
+                    at, backslashes
+                )
 
             if value is not None:
                 yield from self._value_if_secret(name, value, start)

@@ -339,15 +339,17 @@ class Redactor:
 
         return list(_without_exempt(text, _without_overlaps(text, found)))
 
-    def _finds_in_layer(self, text: str, kind: TextKind, depth: int) -> Iterator[Find]:
+    def _finds_in_layer(
+        self, text: str, kind: TextKind, layers_left: int
+    ) -> Iterator[Find]:
         """Yield the secrets in a text, and those in what it has escaped or encoded.
 
-        `depth` is how many more layers of URL escapes and base64 are undone.
+        `layers_left`: of URL escapes and base64, how many are still undone.
         """
         if filter_of(ESCAPED)(text):
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                inner = self._finds_in_layer(decoded.text, kind, depth)
+                inner = self._finds_in_layer(decoded.text, kind, layers_left)
                 yield from _finds_in_outer_text(inner, decoded.source_offset)
                 return
 
@@ -359,18 +361,18 @@ class Redactor:
 
             yield from found
 
-        if depth and filter_of(BASE64)(text):
-            yield from self._finds_in_base64(text, depth)
+        if layers_left and filter_of(BASE64)(text):
+            yield from self._finds_in_base64(text, layers_left)
 
-        if depth and filter_of(ESCAPED_IN_URL)(text):
-            yield from self._finds_in_percent(text, kind, depth)
+        if layers_left and filter_of(ESCAPED_IN_URL)(text):
+            yield from self._finds_in_percent(text, kind, layers_left)
 
     def _finds_in_percent(
-        self, text: str, kind: TextKind, depth: int
+        self, text: str, kind: TextKind, layers_left: int
     ) -> Iterator[Find]:
         """Yield the secrets that a text has in `%` escapes, at their places in the text."""
         decoded = without_percent(text, is_form=kind == "form")
-        for find in self._finds_in_layer(decoded.text, kind, depth - 1):
+        for find in self._finds_in_layer(decoded.text, kind, layers_left - 1):
             char_before = ""
             if find.start:
                 char_before = text[decoded.source_offset(find.start - 1)]
@@ -379,7 +381,7 @@ class Redactor:
             if char_before != '"':
                 yield _find_in_outer_url(find, decoded)
 
-    def _finds_in_base64(self, text: str, depth: int) -> Iterator[Find]:
+    def _finds_in_base64(self, text: str, layers_left: int) -> Iterator[Find]:
         """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
@@ -412,7 +414,7 @@ class Redactor:
                 if not inner:
                     continue
 
-            find = next(self._finds_in_layer(inner, "text", depth - 1), None)
+            find = next(self._finds_in_layer(inner, "text", layers_left - 1), None)
             if find is not None:
                 yield Find(start, end, find.rule, text[start:end])
 

@@ -591,7 +591,7 @@ class NameBeside(NamedTuple):
 
     name_span: tuple[int, int]
     value_at: int
-    depth: int | None
+    backslashes: int | None
     """How many backslashes are before the quotes of a value of JSON; None in other text."""
 
 
@@ -641,7 +641,7 @@ class _NameAsValue(NamedTuple):
     stop: int
     """Where the text ends that ends with the name."""
 
-    depth: int
+    backslashes: int
 
 
 def _names_after_values(
@@ -749,8 +749,8 @@ class ActiveRules:
                     continue
 
                 value_at = value_match.end()
-                depth = name.depth if value_match.end(1) >= 0 else None
-                yield NameBeside(name.span, value_at, depth)
+                backslashes = name.backslashes if value_match.end(1) >= 0 else None
+                yield NameBeside(name.span, value_at, backslashes)
 
             yield from _names_after_values(text, member, names)
 
@@ -780,8 +780,8 @@ class ActiveRules:
             if span is None or is_far:
                 continue
 
-            depth = _backslash_count(match.span(3))
-            yield _NameAsValue(match.start(), span, stop, depth)
+            backslashes = _backslash_count(match.span(3))
+            yield _NameAsValue(match.start(), span, stop, backslashes)
 
     def _names_of_filled_fields(self, text: str) -> Iterator[NameBeside]:
         """Yield the names of fields in code of a browser, up to the text typed into them."""

@@ -210,7 +210,7 @@ class StatePlace(NamedTuple):
 
     span: Span
     state: str
-    depth: int
+    strings_around: int
     """How many strings of JSON are around it."""
 
     is_task: bool = False
@@ -275,7 +275,7 @@ def _only_state(raw: bytes) -> StatePlace | None:
     if member is None or member[1].decode("utf-8", "replace") != state:
         return None
 
-    return StatePlace(Span(*member.span(1)), state, depth=1)
+    return StatePlace(Span(*member.span(1)), state, strings_around=1)
 
 
 def _json_text_spans(raw: bytes) -> list[Span]:
@@ -350,10 +350,10 @@ def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
         start = match.end()
         backslashes = len(match[1])
         end = string_end(text, start, backslashes)
-        depth = (backslashes + 1).bit_length()
-        state = as_text(undo_json(text[start:end], depth))
+        strings_around = (backslashes + 1).bit_length()
+        state = as_text(undo_json(text[start:end], strings_around))
         span = Span(part.start + start, part.start + end)
-        places.append(StatePlace(span, state, depth))
+        places.append(StatePlace(span, state, strings_around))
 
     return places
 
@@ -427,7 +427,7 @@ def state_replacements(
         if spelled == place.state:
             continue
 
-        for _ in range(place.depth):
+        for _ in range(place.strings_around):
             spelled = encode_basestring_ascii(spelled)[1:-1]
 
         replacements.append((place.span, spelled.encode()))
