@@ -351,7 +351,7 @@ class _Turn(NamedTuple):
     exchange: RecordedExchange | None
 
 
-_NO_TURN = _Turn(ABSENT, ABSENT, None)
+_ABSENT_TURN = _Turn(ABSENT, ABSENT, None)
 
 
 class _Side(NamedTuple):
@@ -627,7 +627,7 @@ def _question_texts(side: _Side | None) -> list[str]:
 def _turn_at(side: _Side | None, index: int | None) -> _Turn:
     """Return a turn of an interaction; one with nothing in it if there is none."""
     if side is None or index is None:
-        return _NO_TURN
+        return _ABSENT_TURN
     return side.turns[index]
 
 
@@ -651,7 +651,7 @@ def _turn_changes(
     old: _Turn, new: _Turn, verdict: Verdict
 ) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
-    if _NO_TURN in (old, new):
+    if _ABSENT_TURN in (old, new):
         asked = change_of(verdict, ASKS_POINTER, old.question, new.question)
         answered = change_of(verdict, _ANSWERS_POINTER, old.answers, new.answers)
         return [asked], [answered]

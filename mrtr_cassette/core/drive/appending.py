@@ -229,7 +229,7 @@ class RecordedAsks:
         """Return how the server is brought to the ask that a request answers.
 
         None stands for a request that can be sent as it is: one without state and cursor, or with
-        one that no recorded response issued. `shown` is the request as it is matched, and as
+        one that no recorded response issued. `shown_call` is the request as it is matched, and as
         messages may show it.
         """
         state = None if call.answers is None else call.answers.request_state

@@ -26,13 +26,13 @@ class Question(NamedTuple):
 
     Attributes:
         key: its key in this value.
-        name: its key in the cassette.
+        recorded_key: its key in the cassette.
     """
 
     key: str
     asked: Any
     answer: Answered | None
-    name: str
+    recorded_key: str
 
 
 @dataclass(slots=True, eq=False)

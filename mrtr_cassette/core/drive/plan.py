@@ -67,8 +67,8 @@ class PlannedInteraction:
     cancelled_call: int | None = None
     """The number of the call that it cancels."""
 
-    is_brought: bool = False
-    """It was played when what follows it was recorded: the server gets it, and that is all."""
+    is_setup: bool = False
+    """It was played when what follows was recorded, and only brings the server there."""
 
     is_needed: bool = False
     """It was not selected, and may write what a selected call depends on."""
@@ -345,7 +345,7 @@ def planned_by_run(
         brought += _writes_before(item, by_number)
         run_plan = plans.setdefault(run, [])
         for brought_item in brought:
-            run_plan.append(replace(brought_item, is_brought=True))
+            run_plan.append(replace(brought_item, is_setup=True))
 
         run_plan.append(item)
         for exchange in own_exchanges:

@@ -43,7 +43,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
 from mrtr_cassette.core.wire.pointers import members_of
 
 DECLINED: Final = "declined"
-CANCELLED: Final = "cancelled"
+ANSWER_CANCELLED: Final = "cancelled"
 UNASKED: Final = "answers-unasked"
 REPEATED: Final = "retry-repeated"
 EXPIRED: Final = "state-expired"
@@ -70,7 +70,7 @@ STATE_PROBES: Final[Mapping[str, str]] = {
 
 ANSWER_PROBES: Final = (
     DECLINED,
-    CANCELLED,
+    ANSWER_CANCELLED,
     "accepted-empty",
     "accepted-false",
     "answer-wrong-type",
@@ -240,7 +240,9 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
         for name in STATE_PROBES
         if _is_probe_for_ask(name, ask, is_slow=is_slow)
     ]
-    return sorted(probes, key=lambda probe: probe.name not in (DECLINED, CANCELLED))
+    return sorted(
+        probes, key=lambda probe: probe.name not in (DECLINED, ANSWER_CANCELLED)
+    )
 
 
 def _is_probe_for_ask(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
@@ -301,7 +303,7 @@ def _declining_probes(key: str) -> list[Probe]:
     """Return the probes that decline and cancel a question."""
     return [
         Probe(DECLINED, key, _answer_with_action("decline")),
-        Probe(CANCELLED, key, _answer_with_action("cancel")),
+        Probe(ANSWER_CANCELLED, key, _answer_with_action("cancel")),
     ]
 
 
@@ -496,7 +498,7 @@ def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
     return f"{value}-2" if isinstance(value, str) else None
 
 
-ACCEPTED: Final = Probe("accepted")
+AS_RECORDED: Final = Probe("accepted")
 """The recorded answers."""
 
 
@@ -534,7 +536,7 @@ class ProbingScript:
 
     def is_still_asked(self, steps: Conversation) -> bool:
         """Tell whether the server goes on asking what a probe has answered."""
-        if self.live_ask is None or self.probe is ACCEPTED:
+        if self.live_ask is None or self.probe is AS_RECORDED:
             return False
         return steps.still_asks(self.live_ask)
 

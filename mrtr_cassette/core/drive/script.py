@@ -85,16 +85,16 @@ class LivePush(NamedTuple):
 
     Attributes:
         turn: the recorded turn that asks the same; a new one for an additional question.
-        name: the key of the recorded question; empty for an additional question.
-        key: its key in the live run.
+        recorded_key: that of the recorded question; empty for an additional question.
+        live_key: its key in the live run.
     """
 
     turn: int
-    name: str
-    key: str
+    recorded_key: str
+    live_key: str
 
 
-_NO_TURN: Final = -1
+_INCOMPLETE: Final = -1
 """The turn of a response that is not complete."""
 
 
@@ -561,14 +561,14 @@ class RecordedScript:
             if unprompted is not None:
                 return unprompted.answer or NeedsAnswers(ask)
 
-        name = ""
+        recorded_key = ""
         if match.question is not None:
-            name = match.question.name
+            recorded_key = match.question.recorded_key
 
-        self.findings.pushes.append(LivePush(match.number, name, ask.key))
+        self.findings.pushes.append(LivePush(match.number, recorded_key, ask.key))
         if ask.so_far is not None:
             live = with_id_of(recorded.call, ask.so_far)
-            self.findings.pending_pair = LivePair(recorded, live, turn=_NO_TURN)
+            self.findings.pending_pair = LivePair(recorded, live, turn=_INCOMPLETE)
 
         if not self._goes_on(match):
             return AskedOtherwise(ask, tuple(match.changes))
@@ -704,7 +704,7 @@ class RecordedScript:
 
         keys = dict(pair.keys)
         if match.question is not None:
-            keys[name] = match.question.name
+            keys[name] = match.question.recorded_key
 
         self.findings.complete_pairs[-1] = pair._replace(
             recorded=recorded or pair.recorded, turn=match.number, keys=keys

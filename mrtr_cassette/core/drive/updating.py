@@ -32,7 +32,7 @@ from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turn_num
 from mrtr_cassette.core.drive.verification import (
     Accepts,
     VerifiedInteraction,
-    after_stray,
+    after_other_end,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
@@ -301,7 +301,7 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
     )
 
     if verified.after is not None:
-        return replace(proposal, problem=after_stray(verified.after))
+        return replace(proposal, problem=after_other_end(verified.after))
 
     recorded = _exchange_asking(repetition.interaction, turn)
     if recorded is None:
@@ -440,7 +440,7 @@ def _objections_to_ask(
 _PushedInResponse = tuple[Located, LivePush]
 """A request that is pushed in a live response, and the recorded question that it asks."""
 
-_NO_TURN: Final = PushedTurn(0, (), ())
+_UNRECORDED_TURN: Final = PushedTurn(0, (), ())
 """Stands for a turn that was not recorded."""
 
 
@@ -474,7 +474,7 @@ class _WholeProposal:
         """Return the proposal."""
         verified = self._repetition.verified
         if verified.after is not None:
-            self._note_objection(after_stray(verified.after))
+            self._note_objection(after_other_end(verified.after))
 
         self._take_calls()
         exchanges = tuple([response.base for response in self._taken_responses])
@@ -621,16 +621,16 @@ class _WholeProposal:
         turns = []
         replacing: list[tuple[Located, PushedRequest]] = []
         for number, group in groupby(pushed, _turn_of_push):
-            recorded = self._interaction.numbered_turns.get(number, _NO_TURN)
+            recorded = self._interaction.numbered_turns.get(number, _UNRECORDED_TURN)
             recorded_by_key = {
                 request.key: request for request in recorded.pushed_requests
             }
             asked = []
             for located, push in group:
-                key = push.name or push.key
+                key = push.recorded_key or push.live_key
                 asked.append(PushedRequest(key, response.base, located.piece))
-                if push.name in recorded_by_key:
-                    replacing.append((located, recorded_by_key[push.name]))
+                if push.recorded_key in recorded_by_key:
+                    replacing.append((located, recorded_by_key[push.recorded_key]))
 
             keys = {request.key for request in asked}
             answers = [answer for answer in recorded.answers if answer.key in keys]

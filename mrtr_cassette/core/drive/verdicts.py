@@ -25,7 +25,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import with_id_of
 from mrtr_cassette.core.drive.probing import (
-    CANCELLED,
+    ANSWER_CANCELLED,
     DECLINED,
     EXTRA_PROBES,
     REPEATED,
@@ -55,7 +55,7 @@ _CHANGE_IS_FINDING: Final = EXTRA_PROBES | {REPEATED}
 
 _SENT_AND_ACCEPTING_ACTIONS: Final = {
     DECLINED: ("decline", "accept"),
-    CANCELLED: ("cancel", "accept"),
+    ANSWER_CANCELLED: ("cancel", "accept"),
 }
 """The action that a probe sends, and the one in its place that accepts."""
 
@@ -354,7 +354,7 @@ def _judged_as_changed(
     """Return the verdict on another reaction than to the recorded answers, and no error."""
     if probe.name in _CHANGE_IS_FINDING:
         return "changed", "the result is not the one of the recorded answers"
-    if probe.name in (DECLINED, CANCELLED):
+    if probe.name in (DECLINED, ANSWER_CANCELLED):
         return "refused", None
     if baseline.is_declined(reaction):
         return "refused", "as if declined"

@@ -71,12 +71,12 @@ _QUESTION_VERDICTS: Final = frozenset(
 )
 
 
-def after_stray(number: int) -> str:
-    """Return why a call can't be compared alone: another one that it may depend on went astray."""
+def after_other_end(number: int) -> str:
+    """Return why a call can't be compared alone: one that it may depend on ended otherwise."""
     return f"it may depend on #{number}, which did not end as recorded"
 
 
-class _Stray(NamedTuple):
+class _OtherEnd(NamedTuple):
     """A call that may have changed something and did not end as recorded.
 
     Attributes:
@@ -110,13 +110,15 @@ class VerifiedInteraction:
     after: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
 
-    varying: tuple[str, ...] = ()
+    varying_places: tuple[str, ...] = ()
     """Places that differ from the recording, and will in every run."""
 
     @property
-    def varies(self) -> bool:
+    def differs_only_there(self) -> bool:
         """Whether all that differs is at such places."""
-        counting = without_ignored(without_turn_numbers(self.changes), self.varying)
+        counting = without_ignored(
+            without_turn_numbers(self.changes), self.varying_places
+        )
         return self.verdict == "text-changed" and heaviest_verdict(counting) == "same"
 
     @property
@@ -167,7 +169,7 @@ class RepeatedInteraction:
     stream: Observation | None = None
     """The live stream, where it listens."""
 
-    after: _Stray | None = None
+    after: _OtherEnd | None = None
     """A call before it on which it may depend."""
 
     def verified_interaction(self) -> VerifiedInteraction:
@@ -294,8 +296,8 @@ class Verifier:
         self._first_unmade_write: int | None = None
         """The number of the first call that was not sent and may have changed something."""
         self._has_written = False
-        self._stray_call: _Stray | None = None
-        """The first call that strayed, or else the first that explains later differences."""
+        self._other_end: _OtherEnd | None = None
+        """That of the first call, or of the first that explains later differences."""
 
     def consent_to(self, tools: Collection[str]) -> None:
         """Also call tools with these names if they are destructive."""
@@ -403,7 +405,7 @@ class Verifier:
         self._conversations_by_number[number] = conversation
         repeated = RepeatedInteraction(planned, conversation, script)
         if planned.call.depends_on_writes:
-            repeated.after = self._stray_call
+            repeated.after = self._other_end
 
         accepts = self._accepts_in(planned)
         if accepts is not None:
@@ -592,8 +594,8 @@ class Verifier:
                 pair.recorded.rpc_response, pair.response
             )
 
-        if self._is_stray(repeated, verified):
-            self._note_stray(planned, verified.verdict)
+        if self._ends_otherwise(repeated, verified):
+            self._note_other_end(planned, verified.verdict)
 
         if planned.opens:
             self._note_session_opening(planned.opens, verified)
@@ -602,7 +604,7 @@ class Verifier:
             reason = _ONLY_NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
 
-        return _told_with_stray(verified, repeated.after)
+        return _told_with_other_end(verified, repeated.after)
 
     def _note_session_opening(
         self, session: str, verified: VerifiedInteraction
@@ -622,7 +624,7 @@ class Verifier:
             f"its session was not opened: {why_unopened}"
         )
 
-    def _is_stray(
+    def _ends_otherwise(
         self, repeated: RepeatedInteraction, verified: VerifiedInteraction
     ) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
@@ -638,13 +640,13 @@ class Verifier:
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
-    def _note_stray(self, planned: PlannedInteraction, verdict: Verdict) -> None:
+    def _note_other_end(self, planned: PlannedInteraction, verdict: Verdict) -> None:
         """Take note that a call may have left the live server in another state."""
         has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
         explains = has_other_course and planned.is_compared
-        stray = self._stray_call
-        if stray is None or (explains and not stray.explains):
-            self._stray_call = _Stray(planned.interaction.number, explains)
+        other_end = self._other_end
+        if other_end is None or (explains and not other_end.explains):
+            self._other_end = _OtherEnd(planned.interaction.number, explains)
 
     def without_newly_ignored(
         self, verified: VerifiedInteraction
@@ -672,21 +674,21 @@ class Verifier:
             )
 
         if self._may_write(planned):
-            self._note_stray(planned, "not-reached")
+            self._note_other_end(planned, "not-reached")
 
         return VerifiedInteraction(planned, "not-reached", reason=reason)
 
 
-def _told_with_stray(
-    verified: VerifiedInteraction, stray: _Stray | None
+def _told_with_other_end(
+    verified: VerifiedInteraction, other_end: _OtherEnd | None
 ) -> VerifiedInteraction:
-    """Return the verdict on a call that may depend on another one, which strayed."""
+    """Return the verdict on a call that may depend on another one, which ended otherwise."""
     is_explained = verified.verdict == "same" or verified.reason is not None
-    if stray is None or is_explained:
+    if other_end is None or is_explained:
         return verified
 
-    reason = after_stray(stray.number)
-    if stray.explains and verified.verdict not in _QUESTION_VERDICTS:
+    reason = after_other_end(other_end.number)
+    if other_end.explains and verified.verdict not in _QUESTION_VERDICTS:
         return replace(verified, verdict="skipped", changes=(), reason=reason)
 
     return replace(verified, reason=reason)

@@ -833,7 +833,7 @@ def _failing_verdicts(
     for verification in verifications:
         failing = set()
         for call in verification.failures:
-            if not call.varies:
+            if not call.differs_only_there:
                 failing.add(call.number)
                 verdicts.add(call.verdict)
 
@@ -862,7 +862,7 @@ def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[st
     found: list[str] = []
     for verification in verifications:
         for call in verification.failures:
-            found += filter(str.isprintable, call.varying)
+            found += filter(str.isprintable, call.varying_places)
 
     pointers = list(dict.fromkeys(found))
     if not pointers:
@@ -886,7 +886,7 @@ def _would_hide_changes(
     """Tell whether a call differs at one of these places, and won't in every run."""
     for verification in verifications:
         for call in verification.failures:
-            of_others = set(pointers).difference(call.varying)
+            of_others = set(pointers).difference(call.varying_places)
             changes = without_turn_numbers(call.changes)
             if len(without_ignored(changes, of_others)) < len(changes):
                 return True

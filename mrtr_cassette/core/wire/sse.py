@@ -128,7 +128,7 @@ class SseFramer:
             self._is_at_first_event = False
 
         del pending[:start]
-        # Of an end that comes in several chunks, three bytes at most are there before the last.
+        # The last three bytes may begin a blank line.
         self._searched_length = max(len(pending) - 3, 0)
         return events
 

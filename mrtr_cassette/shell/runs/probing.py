@@ -34,8 +34,8 @@ from mrtr_cassette.core.drive.ignored import ignored_in
 from mrtr_cassette.core.drive.live_session import with_body
 from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.drive.probing import (
-    ACCEPTED,
-    CANCELLED,
+    ANSWER_CANCELLED,
+    AS_RECORDED,
     DECLINED,
     EXPIRED,
     OTHER_ARGUMENTS,
@@ -118,6 +118,9 @@ from mrtr_cassette.shell.runs.verifying import (
 
 _OF_ANOTHER: Final = (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION)
 """The probes that send the state of another ask."""
+
+_NO_PROBE: Final = ""
+"""Stands for the name of the next probe where there is none."""
 
 _STILL_ASKED_S: Final = 5.0
 """Seconds for which a task may go on asking what was answered: answers take effect later."""
@@ -511,12 +514,12 @@ class _Prober:
         self, ask: ProbedAsk, probes: Sequence[Probe]
     ) -> list[Probed]:
         """Probe one question, or several that are asked together."""
-        accepted_reaction, script = await self._answer_ask(ask, ACCEPTED)
+        accepted_reaction, script = await self._answer_ask(ask, AS_RECORDED)
         if script.reply is None:
             reason = _why_unreached(accepted_reaction)
             return self._not_reached(ask, probes, reason)
 
-        second_reaction, _ = await self._answer_ask(ask, ACCEPTED)
+        second_reaction, _ = await self._answer_ask(ask, AS_RECORDED)
         known = ignored_in(self.run.found.rules, ask.planned.call)
         ignored = (*known, *varying_places(accepted_reaction, second_reaction))
         baseline = Baseline(ask, accepted_reaction, script, ignored)
@@ -526,7 +529,7 @@ class _Prober:
             self._probes_done += 1
             reactions.append(await self._reaction_to_probe(baseline, probe))
 
-        self._report_next_probe("", ask)
+        self._report_next_probe(_NO_PROBE, ask)
         results = []
         # A decline is judged by what cancelling gives, and that is known only now.
         for probe, reaction in zip(probes, reactions, strict=True):
@@ -535,13 +538,13 @@ class _Prober:
         return results
 
     def _report_next_probe(self, name: str, ask: ProbedAsk) -> None:
-        """Say which probe is next, or with no name that there is none."""
+        """Say which probe is next, or that there is none."""
         if self.watching is not None and self.watching.progress is not None:
             call = ask.planned.call.title
             question = (
                 f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
             )
-            total = self.total if name else 0
+            total = 0 if name == _NO_PROBE else self.total
             self.watching.progress(self._probes_done, total, name, question)
 
     @property
@@ -569,7 +572,7 @@ class _Prober:
         if script.reply is None:
             return _why_unreached(reaction)
 
-        if probe.name in (DECLINED, CANCELLED):
+        if probe.name in (DECLINED, ANSWER_CANCELLED):
             baseline.declining_reactions[probe.name, probe.question] = reaction
 
         return reaction
@@ -600,7 +603,7 @@ class _Prober:
         """Bring the server to an ask, answer it, and return how the call ends."""
         conversation, script = self._conversation_and_script(ask, probe)
         recorded: AbstractContextManager[None] = nullcontext()
-        if self.branches is not None and probe is not ACCEPTED:
+        if self.branches is not None and probe is not AS_RECORDED:
             recorded = self.branches.recording_answers_of(script)
 
         with recorded:

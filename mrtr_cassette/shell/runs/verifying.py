@@ -412,7 +412,7 @@ class LiveRun:
         for repeated in self.listening:
             verified.append(self.verifier.end_interaction(repeated))
 
-        return [found for found in verified if not found.planned.is_brought]
+        return [found for found in verified if not found.planned.is_setup]
 
     async def repeat_call(self, call: PlannedInteraction) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
@@ -439,7 +439,7 @@ class LiveRun:
             await server.follow_conversation(repeated.conversation)
             await server.has_asked_all_due(partial(self.verifier.awaits_more, call))
             verified = self.verifier.end_interaction(repeated)
-            if call.is_brought or verified.verdict in ("skipped", "not-reached"):
+            if call.is_setup or verified.verdict in ("skipped", "not-reached"):
                 return verified
 
             return await self._look_closer(server, verified)
@@ -477,7 +477,7 @@ class LiveRun:
 
         is_written = self.verifier.is_written(first.planned)
         varying = varying_pointers_in(first, places, is_written=is_written)
-        return replace(first, varying=varying)
+        return replace(first, varying_places=varying)
 
     def _leave_out_learned(
         self, first: VerifiedInteraction, places: Sequence[LearnedPlace]

@@ -17,7 +17,7 @@ from verifying import verifier_for
 from mrtr_cassette.core.drive.conversation import Conversation
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.probing import (
-    ACCEPTED,
+    AS_RECORDED,
     PROBES,
     Probe,
     ProbedAsk,
@@ -194,7 +194,7 @@ def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
         (Probe("declined", "a", b'{"action":"decline"}'), {"a": NO}),
         (Probe("answer-missing-key", "a"), {}),
         (Probe("answer-extra-key", "b", b"{}"), {"a": ACCEPT, "b": {}}),
-        (ACCEPTED, {"a": ACCEPT}),
+        (AS_RECORDED, {"a": ACCEPT}),
     ],
 )
 def test_a_probe_is_the_recorded_retry_with_another_answer(
@@ -215,7 +215,7 @@ def test_a_probe_is_the_recorded_retry_with_another_answer(
 def test_another_question_is_not_probed() -> None:
     """The recorded answers are about something else."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    conversation, script = apart(verifier, ask, ACCEPTED)
+    conversation, script = apart(verifier, ask, AS_RECORDED)
     follow(conversation, asks("other", state=LIVE))
 
     assert script.reply is None
@@ -341,7 +341,7 @@ OUTSIDE = Probe("answer-out-of-bounds", "a", b"{}", (6, 3))
 def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> None:
     """It is compared with what accepting and declining give."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    conversation, script = apart(verifier, ask, ACCEPTED)
+    conversation, script = apart(verifier, ask, AS_RECORDED)
     follow(conversation, form_of() | {"requestState": LIVE}, DONE)
     baseline = Baseline(ask, reaction_of(conversation, None), script)
     for declining in ("declined", "cancelled"):
@@ -352,7 +352,7 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
         question = "a" if name.startswith(("answer-", "declined")) else None
         probe = Probe(name, question, b"{}")
 
-    conversation, script = apart(verifier, ask, ACCEPTED)
+    conversation, script = apart(verifier, ask, AS_RECORDED)
     follow(conversation, form_of() | {"requestState": LIVE}, response)
 
     assert (
@@ -366,7 +366,7 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
 def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
     """Its result for the recorded answers has one too."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    _, script = apart(verifier, ask, ACCEPTED)
+    _, script = apart(verifier, ask, AS_RECORDED)
     shown = ended(text("Traceback (most recent call last):"))
     baseline = Baseline(ask, shown, script)
     probe = Probe("answer-extra-member", "a", b"{}")
@@ -395,7 +395,7 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
         ((*SCRIPT, (retry(CALL, {"a": NO}, state=STATE), text("no"))), "acted"),
     ):
         verifier, (ask,) = probing_of(*script)
-        conversation, probing = apart(verifier, ask, ACCEPTED)
+        conversation, probing = apart(verifier, ask, AS_RECORDED)
         follow(conversation, form_of() | {"requestState": LIVE}, DONE)
         baseline = Baseline(ask, reaction_of(conversation, None), probing)
         for declining in ("declined", "cancelled"):
@@ -420,7 +420,7 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
 ) -> None:
     """Its result says what was answered, or that nobody visited the page, unlike the recorded one."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    _, script = apart(verifier, ask, ACCEPTED)
+    _, script = apart(verifier, ask, AS_RECORDED)
     accepted = ended(text(done))
     baseline = Baseline(ask, accepted, script)
     baseline.declining_reactions["declined", "a"] = ended(text(declined))
