@@ -60,7 +60,7 @@ class Option(NamedTuple):
     kind: OptionKind
     help: str
     in_shell: bool = True
-    """Its flag is its name with dashes, in the singular."""
+    """Whether the command line has it; its flag is its name with dashes, in the singular."""
 
     flags: Mapping[str, tuple[str, str]] | None = None
     """For a choice, the flags that stand for a value, each with its help text."""

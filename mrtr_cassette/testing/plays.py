@@ -267,7 +267,7 @@ class Plays:
         """The URL of the server, without a path; set before the first request."""
         self._served_folder = folder
         self._mode = mode
-        self._given_options = given
+        self._trials_setup = given
         self._bearer_token = token
         self._announcer = announcer
         self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
@@ -360,7 +360,7 @@ class Plays:
             raise _not_allowed(request, "GET, POST")
 
         values: dict[str, Any] = {}
-        if request.body or self._given_options is None:
+        if request.body or self._trials_setup is None:
             values = _json_of(request)
 
         beginning = self._in_thread(partial(self._begin_play, values))
@@ -433,8 +433,8 @@ class Plays:
         mode = self._mode_of(values.pop("mode", None))
         chosen = combined_options(self._option_places(values), PLAY_TERMS)
         terms = PLAY_TERMS
-        if self._given_options is not None:
-            terms = self._given_options.terms
+        if self._trials_setup is not None:
+            terms = self._trials_setup.terms
         elif "upstream" not in chosen:
             terms = without_upstream(PLAY_TERMS)
 
@@ -491,7 +491,7 @@ class Plays:
             if values.get(option) is not None:
                 values[option] = self._path_of(values[option])
 
-        given = self._given_options
+        given = self._trials_setup
         if given is None:
             values["cassette"] = self._cassettes_of(values)
             return [place_of_call(_A_PLAY, (), values)]

@@ -349,7 +349,7 @@ class RecordingUse(CassetteUse):
         if session.outcome.played:
             return "replayed"
 
-        return "left empty" if session.base is None else "not used"
+        return "left empty" if session.played_cassette is None else "not used"
 
 
 class VerifyingUse(RecordingUse):

@@ -79,8 +79,7 @@ def publish_recording(
     """Write a recording as `publish` does.
 
     A cassette that is replaced keeps what is the same in the recording, or differs at ignored
-    places only. Where that is all of it, only its date is written, and that if the recording
-    `renews` it.
+    places only. Where that is all of it, the file stays, or with `renews` only its date is new.
     """
     earlier = None
     if existing == "replace":

@@ -17,7 +17,7 @@ _GATHERED_S: Final = 0.02
 """Seconds in which values gather after one was passed on: waking a thread for every value costs as
 much as all other work for a call."""
 
-Log = Callable[[str], None]
+WriteLine = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -76,7 +76,7 @@ def heard_by(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
 class Announcer:
     """Logs lines, with options spelled as in `terms`, and tells listeners events."""
 
-    log: Log | None = None
+    log: WriteLine | None = None
     listeners: tuple[OnEvent, ...] = ()
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 

@@ -46,7 +46,7 @@ _NO_USER = re.compile(f"{_URL_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 
 _NO_URL = re.compile(f"\\A({_URL_SCHEME}).*", re.DOTALL)
 _FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-_OF_PROXY: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+_PROXY_AUTH_REQUIRED: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 """A status that only a proxy has."""
 
 _CONNECT_S: Final = 30.0
@@ -351,12 +351,13 @@ class Client:
         try:
             response = await self._exchange_on_connection(head, request)
             is_refused = (
-                self._forward_proxy is not None and response.status == _OF_PROXY
+                self._forward_proxy is not None
+                and response.status == _PROXY_AUTH_REQUIRED
             )
             if is_refused:
                 response.close()
                 raise ConnectionError(
-                    f"it refused: {_OF_PROXY.value} {_OF_PROXY.phrase}"
+                    f"it refused: {_PROXY_AUTH_REQUIRED.value} {_PROXY_AUTH_REQUIRED.phrase}"
                 )
         except OSError as error:
             if self._forward_proxy is None:

@@ -70,7 +70,7 @@ class ClientStarts:
     ) -> None:
         """Prepare the command, and an empty file for the outcomes in the folder."""
         self.path = path
-        self.base = base
+        self.played_cassette = base
         self.is_recording = is_recording
         self.command = [sys.executable, "-m", __name__, str(folder)]
         self._outcomes_file = folder / _OUTCOMES_FILE
@@ -94,12 +94,13 @@ class ClientStarts:
     @property
     def exchanges(self) -> int:
         """How many exchanges have been recorded."""
-        return _highest_number(self.recorded()) - _highest_number(self.base)
+        return _highest_number(self.recorded()) - _highest_number(self.played_cassette)
 
     @property
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
-        interactions = 0 if self.base is None else len(self.base.interactions)
+        played = self.played_cassette
+        interactions = 0 if played is None else len(played.interactions)
         combined = RunOutcome(unplayed=range(1, interactions + 1))
         starts = self._final_outcomes
         if starts is None:
@@ -124,7 +125,7 @@ class ClientStarts:
         if self._final_outcomes is not None:
             return self._final_cassette
         if not self.is_recording:
-            return self.base
+            return self.played_cassette
 
         from mrtr_cassette.shell.files.journals import recorded_so_far
 
@@ -198,7 +199,7 @@ def _added_faults(
 def _common_items(
     first: Sequence[T] | None, second: Sequence[T] | None
 ) -> Sequence[T] | None:
-    """Return the items that are in both; None has them all."""
+    """Return the items that are in both; None means all."""
     if first is None or second is None:
         return second if first is None else first
 

@@ -144,14 +144,14 @@ class RecordSession(Session):
             return load_cassette(self.path)
 
         self._replace_repeated()
-        return recorded_so_far(self.path) or self.base
+        return recorded_so_far(self.path) or self.played_cassette
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
         return (CLOCK.now() - self._began_at) * 1000
 
-    def go_on(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work that must be done before the recording ends, and not before."""
+    def finish_before_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in the background; the recording waits for it before it ends."""
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

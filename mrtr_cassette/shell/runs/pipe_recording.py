@@ -195,7 +195,7 @@ async def _append_on_pipes(
     from mrtr_cassette.shell.pipes.upstream import pipe_upstream
     from mrtr_cassette.shell.runs.recording import Appender, Relay
 
-    earlier = session.base
+    earlier = session.played_cassette
     if earlier is None:
         raise AssertionError("unreachable because a player plays a cassette")
 
@@ -241,7 +241,7 @@ class _PipedRecorder:
         self._server = server
         self._client_writer = LineWriter(STDOUT, server.client_left.set)
         # Each run of the server after the first one in a cassette is a session of its own.
-        name = "" if session.base is None else secrets.token_hex(16)
+        name = "" if session.played_cassette is None else secrets.token_hex(16)
         self._channel: Channel[ExchangeRecording] = Channel(self._begin_exchange, name)
 
     async def run(self, told: asyncio.Event) -> int:

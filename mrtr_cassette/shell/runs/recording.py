@@ -135,15 +135,17 @@ async def recording(
     if earlier is not None:
         check_transport(earlier, str(kept_for or output), "http")
 
-    recorded = earlier
+    path_source = earlier
     starts_command = not isinstance(upstream, str) and not is_on_pipes(upstream)
-    if recorded is None and starts_command:
-        # It has the path at which the server is called.
-        recorded = cassettes.load_if_readable(output)
+    if path_source is None and starts_command:
+        # The server is called at the path that a cassette has.
+        path_source = cassettes.load_if_readable(output)
 
     place = kept_for or output
     site = site or OwnPort(options)
-    reached = reached_upstream(upstream, options, options.redaction, recorded, started)
+    reached = reached_upstream(
+        upstream, options, options.redaction, path_source, started
+    )
     async with reached as target:
         running = _recording_target(
             target, output, options, earlier, place, site=site, on_event=on_event
@@ -211,11 +213,13 @@ async def _opened_handler(
 ) -> AsyncIterator[Handler]:
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
     session = relay.session
-    if session.base is not None and session.player is not None:
+    if session.played_cassette is not None and session.player is not None:
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )
-        yield Appender(relay, session.base, session.player, ignored_for).handle
+        yield Appender(
+            relay, session.played_cassette, session.player, ignored_for
+        ).handle
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
@@ -301,7 +305,7 @@ class RelayedResponse(ExchangeRecording):
         observation = self.observation
         if self._upstream_response is not None and observation is not None:
             if self.reads_on or observation.is_acknowledgement:
-                self.session.go_on(self._read_on(observation))
+                self.session.finish_before_end(self._read_on(observation))
                 return
 
         self._record_end(End.OPEN)
@@ -376,7 +380,7 @@ class Relay:
         downstream: Downstream,
         upstream_request: Request | None = None,
     ) -> None:
-        """Relay one exchange; `sent` goes upstream in the place of the client's request."""
+        """Relay one exchange; `upstream_request` goes upstream in the place of the client's."""
         try:
             response = await self.send(request, upstream_request)
             try:

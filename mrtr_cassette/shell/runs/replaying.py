@@ -100,7 +100,7 @@ async def _serving_replay(
 ) -> AsyncIterator[ReplaySession]:
     """Serve a replay on a site, and set the session's URLs, until the block ends."""
     player = server.player
-    place = _place_of(session.base)
+    place = _place_of(session.played_cassette)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
     with site.opened() as base_url:
@@ -386,14 +386,14 @@ class ReplayServer:
         self._wake_waiting_responses()
         delivery = play.delivery
         if delivery is None:
-            await self._hold_open(play, downstream)
+            await self._hold_open_or_miss(play, downstream)
             return
 
         try:
             if delivery.is_whole:
                 await self._send_whole(delivery, downstream)
             elif await self._send_delivery(delivery, downstream) is End.OPEN:
-                await self._hold_open(play, downstream)
+                await self._hold_open_or_miss(play, downstream)
         finally:
             delivery.end()
             self._wake_waiting_responses()
@@ -425,7 +425,7 @@ class ReplayServer:
         self._tell_miss(miss)
         return self._miss_error_body(miss, play.request_id)
 
-    async def _hold_open(self, play: Play, downstream: Downstream) -> None:
+    async def _hold_open_or_miss(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
         if play.patience_s is None:
             # Over pipes nothing says that there is no response.

@@ -298,7 +298,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     left_future: Future[None] = Future()
 
     def work() -> None:
-        """Run the context manager in the thread; errors go to `entered` or `left`."""
+        """Run the context manager in the thread; errors go to one of the futures."""
         try:
             run(_stay_until_left(manager, entered_future))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's

@@ -119,7 +119,7 @@ class Session:
     path: Location
     """The cassette that is played, or that will be published."""
 
-    base: Cassette | None
+    played_cassette: Cassette | None
     """The recording that is played, or added to; None where a new cassette is recorded."""
 
     player: Player | None
@@ -194,14 +194,14 @@ class Session:
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
-        return self.base
+        return self.played_cassette
 
 
 @dataclass(slots=True, eq=False)
 class ReplaySession(Session):
     """A replay under way."""
 
-    base: Cassette
+    played_cassette: Cassette
     player: Player
     faults: Faults | None = None
     """What goes wrong in it."""

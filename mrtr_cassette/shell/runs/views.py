@@ -146,7 +146,7 @@ class MrtrCassette:
         self, numbers: Collection[int]
     ) -> tuple[Interaction, ...]:
         """Return the interactions with these numbers of the cassette that is played."""
-        base = self._session.base
+        base = self._session.played_cassette
         if base is None or not numbers:
             return ()
 
