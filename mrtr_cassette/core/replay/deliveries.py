@@ -634,7 +634,10 @@ class Deliveries:
             return True
 
         other = self.new_delivery(call, delivery.session, delivery.values)
-        return other is not None and _is_at_same_question(other, delivery)
+        if other is None or not _is_at_same_question(other, delivery):
+            return False
+
+        return answer in other.awaited_answers.values()
 
     def go_on_as(self, delivery: Delivery, call: ReplayEntry) -> None:
         """Let a reply go on as the one to an equal call."""

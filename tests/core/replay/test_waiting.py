@@ -578,6 +578,27 @@ def test_client_that_declines_first_gets_what_the_later_call_got() -> None:
     assert (player.misses, player.unplayed_numbers) == ([], [2])
 
 
+def test_answer_to_a_later_question_with_the_same_id_is_a_wrong_one() -> None:
+    """A server may ask twice during a call under one id."""
+    talk = Conversation()
+    call = talk.stream(within(CALL))
+    for given in (YES, NO):
+        talk.event(call, PUSHED)
+        talk.exchange(within(given), ACCEPTED)
+
+    talk.event(call, DONE)
+    talk.end(call)
+    player = replay_of(talk)
+    calling = delivery_of(player, within(CALL))
+
+    assert told(calling) == [sse(PUSHED)]
+
+    miss = missed(player, within(NO))
+
+    assert (miss.reason, miss.is_refused) == (Reason.ANSWERS_DIFFER, True)
+    assert told(calling) == [(b"1", Reason.ANSWERS_DIFFER), End.COMPLETE]
+
+
 def test_answer_to_another_call_on_one_listening_stream_is_a_wrong_one() -> None:
     """That stream has the questions in their recorded order."""
     player = declined_and_accepted(ONE, ONE, where="listening")
