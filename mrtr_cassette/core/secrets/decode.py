@@ -296,6 +296,8 @@ class JsonParts:
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
+        self._has_json = b"{" in raw or b"[" in raw
+        self._line_ends = [end for end in (b"\r", b"\n") if end in raw]
         self._known_offsets = [0]
         self._is_quoted_at = {0: False}
         """Whether a string is open at the offsets that were asked about."""
@@ -303,7 +305,7 @@ class JsonParts:
 
     def part_at(self, start: int, end: int) -> JsonPart:
         """Return what is between two offsets."""
-        if self._is_in_string(start, end):
+        if not self._has_json or self._is_in_string(start, end):
             return JsonPart.TEXT
 
         if not self._is_of_json(start, end):
@@ -323,6 +325,9 @@ class JsonParts:
     def _cuts_escape(self, at: int) -> bool:
         """Tell whether an offset is within an escape of JSON."""
         window_start = max(0, at - _LONGEST_ESCAPE_BEGUN)
+        if self._raw.find(b"\\", window_start, at) < 0:
+            return False
+
         return _ESCAPE_BEGUN.search(self._raw, window_start, at) is not None
 
     def _is_quoted(self, at: int) -> bool:
@@ -346,7 +351,10 @@ class JsonParts:
 
     def _line_start(self, at: int) -> int:
         """Return where the line of an offset begins."""
-        last_end = max(self._raw.rfind(b"\r", 0, at), self._raw.rfind(b"\n", 0, at))
+        last_end = -1
+        for line_end in self._line_ends:
+            last_end = max(last_end, self._raw.rfind(line_end, last_end + 1, at))
+
         return last_end + 1
 
     def _is_of_json(self, start: int, end: int) -> bool:
