@@ -706,7 +706,8 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
         if is_report_of(saved, cassette):
             return saved
 
-    report = str(path.with_name(f"{path.stem}-report.json"))
+    ending = "-report.json" if path.suffix == ".json" else ".json"
+    report = f"{path.with_suffix('')}{ending}"
     write = shell_command("report_replay", path=cassette.path, report=report)
     raise UsageError(
         f"--report {path} is not a JSON report of a replay of this cassette",

@@ -611,6 +611,7 @@ def test_wrapped_server_is_unwrapped_by_the_command_that_is_told(shell: Shell) -
     (shell.folder / "my config.json").write_text(config)
     wrap = "mrtr-cassette wrap 'my config.json' 'my s'"
     shell.run(f"{wrap} --record c.json")
+    shell.run(f"mrtr-cassette call get -o c.json -- {shell.server}")
     wrapped = shell.run(f"{wrap} --replay c.json", code=3)
     shell.run(told(wrapped, "mrtr-cassette unwrap .*"))
     shell.run(f"{wrap} --replay c.json")
