@@ -392,12 +392,13 @@ class JsonParts:
 
     def _is_number(self, start: int, end: int) -> bool:
         """Tell whether a part of JSON outside its strings is a whole number."""
-        before = self._raw[start - 1]
-        after = self._raw[end]
-        if before in _CHARS_OF_NUMBERS or after in _CHARS_OF_NUMBERS:
+        if _NUMBER.fullmatch(self._raw, start, end) is None:
             return False
 
-        return _NUMBER.fullmatch(self._raw, start, end) is not None
+        # A number is in an object or an array, so something is around it.
+        before = self._raw[start - 1]
+        after = self._raw[end]
+        return before not in _CHARS_OF_NUMBERS and after not in _CHARS_OF_NUMBERS
 
 
 def _quote_count(raw: bytes) -> int:

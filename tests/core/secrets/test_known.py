@@ -281,6 +281,16 @@ def test_json_stays_json(
     )
 
 
+@pytest.mark.parametrize(
+    "part", ['1234567890123456789012345"}', '{"v":"1234567890123456789']
+)
+def test_text_up_to_an_end_of_a_message_leaves_it(part: str) -> None:
+    """It is JSON, of which nothing may be missing."""
+    message = b'{"v":"1234567890123456789012345"}'
+
+    assert sealed(message, part) == message
+
+
 @pytest.mark.parametrize("text", ["[1, 2, 3, 4, 5]", NUMBER])
 @pytest.mark.parametrize(
     "other",
