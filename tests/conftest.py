@@ -32,7 +32,7 @@ _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=30,
+    max_examples=25,
     deadline=None,
     suppress_health_check=_SLOW_IS_FINE,
 )
