@@ -482,6 +482,10 @@ class WriteHistories:
         if not (self._holds_any or self._is_watching_reads):
             return
 
+        was_made = {write.entry for write in played.made}
+        if was_made.isdisjoint((first, second)):
+            return
+
         family = self._points_by_entry[first].family
         others_in_flight = max(played.in_flight[family] - 1, 0)
         made_before = played.made
@@ -496,7 +500,6 @@ class WriteHistories:
                     write.entry, played, write.others_in_flight
                 )
 
-        was_made = {write.entry for write in made_before}
         if first in was_made:
             self._make_in_living_histories(second, played, others_in_flight)
 

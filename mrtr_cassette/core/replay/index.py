@@ -109,11 +109,10 @@ class RecordingIndex:
         """The asks by the hashes of the states that they issue."""
         asks: dict[str | None, ReplayEntry] = {}
         for entry in self._by_arrival:
-            if entry.is_ask:
-                asks.setdefault(entry.issued_sha256, entry)
-                asks.setdefault(entry.exchange.issued_sha256, entry)
+            for sha256 in (entry.issued_sha256, entry.exchange.issued_sha256):
+                if entry.is_ask and sha256 is not None:
+                    asks.setdefault(sha256, entry)
 
-        asks.pop(None, None)
         return asks
 
     @cached_property

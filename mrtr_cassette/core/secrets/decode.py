@@ -301,7 +301,7 @@ class JsonParts:
         self._known_offsets = [0]
         self._is_quoted_at = {0: False}
         """Whether a string is open at the offsets that were asked about."""
-        self._is_json_between = lru_cache(maxsize=None)(self._reads_as_json)
+        self._is_json_between = lru_cache(maxsize=None)(self._read_between)
 
     def part_at(self, start: int, end: int) -> JsonPart:
         """Return what is between two offsets."""
@@ -384,7 +384,7 @@ class JsonParts:
         """Whether the whole text is JSON."""
         return _reads_as_json(self._raw)
 
-    def _reads_as_json(self, start: int, end: int) -> bool:
+    def _read_between(self, start: int, end: int) -> bool:
         """Tell whether a line, or the data of an event, is JSON."""
         raw = self._raw[start:end]
         data = read_event(raw, first=start == 0).data
