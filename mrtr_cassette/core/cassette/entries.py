@@ -752,7 +752,7 @@ class Standing(Enum):
 
 
 class OpenedSessions:
-    """The sessions that responses of a recording opened.
+    """The sessions that a recording has: those that responses opened, and a pipe each.
 
     They count at the paths where clients named a session. Where nothing was opened, the server
     keeps no sessions, whatever its clients name.
@@ -760,7 +760,12 @@ class OpenedSessions:
 
     def __init__(self, entries: Sequence[ReplayEntry]) -> None:
         """Find the sessions that were opened, and the paths at which clients named any."""
-        self._opened_ids = {issued_session(entry.exchange) for entry in entries}
+        self._opened_ids: set[str] = set()
+        for entry in entries:
+            self._opened_ids.add(issued_session(entry.exchange))
+            if entry.exchange.request.is_line:
+                self._opened_ids.add(entry.session)
+
         self._opened_ids.discard(NO_SESSION)
         self._session_paths: set[str] = set()
         if not self._opened_ids:

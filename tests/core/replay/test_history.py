@@ -10,11 +10,13 @@ from builders import (
     Answer,
     Conversation,
     Step,
+    answer,
     as_request,
     cassette_of,
     conversation,
     loaded,
     open_session,
+    pipe_cassette,
     play,
     player_of,
     post,
@@ -34,11 +36,12 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.cassette.texts import combine_cassettes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import End, Request, line_request
 
 GET = tool("get")
 SET = tool("set", to=1)
@@ -114,6 +117,38 @@ def test_read_of_several_sessions_got_several_answers(
     play(player, within(session, INITIALIZED))
 
     assert told(player, *(within(session, request) for request in requests)) == got
+
+
+@pytest.mark.parametrize(
+    ("requests", "got"),
+    [
+        ([GET], ["0"]),
+        ([GET, LOG], ["0", "logged"]),
+        ([SET, GET], ["set", "1"]),
+        ([LOG, GET], ["logged", OTHER]),
+    ],
+)
+def test_read_of_several_starts_on_pipes_got_several_answers(
+    requests: list[bytes], got: list[str]
+) -> None:
+    """A start of the server is a session: another one begins with a fresh server."""
+    steps = [
+        (FIRST_SESSION, *HINTED),
+        (FIRST_SESSION, SET, text("set")),
+        (FIRST_SESSION, GET, text("1")),
+        ("mrtr-session:1", GET, text("0")),
+        ("mrtr-session:1", LOG, text("logged")),
+    ]
+    exchanges = []
+    for start, request, response in steps:
+        line = line_request(request, start)
+        exchanges.append((line, [answer(request, response)], End.COMPLETE))
+
+    player = Player(over_pipes(pipe_cassette(*exchanges)))
+
+    assert (
+        told(player, *(line_request(body, FIRST_SESSION) for body in requests)) == got
+    )
 
 
 def test_call_in_a_session_gets_what_another_one_got_after_the_same_writes() -> None:
@@ -198,17 +233,17 @@ def test_answer_is_part_of_a_write() -> None:
     """After a decline a store says something else than after an accept."""
     state = "state-of-the-question-xxxxx"
     script: list[Step] = [HINTED, (GET, text("0")), (SET, asks("sure", state=state))]
-    for answer, value in ((NO, "0 still"), (YES, "1")):
+    for given, value in ((NO, "0 still"), (YES, "1")):
         script += [
-            (retry(SET, {"sure": answer}, state=state), text("set")),
+            (retry(SET, {"sure": given}, state=state), text("set")),
             (GET, text(value)),
         ]
 
-    for answer, got in ((NO, "0 still"), (YES, OTHER)):
+    for given, got in ((NO, "0 still"), (YES, OTHER)):
         player = player_of(*script)
         asked = state_in(sent_now(player.request_received(as_request(SET))))  # type: ignore[arg-type]
 
-        assert told(player, retry(SET, {"sure": answer}, state=asked), GET) == [
+        assert told(player, retry(SET, {"sure": given}, state=asked), GET) == [
             "set",
             got,
         ]
