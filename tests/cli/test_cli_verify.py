@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from pipes import recorder, spoken
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from builders import rpc
 from click.testing import CliRunner, Result
 from commands import repeated
 from harness import looped, post, run_here, taping
@@ -415,3 +417,33 @@ for line in sys.stdin:
         result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
+
+
+COUNTER = """
+import json, sys
+count = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    count += asked["params"].get("name") == "bump"
+    result = {"content": [{"type": "text", "text": str(count)}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+"""Counts the calls of `bump` since it was started."""
+
+
+def test_each_run_on_pipes_has_a_server_of_its_own(tmp_path: Path) -> None:
+    """What a run appended was recorded with a new server, which hasn't the writes of the first."""
+    cassette = tmp_path / "counter.json"
+    counter = (sys.executable, "-c", COUNTER)
+    bump = rpc("tools/call", {"name": "bump"}, 1)
+    log = rpc("tools/call", {"name": "log"}, 2)
+    count = rpc("tools/call", {"name": "count"}, 3)
+    for calls, options in (([bump, count], []), ([log, count], ["--append"])):
+        lines = b"".join([b"%b\n" % call for call in calls])
+        done = spoken(recorder(cassette, *counter, options=options), lines)
+
+        assert done.returncode == 0, done.stderr
+
+    verified = invoke(cassette, "--", *counter)
+
+    assert "4 interactions: 4 same" in verified.stdout, verified.output

@@ -204,7 +204,10 @@ def plans_of(
     # A server on pipes takes requests of HTTP, too.
     is_piped = takes_lines and any(first.is_line for first in firsts)
     plan = planned_interactions(sent, tuple(options.only), is_on_pipes=is_piped)
-    if sent.command is None or isinstance(upstream, str):
+    had_server_for_each_run = (
+        cassette.command is not None or cassette.transport == "stdio"
+    )
+    if isinstance(upstream, str) or not had_server_for_each_run:
         return [plan]
 
     return planned_by_run(plan, sent.recorders) or [plan]
