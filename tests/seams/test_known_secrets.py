@@ -29,6 +29,7 @@ from verifying import reported_miss
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.terms import LIBRARY_TERMS
 
 SECRETS = (
@@ -188,6 +189,21 @@ def test_replay_without_memory_takes_any_text_that_could_be_the_secret() -> None
         assert hit(player, text_of("argument", text, 1)[0])
 
         play(player, named_in(NAMED[0], "other7other")[0])
+
+
+def test_secret_in_a_url_is_told_by_each_request() -> None:
+    """Without memory, the request itself must tell which text of its body is its secret."""
+
+    def noted(secret: str) -> Request:
+        call, _ = text_of("argument", f"{secret} is {secret}", 1)
+        return post(call, target=f"/mcp?api_key={secret}")
+
+    made = Conversation(redacts=True)
+    made.exchange(noted("hunter2hunter"), {"content": []})
+    player = Player(loaded(made.cassette()), stateless=True)
+
+    assert hit(player, noted("other7other"))
+    assert hit(player, noted("other7other"))
 
 
 def test_text_for_a_secret_that_is_told_later_is_held_to() -> None:

@@ -6,11 +6,11 @@ import hashlib
 import re
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from string import ascii_letters, digits
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
@@ -149,6 +149,14 @@ def keyed_hash(key: bytes) -> Callable[[str, str], str]:
     return token
 
 
+class _Redacted(NamedTuple):
+    """A text with placeholders."""
+
+    text: str
+    secrets: Sequence[tuple[str, str]] = ()
+    """The rules and the texts of the secrets that were replaced."""
+
+
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
@@ -156,10 +164,11 @@ class Redactor:
         self._token_of_secret = token
         self._rules = _active_rules(rules)
         self.on_find: Callable[[str, str], None] = _ignore_secret
-        """Takes the rule and the text of each secret that is replaced."""
+        """Takes the rule and the text of each secret, whenever it is replaced."""
         # Most exchanges bring the same target and headers again.
-        self.target = lru_cache(maxsize=_MOST_REMEMBERED)(self._redacted_target)
-        self.headers = lru_cache(maxsize=_MOST_REMEMBERED)(self._redacted_headers)
+        remembered = lru_cache(maxsize=_MOST_REMEMBERED)
+        self._redacted_target = remembered(self._read_target)
+        self._redacted_headers = remembered(self._read_headers)
 
     def rule_of(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
@@ -194,11 +203,11 @@ class Redactor:
 
         media_type = content_type.partition(";")[0].strip().lower()
         if media_type == EVENT_STREAM:
-            return self._with_placeholders(raw, "text", is_stream=True)
+            return self._redacted_body(raw, "text", is_stream=True)
         if media_type == _FORM_TYPE and raw.lstrip()[:1] not in (b"{", b"["):
-            return self._with_placeholders(raw, "form")
+            return self._redacted_body(raw, "form")
 
-        return self._with_placeholders(raw, "text")
+        return self._redacted_body(raw, "text")
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
@@ -212,28 +221,17 @@ class Redactor:
 
         return replace(request, target=target, headers=headers, body=body)
 
-    def text(self, value: str, kind: TextKind = "text") -> str:
-        """Redact any text."""
-        raw = value.encode("utf-8", "surrogatepass")
-        redacted = self._with_placeholders(raw, kind)
-        if redacted is raw:
-            return value
-
-        return redacted.decode("utf-8", "surrogatepass")
-
-    def _redacted_target(self, path_with_query: str) -> str:
+    def target(self, path_with_query: str) -> str:
         """Redact a target, also the challenge (RFC 7636) of an authorization request."""
-        redacted = self.text(path_with_query, "url")
-        if "token" in self._rules.disabled:
-            return redacted
+        redacted = self._redacted_target(path_with_query)
+        self._tell(redacted.secrets)
+        return redacted.text
 
-        def stand_in(challenge: re.Match[str]) -> str:
-            return spell_in_url(self.placeholder("token", challenge[0]))
-
-        return _CHALLENGE.sub(stand_in, redacted)
-
-    def _redacted_headers(self, headers: Headers) -> Headers:
-        return tuple([(name, self.header(name, value)) for name, value in headers])
+    def headers(self, headers: Headers) -> Headers:
+        """Redact headers."""
+        redacted, found = self._redacted_headers(headers)
+        self._tell(found)
+        return redacted
 
     def header(self, name: str, value: str) -> str:
         """Redact a header's value, which the header's name may make a secret.
@@ -241,23 +239,79 @@ class Redactor:
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header
         can hold that, else as a placeholder alone.
         """
+        redacted = self._redacted_header(name, value)
+        self._tell(redacted.secrets)
+        return redacted.text
+
+    def text(self, value: str, kind: TextKind = "text") -> str:
+        """Redact any text."""
+        redacted = self._redacted_text(value, kind)
+        self._tell(redacted.secrets)
+        return redacted.text
+
+    def _tell(self, secrets: Iterable[tuple[str, str]]) -> None:
+        """Tell of the secrets in a text each time: they may have been forgotten meanwhile."""
+        for rule, secret in secrets:
+            self.on_find(rule, secret)
+
+    def _read_target(self, path_with_query: str) -> _Redacted:
+        redacted = self._redacted_text(path_with_query, "url")
+        if "token" in self._rules.disabled:
+            return redacted
+
+        def stand_in(challenge: re.Match[str]) -> str:
+            return spell_in_url(self.placeholder("token", challenge[0]))
+
+        return redacted._replace(text=_CHALLENGE.sub(stand_in, redacted.text))
+
+    def _read_headers(
+        self, headers: Headers
+    ) -> tuple[Headers, Sequence[tuple[str, str]]]:
+        """Return headers with placeholders, and the rules and the texts of their secrets."""
+        redacted_headers = []
+        found: list[tuple[str, str]] = []
+        for name, value in headers:
+            redacted = self._redacted_header(name, value)
+            redacted_headers.append((name, redacted.text))
+            found += redacted.secrets
+
+        return tuple(redacted_headers), found
+
+    def _redacted_text(self, value: str, kind: TextKind = "text") -> _Redacted:
+        raw = value.encode("utf-8", "surrogatepass")
+        finds = self._secrets_found(raw, kind)
+        if not finds:
+            return _Redacted(value)
+
+        redacted = self._with_placeholders(raw, finds)
+        return _Redacted(
+            redacted.decode("utf-8", "surrogatepass"),
+            [(find.rule, find.plain) for find in finds],
+        )
+
+    def _redacted_header(self, name: str, value: str) -> _Redacted:
         plain = decoded_header(value)
         searched = value if plain is None else plain
         credential = self._credential_in(name, searched)
         if credential is None:
-            redacted = self.text(searched)
+            redacted = self._redacted_text(searched)
         else:
-            self.on_find(credential.rule, credential.plain)
             shown = self.placeholder(credential.rule, credential.plain)
-            redacted = searched[: credential.start] + shown
+            redacted = _Redacted(
+                searched[: credential.start] + shown,
+                [(credential.rule, credential.plain)],
+            )
 
-        if redacted == plain:
-            return value
-        if plain is None or (redacted.isascii() and redacted.isprintable()):
+        text = redacted.text
+        if text == plain:
+            return redacted._replace(text=value)
+        if plain is None or (text.isascii() and text.isprintable()):
             return redacted
 
-        placeholders = secrets_in(redacted)
-        return placeholders[0].raw.decode() if placeholders else value
+        # Not all that the text had beside its secrets can be in a header.
+        placeholders = secrets_in(text)
+        text = placeholders[0].raw.decode() if placeholders else value
+        return redacted._replace(text=text)
 
     def _credential_in(self, name: str, value: str) -> Find | None:
         """Return the part of a header's value that is a credential because of the header's name."""
@@ -277,14 +331,24 @@ class Redactor:
 
         return credential
 
-    def _with_placeholders(
+    def _redacted_body(
         self, raw: bytes, kind: TextKind, *, is_stream: bool = False
     ) -> bytes:
+        """Redact a body, or any piece of one, as a kind of text."""
+        finds = self._secrets_found(raw, kind, is_stream=is_stream)
+        self._tell([(find.rule, find.plain) for find in finds])
+        return self._with_placeholders(raw, finds, is_stream=is_stream)
+
+    def _with_placeholders(
+        self, raw: bytes, finds: Sequence[Find], *, is_stream: bool = False
+    ) -> bytes:
         """Return a text with placeholders for its secrets; the same object if it has none."""
+        if not finds:
+            return raw
+
         parts = []
         end = 0
-        for find in self._secrets_found(raw, kind, is_stream=is_stream):
-            self.on_find(find.rule, find.plain)
+        for find in finds:
             shown = self._shown_placeholder(find).encode()
             parts.append(raw[end : find.start])
             parts.append(shown)
@@ -297,9 +361,6 @@ class Redactor:
                 # A line that is no data must not become an empty one, which ends an event.
                 if b":" not in framing:
                     parts.append(shown)
-
-        if not parts:
-            return raw
 
         parts.append(raw[end:])
         return b"".join(parts)

@@ -158,3 +158,34 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
     assert sealed.count(":1>") == 7
     assert "kq7x" not in sealed
     assert sealed.endswith(" postgres")
+
+
+def forget_found_secrets(redactor: Redactor) -> None:
+    """Let a redactor find so many secrets that those it has found before are forgotten."""
+    for number in range(300):
+        redactor.body(b'{"password":"other-secret-%d"}' % number, "application/json")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Request("POST", "/mcp?api_key=kq7x-4711", (), b""),
+        Request("POST", "/mcp", (("Referer", "https://a/?api_key=kq7x-4711"),), b""),
+        Request("POST", "/mcp", (("Mcp-Param-Pin-Code", "kq7x-4711"),), b""),
+    ],
+    ids=["target", "URL in a header", "header"],
+)
+def test_secret_of_a_client_is_known_for_as_long_as_it_is_sent(
+    request_: Request,
+) -> None:
+    """It is told of again with each request, though its redacted form is remembered."""
+    redactor = Redactor(RedactionRules(keys=("pin-code",)), lambda _rule, _secret: "1")
+    known = Credentials(redactor).known
+    redacted = redactor.request(request_)
+    forget_found_secrets(redactor)
+    forgotten = known.seal_text("is kq7x-4711")
+    again = redactor.request(request_)
+
+    assert forgotten == "is kq7x-4711"
+    assert again == redacted != request_
+    assert known.seal_text("is kq7x-4711") in {"is <api-key:1>", "is <custom-key:1>"}
