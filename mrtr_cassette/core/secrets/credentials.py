@@ -297,7 +297,11 @@ class RepeatedSecrets:
         is_permanent: bool = False,
     ) -> None:
         """Replace a text from now on; the oldest one that is not permanent is forgotten for it."""
-        if text in self.texts:
+        known = self.texts.get(text)
+        if known is not None:
+            # It may have been seen before the user called it a secret.
+            is_kept = known.is_permanent or is_permanent
+            self.texts[text] = known._replace(is_permanent=is_kept)
             return
 
         if len(self.texts) >= self._most_texts:
@@ -549,8 +553,8 @@ class Credentials:
         return self._redactor.rule_of(name)
 
     def _add_secret(self, secret: str, shown: str, *, is_permanent: bool) -> None:
-        """Replace a secret from now on, unless it is too short or already known."""
-        if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
+        """Replace a secret from now on, unless it is too short."""
+        if len(secret) >= SHORTEST_CREDENTIAL:
             self.known.add(secret, shown, is_permanent=is_permanent)
 
 

@@ -160,6 +160,20 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
     assert sealed.endswith(" postgres")
 
 
+def test_what_a_user_gives_is_never_forgotten_if_it_was_seen_before() -> None:
+    """A server may have shown it before its user gave it, and others come after it."""
+    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
+    known = Credentials(redactor)
+    redactor.body(b'{"access_token":"kq7x-4711"}', "application/json")
+    known.add_headers((("X-Api-Key", "kq7x-header"),))
+    known.add_settings(
+        UserSettings(headers=(("X-Api-Key", "kq7x-header"),), secrets=("kq7x-4711",))
+    )
+    forget_found_secrets(redactor)
+
+    assert "kq7x" not in known.known.seal_text("kq7x-4711 kq7x-header")
+
+
 def forget_found_secrets(redactor: Redactor) -> None:
     """Let a redactor find so many secrets that those it has found before are forgotten."""
     for number in range(300):
