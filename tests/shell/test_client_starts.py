@@ -190,6 +190,37 @@ def test_servers_that_run_at_the_same_time_are_told(tmp_path: Path) -> None:
     assert len(load_cassette(path).interactions) == 1
 
 
+def test_misses_of_a_killed_start_are_told_each_once(cassette: Path) -> None:
+    """Each was written before its answer came, and not again with those after it."""
+    with (
+        mrtr_cassette.replay(cassette, stdio=True, on_miss="report") as replay,
+        piped(replay.command) as pipe,
+    ):
+        for value in range(10, 18):
+            pipe.say(call(value, a=value))
+            pipe.hear()
+
+        written = Path(replay.command[-1], "outcomes").read_text(encoding="utf-8")
+        pipe.signal(signal.SIGKILL)
+
+    assert len(replay.misses) == len({miss.request for miss in replay.misses}) == 8
+    assert written.count(json.dumps(replay.misses[1].text)) == 1
+
+
+def test_half_a_line_of_a_killed_start_is_left_out(cassette: Path) -> None:
+    """What other starts came to counts all the same."""
+    with mrtr_cassette.replay(cassette, stdio=True, on_miss="report") as replay:
+        spoken(replay.command, call(1, a=3))
+        outcomes_file = Path(replay.command[-1], "outcomes")
+        half = outcomes_file.read_bytes()[:200]
+        with outcomes_file.open("ab") as outcomes:
+            outcomes.write(half)
+
+        spoken(replay.command, call(1, a=4))
+
+    assert len(replay.misses) == 2
+
+
 def told(*command: str) -> list[str]:
     """Return what a command's processes took for their client."""
     return subprocess.check_output(command, text=True).split()

@@ -17,7 +17,9 @@ from builders import (
     conversation,
     encode_cassette,
     loaded,
+    missed,
     notification,
+    player_of,
     progress,
     rpc,
     stream,
@@ -61,6 +63,7 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import LoadedReplays, ReplayServer, replaying
+from mrtr_cassette.shell.runs.sessions import ReplaySession
 
 
 @looped
@@ -95,6 +98,18 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     ]
     assert log == [error["message"]]
     assert "/arguments/a: recorded 1, received 2" in error["message"]
+
+
+def test_a_miss_is_put_into_words_once(tmp_path: Path) -> None:
+    """Who asks what a replay came to after each of many misses doesn't wait for all of them."""
+    player = player_of((tool("get", k=1), result({})))
+    session = ReplaySession("", "", tmp_path, player.recording, player)
+    missed(player, tool("get", k=2))
+    (first,) = session.outcome.misses
+    missed(player, tool("get", k=3))
+
+    assert session.outcome.misses[0] is first
+    assert len(session.outcome.misses) == 2
 
 
 @looped

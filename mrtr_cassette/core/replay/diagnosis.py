@@ -60,7 +60,7 @@ class Reason(Enum):
     UNRECORDED = "unrecorded"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Miss:
     """A request without a recorded reply, and in what it differs from the nearest recorded one.
 

@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -46,10 +46,14 @@ from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
 T = TypeVar("T")
 
 # What a client starts is a process of its own, and clients hand on neither their environment nor
-# descriptors: its work and its outcomes pass as JSON, in the files of a folder.
+# descriptors: its work and its outcomes pass as JSON, in the files of a folder. A line of the
+# outcomes is a process and what it came to by then, but for what its earlier lines list.
 
 _WORK_FILE: Final = "work.json"
 _OUTCOMES_FILE: Final = "outcomes"
+_TOLD_ONCE: Final = ("misses", "unrecorded")
+"""Lists of an outcome that grow, of which a line has the new items."""
+
 _PUBLISHING_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
 
@@ -113,12 +117,15 @@ class ClientStarts:
 
     def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
-        last = {}
+        latest: dict[str, dict[str, Any]] = {}
         for line in self._outcomes_file.read_bytes().splitlines():
-            process, outcome = json.loads(line)
-            last[process] = outcome
+            # A process that was killed while it wrote has left a part of one.
+            with suppress(ValueError):
+                process, outcome = json.loads(line)
+                _add_told_before(outcome, latest.get(process))
+                latest[process] = outcome
 
-        return [_outcome_from(outcome) for outcome in last.values()]
+        return [_outcome_from(outcome) for outcome in latest.values()]
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -210,6 +217,18 @@ def _common_items(
 def _highest_number(cassette: Cassette | None) -> int:
     """Return the highest number of a cassette's exchanges; 0 without a cassette."""
     return 0 if cassette is None else cassette.highest_number
+
+
+def _add_told_before(
+    outcome: dict[str, Any], before: Mapping[str, list[Any]] | None
+) -> None:
+    """Add to a process's outcome what its line before has and this one only continues."""
+    if before is None:
+        return
+
+    for name in _TOLD_ONCE:
+        before[name].extend(outcome[name])
+        outcome[name] = before[name]
 
 
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
@@ -333,6 +352,34 @@ async def _client_starts(
 # In the process that a client has started
 
 
+class _OutcomeTeller:
+    """Writes what this process came to into the file that all processes write into."""
+
+    def __init__(self, outcomes_file: int) -> None:
+        """Take the descriptor of the file, to which all is appended."""
+        self._outcomes_file = outcomes_file
+        # Processes in containers of their own may have the same numbers.
+        self._process = secrets.token_hex(8)
+        self._told_counts = dict.fromkeys(_TOLD_ONCE, 0)
+
+    def tell(self, outcome: RunOutcome) -> None:
+        """Write a line, and in it the items of lists that no earlier line of this process has."""
+        new_items = {}
+        for name, told_count in self._told_counts.items():
+            new_items[name] = getattr(outcome, name)[told_count:]
+
+        told = asdict(replace(outcome, **new_items))
+        # What another process was killed at may be the beginning of a line.
+        line = f"\n{json.dumps([self._process, told])}\n".encode()
+        # Where nobody waits any more, there is nobody to be told.
+        with suppress(OSError):
+            if os.write(self._outcomes_file, line) < len(line):
+                return
+
+            for name, items in new_items.items():
+                self._told_counts[name] += len(items)
+
+
 async def _work_of(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
     work = json.loads((folder / _WORK_FILE).read_bytes())
@@ -340,12 +387,7 @@ async def _work_of(folder: Path) -> int:
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
 
-    def tell(outcome: RunOutcome) -> None:
-        line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
-        # Where nobody waits any more, there is nobody to be told.
-        with suppress(OSError):
-            os.write(outcomes, line.encode())
-
+    tell = _OutcomeTeller(outcomes).tell
     try:
         session, code = await _record_or_replay(work, folder, tell)
     except MrtrCassetteError as error:

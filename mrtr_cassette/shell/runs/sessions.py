@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import FaultOutcome, Faults
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import UsageError
@@ -133,6 +134,7 @@ class Session:
     unreachable: int = 0
     unrecorded: list[str] = field(default_factory=list)
     problem: str | None = None
+    _miss_reports: dict[Miss, MissReport] = field(default_factory=dict)
 
     is_recording = False
     is_piped = False
@@ -160,10 +162,9 @@ class Session:
         if player is None:
             return outcome
 
-        from mrtr_cassette.core.report.runs import reports_of_misses
         from mrtr_cassette.core.report.trials import reports_of_divergences
 
-        misses = reports_of_misses(player, self.terms)
+        misses = self._reports_of_misses(player)
         return replace(
             outcome,
             misses=misses,
@@ -178,6 +179,19 @@ class Session:
             learned=dict(player.learned),
             matched=dict(player.match_counts_by_kind),
         )
+
+    def _reports_of_misses(self, player: Player) -> tuple[MissReport, ...]:
+        """Return the misses so far; each is put into words once, which takes long."""
+        from mrtr_cassette.core.report.runs import report_of_miss
+
+        reports = self._miss_reports
+        # Another thread may replay meanwhile.
+        misses = tuple(player.misses)
+        for miss in misses:
+            if miss not in reports:
+                reports[miss] = report_of_miss(miss, player, self.terms)
+
+        return tuple([reports[miss] for miss in misses])
 
     @property
     def command(self) -> list[str]:
