@@ -226,14 +226,17 @@ class _WriteHistory:
 
 @dataclass(slots=True)
 class PlayedWrites:
-    """The writes of one play, and the histories that they keep alive; None before the first.
+    """The writes of one play, and the recorded histories that it follows.
 
     Attributes:
+        followed_histories: those that were asked for so far; None for one that the play has left.
         in_flight: how many calls of each family have been asked something and have not ended.
     """
 
     made: list[MadeWrite] = field(default_factory=list)
-    living_histories: dict[HistoryKey, _WriteHistory] | None = None
+    followed_histories: dict[HistoryKey, _WriteHistory | None] = field(
+        default_factory=dict
+    )
     in_flight: Counter[int] = field(default_factory=Counter)
 
     def other_calls_in_flight(self, entry: ReplayEntry, family: int) -> int:
@@ -417,21 +420,43 @@ class WriteHistories:
 
     # What a play has made
 
-    def _living_histories(
-        self, played: PlayedWrites
-    ) -> dict[HistoryKey, _WriteHistory]:
-        """Return the histories that a play keeps alive."""
-        if played.living_histories is None:
-            played.living_histories = {}
-            for key, recorded in self._recorded_writes.items():
-                played.living_histories[key] = _WriteHistory(recorded)
+    def _living_history(
+        self, key: HistoryKey, played: PlayedWrites
+    ) -> _WriteHistory | None:
+        """Return a history that a play can be in; None for one that it has left."""
+        followed = played.followed_histories
+        if key not in followed:
+            followed[key] = _WriteHistory(self._recorded_writes[key])
+            for write in played.made:
+                self._make_in_followed(key, write, played)
 
-        return played.living_histories
+        return followed[key]
+
+    def _make_in_followed(
+        self, key: HistoryKey, write: MadeWrite, played: PlayedWrites
+    ) -> None:
+        """Make a write in a followed history, which the play leaves if it isn't next there."""
+        history = played.followed_histories[key]
+        if history is None:
+            return
+
+        entry = write.entry
+        if entry is None:
+            # No history has what a live server got.
+            played.followed_histories[key] = None
+            return
+
+        # Clients without a session have nothing in common with those that have one.
+        is_apart = bool(key[0]) != bool(entry.session)
+        point = self._points_by_entry[entry]
+        if not is_apart and not history.make_write(
+            point, entry, write.others_in_flight
+        ):
+            played.followed_histories[key] = None
 
     def note_live_write(self, key: CallKey, played: PlayedWrites) -> None:
         """Take note of a write that a live server got; no history has it."""
-        played.made.append(MadeWrite(live=key))
-        played.living_histories = {}
+        self._add_made(MadeWrite(live=key), played)
 
     def note_play(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
@@ -454,7 +479,7 @@ class WriteHistories:
 
         if self._call_effects.is_write(entry):
             others_in_flight = played.other_calls_in_flight(entry, family)
-            self._make_in_living_histories(entry, played, others_in_flight)
+            self._add_made(MadeWrite(entry, others_in_flight), played)
             played.in_flight[family] = others_in_flight + (entry in self._steps_by_call)
 
             return False
@@ -488,36 +513,22 @@ class WriteHistories:
 
         family = self._points_by_entry[first].family
         others_in_flight = max(played.in_flight[family] - 1, 0)
-        made_before = played.made
-        played.made = []
-        played.living_histories = None
-        for write in made_before:
-            if write.entry is None:
-                played.made.append(write)
-                played.living_histories = {}
-            elif write.entry not in (first, second):
-                self._make_in_living_histories(
-                    write.entry, played, write.others_in_flight
-                )
-
+        played.made = [
+            write for write in played.made if write.entry not in (first, second)
+        ]
         if first in was_made:
-            self._make_in_living_histories(second, played, others_in_flight)
+            played.made.append(MadeWrite(second, others_in_flight))
 
         if second in was_made:
-            self._make_in_living_histories(first, played, others_in_flight)
+            played.made.append(MadeWrite(first, others_in_flight))
 
-    def _make_in_living_histories(
-        self, entry: ReplayEntry, played: PlayedWrites, others_in_flight: int
-    ) -> None:
-        """Make a write in all living histories; those end that don't have it next."""
-        played.made.append(MadeWrite(entry, others_in_flight))
-        point = self._points_by_entry[entry]
-        living = self._living_histories(played)
-        for key, history in list(living.items()):
-            # Clients without a session have nothing in common with those that have one.
-            is_apart = bool(key[0]) != bool(entry.session)
-            if not is_apart and not history.make_write(point, entry, others_in_flight):
-                del living[key]
+        played.followed_histories.clear()
+
+    def _add_made(self, write: MadeWrite, played: PlayedWrites) -> None:
+        """Make a write in the histories that are followed; in others, when they are asked for."""
+        played.made.append(write)
+        for key in played.followed_histories:
+            self._make_in_followed(key, write, played)
 
     # What is held
 
@@ -562,7 +573,7 @@ class WriteHistories:
         if row.point is None:
             return len(row.entries)
 
-        history = self._living_histories(played).get(row.point.history)
+        history = self._living_history(row.point.history, played)
         if history is None:
             return 0
 
@@ -577,8 +588,8 @@ class WriteHistories:
         if row.point is None:
             return False
 
-        history = self._living_histories(played)[row.point.history]
-        return history.is_over(self._points_by_entry[entry], entry)
+        history = self._living_history(row.point.history, played)
+        return history is None or history.is_over(self._points_by_entry[entry], entry)
 
     def is_over_for_good(
         self, row: CallRow, entry: ReplayEntry, played: PlayedWrites
@@ -587,8 +598,8 @@ class WriteHistories:
         if row.point is None:
             return False
 
-        history = self._living_histories(played)[row.point.history]
-        if history.is_made(entry):
+        history = self._living_history(row.point.history, played)
+        if history is None or history.is_made(entry):
             return True
 
         point = self._points_by_entry[entry]
@@ -768,14 +779,12 @@ class WriteHistories:
         candidates = elsewhere or entries
         unplayed = [entry for entry in candidates if not play_counts.get(entry)]
         candidates = unplayed or candidates
-        nearest = self._first_call_to_come(candidates, self._living_histories(played))
+        nearest = self._first_call_to_come(candidates, played)
 
         return nearest, self._writes_before(self._points_by_entry[nearest])
 
     def _first_call_to_come(
-        self,
-        entries: Sequence[ReplayEntry],
-        living_histories: Mapping[HistoryKey, _WriteHistory],
+        self, entries: Sequence[ReplayEntry], played: PlayedWrites
     ) -> ReplayEntry:
         """Return the first of some calls that is still to come in a living history.
 
@@ -784,7 +793,7 @@ class WriteHistories:
         first_in_living: ReplayEntry | None = None
         for entry in entries:
             point = self._points_by_entry[entry]
-            history = living_histories.get(point.history)
+            history = self._living_history(point.history, played)
             if history is None:
                 continue
             if not history.is_over(point, entry):

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections.abc import Callable
 from time import process_time
-from types import FrameType
-from typing import Any
 
 import pytest
+from counting import steps
 
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -26,31 +24,6 @@ LENGTH = 6_000
 
 FIXED_STEPS = 10_000
 """Steps of a search that don't depend on the length of a text."""
-
-
-def steps(run: Callable[[], object]) -> int:
-    """Return how many lines are run and how many functions are called, Python's own included."""
-    count = 0
-
-    def traced(_frame: FrameType, _event: str, _what: Any) -> Any:
-        nonlocal count
-        count += 1
-        return traced
-
-    def profiled(_frame: FrameType, event: str, _what: Any) -> None:
-        nonlocal count
-        count += event == "c_call"
-
-    before = sys.gettrace(), sys.getprofile()
-    sys.setprofile(profiled)
-    sys.settrace(traced)
-    try:
-        run()
-    finally:
-        sys.settrace(before[0])
-        sys.setprofile(before[1])
-
-    return count
 
 
 def assert_linear(run: Callable[[bytes], object], text: ByLength) -> None:
