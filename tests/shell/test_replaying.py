@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from builders import (
+    ACCEPTED,
     Answer,
     Conversation,
     answer,
+    cassette_of,
     conversation,
     encode_cassette,
     loaded,
@@ -262,6 +264,31 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
         {"event": "asked", **place, "keys": {"a": "form"}},
         {"event": "answered", **place, "keys": ["a"]},
     ]
+
+
+@looped
+async def test_call_without_a_response_is_no_miss_of_a_run_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    """A call that was accepted is waited for, and the run may end meanwhile."""
+    path = tmp_path / "c.json"
+    path.write_bytes(encode_cassette(cassette_of((tool("send"), ACCEPTED))))
+    is_over = asyncio.Event()
+
+    async def sleep(_delay: float) -> None:
+        await is_over.wait()
+
+    events: list[JsonObject] = []
+    clock = Clock(lambda: 0.0, sleep)
+    async with playing(path, clock=clock, on_event=events.append) as replay:
+        accepted = await post(replay.url, tool("send"))
+
+    is_over.set()
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    assert accepted.status == 202
+    assert [event["event"] for event in events] == ["played"]
+    assert not replay.player.misses
 
 
 @looped

@@ -217,9 +217,11 @@ async def _opened_handler(
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )
-        yield Appender(
-            relay, session.played_cassette, session.player, ignored_for
-        ).handle
+        appender = Appender(relay, session.played_cassette, session.player, ignored_for)
+        try:
+            yield appender.handle
+        finally:
+            await appender.close()
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
@@ -511,6 +513,10 @@ class Appender:
             await self._relay.handle(
                 self._appending.as_recorded(request), downstream, sent
             )
+
+    async def close(self) -> None:
+        """Stop playing what was recorded before."""
+        await self._replay_server.close()
 
     async def listen(self, request: Request, downstream: Downstream) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""

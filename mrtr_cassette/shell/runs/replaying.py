@@ -108,8 +108,12 @@ async def _serving_replay(
         session.shown_url = player.shown_text(session.url)
         served = OwnOrigin(server.handle, origin, base_url)
         session.elsewhere = served.elsewhere
-        async with site.serving(served.handle, server.announcer) as session.admin_url:
-            yield session
+        try:
+            running = site.serving(served.handle, server.announcer)
+            async with running as session.admin_url:
+                yield session
+        finally:
+            await server.close()
 
 
 def _place_of(cassette: Cassette) -> str:
@@ -405,6 +409,14 @@ class ReplayServer:
             waiting = asyncio.create_task(responding)
             self._waiting_responses.add(waiting)
             waiting.add_done_callback(self._waiting_responses.discard)
+
+    async def close(self) -> None:
+        """Wait no more for what accepted calls may still get: a miss of them comes too late."""
+        waiting = tuple(self._waiting_responses)
+        for response in waiting:
+            response.cancel()
+
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     async def _respond_on_stream(self, play: Play, patience_s: float) -> None:
         """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
