@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from builders import (
     ACCEPTED,
+    INITIALIZE,
+    INITIALIZED,
     Answer,
     Conversation,
     answer,
+    as_request,
     cassette_of,
     conversation,
     encode_cassette,
@@ -24,12 +27,15 @@ from builders import (
     player_of,
     progress,
     rpc,
+    session_steps,
     stream,
     tool,
     with_token,
+    within,
     without_digests,
 )
 from builders import post as posted
+from counting import steps
 from harness import (
     ACCEPT,
     connected,
@@ -60,6 +66,7 @@ from mrtr_cassette.core.cassette.transports import over_http
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.names import session_surrogate
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
@@ -313,6 +320,62 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
 
     assert b'"done":1' in downstream.got
     assert not player.misses
+
+
+def steps_beside_listening_sessions(count: int) -> int:
+    """Return the steps of a call in one of some sessions whose streams wait for a later call."""
+    talk = Conversation()
+    for recorded in range(1, count + 1):
+        name = f"session-{recorded:04}-abcdef"
+        for request, response in session_steps(name):
+            talk.exchange(request, response)
+
+        listening = talk.stream(within(name, Request("GET", "/mcp", (), b"")))
+        for number in (1, 2):
+            talk.exchange(within(name, tool("work", k=number)), {})
+
+        talk.event(listening, notification("notifications/resources/list_changed"))
+        talk.end(listening)
+
+    server = ReplayServer(Player(loaded(talk.cassette())), Announcer(), paced=False)
+
+    async def listen_in_all() -> list[asyncio.Task[None]]:
+        listening = []
+        for recorded in range(1, count + 1):
+            name = session_surrogate(recorded)
+            await server.handle(as_request(INITIALIZE), Downstream())
+            await server.handle(within(name, INITIALIZED), Downstream())
+            request = within(name, Request("GET", "/mcp", (), b""))
+            listening.append(asyncio.create_task(server.handle(request, Downstream())))
+
+        await asyncio.sleep(0)
+        return listening
+
+    async def call_in_one(number: int) -> None:
+        call = within(session_surrogate(1), tool("work", k=number))
+        await server.handle(call, Downstream())
+        # Whatever was woken goes on before this.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    with asyncio.Runner() as runner:
+        listening = runner.run(listen_in_all())
+        counted = steps(lambda: runner.run(call_in_one(1)))
+
+        assert not any(task.done() for task in listening)
+
+        runner.run(call_in_one(2))
+
+        assert [task.done() for task in listening].count(True) == 1
+
+    return counted
+
+
+def test_call_wakes_the_responses_of_its_own_session_only() -> None:
+    """It may be what the streams of its own client wait for, and nobody else's."""
+    few, many = map(steps_beside_listening_sessions, (2, 12))
+
+    assert many < 1.5 * few
 
 
 @looped

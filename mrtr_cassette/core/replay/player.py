@@ -743,6 +743,10 @@ class Player:
         events.append(b"event: message\ndata: %b\n\n" % message)
         return True
 
+    def session_of(self, request: Request) -> LiveSession:
+        """Return the session in which a client sends a request."""
+        return self._play_order.session_of(request)
+
     def recorded_session(self, request: Request) -> str:
         """Return the id of the recorded session that is played to the client of a request."""
         return self._play_order.session_of(request).recorded_session

@@ -493,7 +493,7 @@ class Appender:
         if isinstance(decision, Play):
             await self._replay_server.play(decision, downstream)
         elif isinstance(decision, Miss):
-            await self._refuse_request(decision, downstream)
+            await self._refuse_request(request, decision, downstream)
         else:
             await self._relay_live_request(request, decision, downstream)
 
@@ -508,7 +508,7 @@ class Appender:
             return
 
         if isinstance(sent, Miss):
-            await self._refuse_request(sent, downstream)
+            await self._refuse_request(request, sent, downstream)
         else:
             await self._relay.handle(
                 self._appending.as_recorded(request), downstream, sent
@@ -546,14 +546,16 @@ class Appender:
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
             announcer.say(caught_up_said, conversation.asker)
 
-    async def _refuse_request(self, failure: Miss, downstream: Downstream) -> None:
+    async def _refuse_request(
+        self, request: Request, failure: Miss, downstream: Downstream
+    ) -> None:
         """Say why a request can't be recorded, and answer it with that as a JSON-RPC error."""
         session = self._session
         report = report_of_miss(failure, self._player, session.terms)
         session.unrecorded.append(report.text)
         session.announcer.say(lambda: (missed_event(failure), report.text))
         if failure.is_refused:
-            await self._replay_server.accept(downstream)
+            await self._replay_server.accept(request, downstream)
         else:
             body = error_body(report, failure.call)
             await downstream.send_whole(200, JSON_HEADERS, body)

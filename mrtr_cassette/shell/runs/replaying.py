@@ -26,6 +26,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.faults import EXPIRED_STATE, Fault, Faults, read_faults
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Choice, Player
+from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.report.replay_events import (
     AskingEvents,
     asking_events,
@@ -278,9 +279,8 @@ class ReplayServer:
         paced: event streams keep the recorded rhythm.
         asking_events: what is told while a response is sent; empty if nobody wants to be told.
         faults: what goes wrong in this replay, or None.
-        arrival_event: set when the next request has got its reply; None while nobody waits for one.
-        silence_s: seconds without a request after which a notification or a read is waited for no
-            more.
+        silence_s: seconds without a request in its session after which a notification or a read is
+            waited for no more.
     """
 
     player: Player
@@ -289,12 +289,13 @@ class ReplayServer:
     clock: Clock = CLOCK
     asking_events: AskingEvents = field(default_factory=dict)
     faults: Faults | None = None
-    arrival_event: asyncio.Event | None = None
     silence_s: float = 10.0
     _latest_miss_report: tuple[Miss, MissReport] | None = None
     """The miss that was last reported, which may be the answer to all further requests."""
 
     _waiting_responses: set[asyncio.Task[None]] = field(default_factory=set)
+    _arrival_events: dict[LiveSession, asyncio.Event] = field(default_factory=dict)
+    """Set when the next request of a session has got its reply; of sessions where replies wait."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
@@ -374,7 +375,7 @@ class ReplayServer:
         """Give a request that was not recorded the answer of any server."""
         self.announcer.tell(harmless_event, reply)
         if reply.body and self.player.respond_on_stream(request, reply.body):
-            await self.accept(downstream)
+            await self.accept(request, downstream)
         else:
             await downstream.send_whole(reply.status, reply.headers, reply.body)
 
@@ -387,7 +388,7 @@ class ReplayServer:
         if play.miss is not None:
             self._tell_miss(play.miss)
 
-        self._wake_waiting_responses()
+        self._wake_waiting_responses(play.session)
         delivery = play.delivery
         if delivery is None:
             await self._hold_open_or_miss(play, downstream)
@@ -400,7 +401,7 @@ class ReplayServer:
                 await self._hold_open_or_miss(play, downstream)
         finally:
             delivery.end()
-            self._wake_waiting_responses()
+            self._wake_waiting_responses(play.session)
 
         is_accepted = delivery.reply.end is End.COMPLETE
         if play.patience_s is not None and is_accepted:
@@ -422,7 +423,7 @@ class ReplayServer:
         """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
         body = await self._miss_in_the_end(play, patience_s)
         if body is not None and self.player.respond_on_stream(play.request, body):
-            self._wake_waiting_responses()
+            self._wake_waiting_responses(play.session)
 
     async def _miss_in_the_end(self, play: Play, patience_s: float) -> bytes | None:
         """Wait, and return the miss for a call without a recorded response.
@@ -470,7 +471,7 @@ class ReplayServer:
 
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
-            await self.accept(downstream)
+            await self.accept(request, downstream)
         else:
             await self._send_unrecorded_response(
                 request, self._miss_error_body(miss, miss.call), downstream
@@ -481,13 +482,13 @@ class ReplayServer:
     ) -> None:
         """Give a request a response that was not recorded."""
         if self.player.respond_on_stream(request, body):
-            await self.accept(downstream)
+            await self.accept(request, downstream)
         else:
             await downstream.send_whole(200, JSON_HEADERS, body)
 
-    async def accept(self, downstream: Downstream) -> None:
+    async def accept(self, request: Request, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
-        self._wake_waiting_responses()
+        self._wake_waiting_responses(self.player.session_of(request))
         await downstream.send_whole(202, (), b"")
 
     def _tell_miss(self, miss: Miss) -> MissReport:
@@ -513,11 +514,11 @@ class ReplayServer:
 
         return error_body(self._report_of_latest_miss(miss), answered)
 
-    def _wake_waiting_responses(self) -> None:
-        """Let responses go on that wait for a request to come or an event to be sent."""
-        if self.arrival_event is not None:
-            self.arrival_event.set()
-            self.arrival_event = None
+    def _wake_waiting_responses(self, session: LiveSession) -> None:
+        """Let responses go on that wait for a request of their session or an event in it."""
+        arrival_event = self._arrival_events.pop(session, None)
+        if arrival_event is not None:
+            arrival_event.set()
 
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
         """Send a response whole, once all of it is due; a refusal takes its place."""
@@ -592,7 +593,7 @@ class ReplayServer:
         """Send a part of a response, and tell of what it asks."""
         await downstream.send(part.raw, is_last=part.is_last)
         # A response may wait for it.
-        self._wake_waiting_responses()
+        self._wake_waiting_responses(delivery.session)
         for piece, asked in self.asking_events.get(delivery.entry.exchange, ()):
             if piece in part.pieces:
                 self.announcer.tell(dict, asked)
@@ -613,14 +614,13 @@ class ReplayServer:
         await downstream.send(framed, is_last=is_last)
 
     async def _wait_for_arrival(self, delivery: Delivery) -> None:
-        """Wait until a request has come, or an event was sent, as a part may wait for it.
+        """Wait until its session has had a request or an event, as a part may wait for it.
 
         A client that never sends what this part waits for may say nothing else until it has it, and
         one that never reads a stream may wait for a response.
         """
-        if self.arrival_event is None:
-            self.arrival_event = asyncio.Event()
-
+        session = delivery.session
+        arrival_event = self._arrival_events.setdefault(session, asyncio.Event())
         skippable = delivery.skippable_request
         is_behind = delivery.is_behind
         may_end = is_behind or skippable is not None or delivery.is_asked_elsewhere
@@ -628,16 +628,16 @@ class ReplayServer:
 
         try:
             async with asyncio.timeout(seconds):
-                await self.arrival_event.wait()
+                await arrival_event.wait()
         except TimeoutError:
             if skippable is not None:
-                delivery.session.waive_request(skippable)
+                session.waive_request(skippable)
             elif is_behind:
                 delivery.stop_waiting_for_streams()
             else:
                 self._tell_miss(self.player.refuse_unheard_call(delivery))
 
-            self._wake_waiting_responses()
+            self._wake_waiting_responses(session)
 
         if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
