@@ -200,7 +200,7 @@ def response_changes(
 def _ask_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
     """Return the change that only one of two responses asks something."""
     if live.ask is None:
-        return unasked_change(recorded, live)
+        return unasked_change(asked_question(recorded), live)
     return round_change(ABSENT, asked_question(live))
 
 
@@ -395,9 +395,8 @@ def round_change(recorded: Any, received: Any) -> Change:
     return change_of("rounds-changed", ASKS_POINTER, recorded, received)
 
 
-def unasked_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
-    """Return the change that a response asks nothing; an error refuses the question."""
-    question = asked_question(recorded)
+def unasked_change(question: Any, live: RecordedExchange) -> Change:
+    """Return the change that a response came in place of a question; an error refuses it."""
     if not is_failure(live):
         return round_change(question, ABSENT)
     return change_of("refused", "", {INPUT_REQUESTS: question}, outcome_value(live))

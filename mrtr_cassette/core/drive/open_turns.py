@@ -58,6 +58,11 @@ class OpenTurn:
         """Whether a state of a task asks it."""
         return self.asking_poll is not None
 
+    @property
+    def unasked_questions(self) -> dict[str, Any]:
+        """The questions that the live server has not asked so far, by their keys."""
+        return {question.key: question.asked for question in self.questions}
+
     def was_answered_before(self, number: int | None) -> bool:
         """Tell whether all of it had been answered when the request with a number came."""
         if not self.questions or self.answered_at is None or number is None:

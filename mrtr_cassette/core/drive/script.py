@@ -22,6 +22,7 @@ from mrtr_cassette.core.compare.responses import (
     response_changes,
     round_change,
     unasked_change,
+    whole_response_value,
 )
 from mrtr_cassette.core.compare.values import Change, Verdict, without_ignored
 from mrtr_cassette.core.drive.conversation import (
@@ -43,6 +44,7 @@ from mrtr_cassette.core.drive.open_turns import (
     question_alone,
 )
 from mrtr_cassette.core.protocol.dialect import (
+    INPUT_REQUESTS,
     InputRequired,
     answers_text,
     with_answer_keys,
@@ -69,8 +71,10 @@ class LivePair(NamedTuple):
 
     Attributes:
         response: the live JSON-RPC response as it came.
-        turn: the turn that the recorded one asks, or 0 for the final response.
+        turn: the turn that the recorded one asks, or in whose place the live one came, or 0 for
+            the final response.
         keys: the recorded keys of a task's questions by the live ones, as they would be recorded.
+        unasked: the questions of a pushed turn or of a task in whose place the live one came.
     """
 
     recorded: RecordedExchange
@@ -78,6 +82,14 @@ class LivePair(NamedTuple):
     response: Message | None = None
     turn: int = 0
     keys: Mapping[str, str] = MappingProxyType({})
+    unasked: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def expected_value(self) -> Any:
+        """What the recording says in the place of the live response."""
+        if self.unasked:
+            return {INPUT_REQUESTS: dict(self.unasked)}
+        return whole_response_value(self.recorded)
 
 
 class LivePush(NamedTuple):
@@ -731,12 +743,22 @@ class RecordedScript:
         unasked = self._open_questions.turns_open_at(position)
         if unasked:
             self.findings.is_rerouted = True
-            self.note_unasked_turn(unasked[0])
+            self._note_end_in_place_of(unasked[0], live)
         elif recorded.ask is not None:
             self.findings.is_rerouted = True
-            self.findings.add_changes(turn, [unasked_change(recorded, live)])
+            change = unasked_change(asked_question(recorded), live)
+            self.findings.add_changes(turn, [change])
         elif not (self._is_task and self._interaction.is_open):
             self._compare_end(recorded, live)
+
+    def _note_end_in_place_of(self, turn: OpenTurn, live: RecordedExchange) -> None:
+        """Note that the last response came in place of the questions of a turn."""
+        unasked = turn.unasked_questions
+        last_pair = self.findings.complete_pairs[-1]
+        self.findings.complete_pairs[-1] = last_pair._replace(
+            turn=turn.number, unasked=unasked
+        )
+        self.findings.add_changes(turn.number, [unasked_change(unasked, live)])
 
     def _compare_end(self, recorded: RecordedExchange, live: RecordedExchange) -> None:
         """Compare the final responses."""
@@ -753,8 +775,7 @@ class RecordedScript:
 
 def _missing_turn_change(turn: OpenTurn) -> Change:
     """Return the change that a turn is missing."""
-    question = turn.questions[0]
-    return round_change({question.key: question.asked}, ABSENT)
+    return round_change(turn.unasked_questions, ABSENT)
 
 
 def _additional_ask_change(live: RecordedExchange) -> Change:

@@ -141,9 +141,9 @@ class VerifiedInteraction:
 
         reached_by_turn = {}
         for pair in differing:
-            expected = whole_response_value(pair.recorded)
+            received = whole_response_value(pair.live)
             reached_by_turn[pair.turn] = ReachedResponse(
-                pair.turn, expected, whole_response_value(pair.live)
+                pair.turn, pair.expected_value, received
             )
 
         return list(reached_by_turn.values())

@@ -53,6 +53,7 @@ from mrtr_cassette.core.drive.verification import (
     Verifier,
 )
 from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.report.comparison import interaction_lines
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, line_request
 
 CALL = tool("deploy", env="prod")
@@ -567,8 +568,11 @@ def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() ->
 # Pushed questions
 
 
-def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
-    """Have a live server push questions during its call; return the answers."""
+DONE = text("done")
+
+
+def pushed_to(running: Any, *pushed: bytes, end: Json = DONE) -> list[Json]:
+    """Have a live server push questions during its call, which ends so; return the answers."""
     observation = running.conversation.next()
     observation.response_started(200, STREAM_HEADERS)
     answers = []
@@ -577,7 +581,7 @@ def pushed_to(running: Any, *pushed: bytes) -> list[Json]:
         answers.append(None if sent is None else json.loads(sent.call.request.body))
 
     if not running.conversation.is_over:
-        show(observation, lambda body: stream(answer(body, text("done"))))
+        show(observation, lambda body: stream(answer(body, end)))
         running.conversation.response_received(observation)
 
     return answers
@@ -610,6 +614,33 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one(
     assert results == answered
     assert ids == ["x"] * sum(result is not None for result in answered)
     assert running.verified_interaction().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict", "shown"),
+    [
+        (text("done"), "rounds-changed", '+ "done"'),
+        ({**text("Unknown tool"), "isError": True}, "refused", "Unknown tool"),
+    ],
+    ids=["result", "error"],
+)
+def test_what_comes_in_place_of_a_pushed_question_is_shown(
+    end: Json, verdict: str, shown: str
+) -> None:
+    """An error refuses the question; the question and what came are shown whole."""
+    verifier, (plan,) = verifier_of(asked_once(elicit(), ACCEPT, CALL, text("done")))
+    running = begun(verifier, plan)
+    pushed_to(running, end=end)
+    verified = running.verified_interaction()
+    (response,) = verified.reached
+    lines = interaction_lines(verified)
+
+    assert verified.verdict == verdict
+    assert response.turn == 1
+    assert list(response.expected["inputRequests"]) == ["elicitation-1"]
+    assert response.received["content"] == end["content"]
+    assert '- asks elicitation-1: "Deploy?"' in lines[-2]
+    assert shown in lines[-1]
 
 
 def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
