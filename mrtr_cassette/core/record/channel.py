@@ -25,8 +25,9 @@ class Channel(Generic[E]):
     """One run of a server on a pipe: assigns each line to its exchange.
 
     The server's response to a request belongs to it, and so does what names the request by its
-    progress token or its subscription, and what is said while it alone is pending. Everything else
-    the server says of its own accord: that is the response to the channel's beginning.
+    progress token or its subscription, and what is said while it alone is pending, except that a
+    question of an earlier call is cancelled. Everything else the server says of its own accord:
+    that is the response to the channel's beginning.
     Source: docs/cassette-format.md, "Over pipes"; MCP 2026-07-28, basic, "Transports", stdio.
 
     `begin` begins an exchange with its request. `session` is empty for the server's first start.
@@ -39,6 +40,8 @@ class Channel(Generic[E]):
         self._has_spoken = False
         self._pending_requests: dict[str, list[E]] = {}
         """Requests without their responses, by canonical texts of their ids."""
+        self._exchange_by_question: dict[str, E] = {}
+        """Where the server has asked what is not answered, by canonical texts of ids."""
         self._exchange_by_token: dict[str, E] = {}
         self._pending_calls: dict[E, None] = {}
         """The calls that wait for their responses, the latest last."""
@@ -50,8 +53,8 @@ class Channel(Generic[E]):
         exchange = self._begin(request)
         message = call.message
         if message is None or message.kind is not Kind.REQUEST or message.id is None:
-            if message is not None and message.cancelled_id is not None:
-                self._take_cancellation(message.cancelled_id)
+            if message is not None:
+                self._take_message_without_response(message)
 
             return exchange, True
 
@@ -63,6 +66,15 @@ class Channel(Generic[E]):
             self._pending_calls[exchange] = None
 
         return exchange, False
+
+    def _take_message_without_response(self, message: Message) -> None:
+        """Take a client's answer, or its notice that it does not wait for a response any more."""
+        if message.kind is Kind.RESPONSE:
+            name = name_in(self._exchange_by_question, message.id)
+            if name is not None:
+                self._exchange_by_question.pop(name, None)
+        elif message.cancelled_id is not None:
+            self._take_cancellation(message.cancelled_id)
 
     def _take_cancellation(self, identity: str) -> None:
         """Take the notice that nobody waits for the response to the request with an id."""
@@ -90,15 +102,32 @@ class Channel(Generic[E]):
             self.stop_waiting_for(exchange)
             return exchange, True
 
-        named_exchange = None if message is None else self._exchange_named_by(message)
-        if named_exchange is None and len(self._pending_calls) == 1:
-            (named_exchange,) = self._pending_calls
+        exchange = self._exchange_without_response(message)
+        if exchange == self._listening_exchange:
+            self._has_spoken = True
 
-        if named_exchange is not None:
-            return named_exchange, False
+        if message is not None:
+            self._note_question(message, exchange)
 
-        self._has_spoken = True
-        return self._listening_exchange, False
+        return exchange, False
+
+    def _note_question(self, message: Message, exchange: E) -> None:
+        """Take note of where the server asks something, until that is answered or cancelled."""
+        if message.kind is Kind.REQUEST and message.id is not None:
+            self._exchange_by_question[message.id] = exchange
+
+    def _exchange_without_response(self, message: Message | None) -> E:
+        """Return the exchange of a line that is no response to a pending request."""
+        if message is not None:
+            named_exchange = self._exchange_named_by(message)
+            if named_exchange is not None:
+                return named_exchange
+
+        if len(self._pending_calls) == 1:
+            (pending_call,) = self._pending_calls
+            return pending_call
+
+        return self._listening_exchange
 
     def stop_waiting_for(self, exchange: E) -> None:
         """Take note that nobody waits for the response of a call any more."""
@@ -121,14 +150,27 @@ class Channel(Generic[E]):
             return None if name is None else self._exchange_by_token[name]
 
         if message.method == CANCELLED:
-            named = self._pending_exchange(message.cancelled_id)
-            # Only what listens is cancelled by a server; otherwise it cancels what it has asked.
-            return None if named in self._pending_calls else named
+            return self._exchange_of_cancellation(message.cancelled_id)
 
         subscription = message.meta.get(SUBSCRIPTION_ID)
         if subscription is None:
             return None
         return self._pending_exchange(canonical(subscription))
+
+    def _exchange_of_cancellation(self, identity: str | None) -> E | None:
+        """Return the exchange of what the server cancels: what listens, or what it has asked."""
+        named = self._pending_exchange(identity)
+        if named is not None and named not in self._pending_calls:
+            return named
+
+        question = name_in(self._exchange_by_question, identity)
+        if question is None:
+            return None
+
+        asking_exchange = self._exchange_by_question.pop(question)
+        # That of a call that is over belongs to no other call.
+        is_pending = asking_exchange in self._pending_calls
+        return asking_exchange if is_pending else self._listening_exchange
 
     def _pending_exchange(self, identity: str | None) -> E | None:
         """Return the oldest request with an id, which a server may repeat in another type.

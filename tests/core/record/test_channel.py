@@ -145,6 +145,39 @@ def test_cancelled_call_is_not_pending_any_more() -> None:
     assert pipe.take_server_line(answer(ADD, {})) == last(1)
 
 
+@pytest.mark.parametrize("spelled", [0, "0"])
+def test_server_cancels_a_question_where_it_has_asked_it(spelled: int | str) -> None:
+    """The cancelled question of a call that is over belongs to no other call that is pending."""
+    withdrawn = notification("notifications/cancelled", requestId=spelled)
+    pipe, _ = channel()
+    pipe.take_client_line(ADD)
+    pipe.take_server_line(PUSH)
+    pipe.take_client_line(with_id(ADD, 2))
+
+    assert pipe.take_server_line(withdrawn) == part(1)
+
+    pipe.take_server_line(answer(with_id(ADD, 2), {}))
+    pipe.take_server_line(PUSH)
+    pipe.take_server_line(answer(ADD, {}))
+    pipe.take_client_line(with_id(ADD, 3))
+
+    assert pipe.take_server_line(withdrawn) == part(LISTENING)
+    assert pipe.ended_exchanges(by_server=False)[0] == (LISTENING, End.OPEN)
+
+
+def test_cancellation_of_an_answered_question_is_like_any_other_line() -> None:
+    """It belongs to the only call that is pending."""
+    pipe, _ = channel()
+    pipe.take_client_line(ADD)
+    pipe.take_server_line(PUSH)
+    pipe.take_client_line(answer(PUSH, {"action": "accept"}))
+    pipe.take_server_line(answer(ADD, {}))
+    pipe.take_client_line(with_id(ADD, 2))
+    withdrawn = notification("notifications/cancelled", requestId=0)
+
+    assert pipe.take_server_line(withdrawn) == part(3)
+
+
 def test_end_leaves_what_is_pending() -> None:
     """Where the client closes first, calls stay open; where the server ends, they break off."""
     pipe, _ = channel()
