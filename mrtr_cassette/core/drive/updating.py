@@ -129,12 +129,12 @@ class Proposal:
 
     @property
     def ends_at_question(self) -> bool:
-        """Whether the conversation ends at a question for which no answer is recorded."""
+        """Whether it ends at a question that was not pushed, for which no answer is recorded."""
         if self.course is None:
             return False
 
         last_live = self.taken[-1].live
-        if last_live.ask is not None or last_live.rpc_response is None:
+        if last_live.ask is not None:
             return True
 
         state = last_live.polled_state
@@ -477,6 +477,7 @@ class _WholeProposal:
             self._note_objection(after_other_end(verified.after))
 
         self._take_calls()
+        self._check_last_push()
         exchanges = tuple([response.base for response in self._taken_responses])
         self._check_branches()
         self._name_last_state()
@@ -519,6 +520,15 @@ class _WholeProposal:
                 self._note_objection(problem)
 
             base = retry
+
+    def _check_last_push(self) -> None:
+        """Object if it ends at a pushed question without a recorded answer: none can be added."""
+        pushes = self._repetition.verified.findings.pushes
+        is_left = self._taken_responses[-1].live.rpc_response is None
+        if is_left and pushes and not pushes[-1].recorded_key:
+            self._note_objection(
+                "the server pushes a question without a recorded answer: record it again"
+            )
 
     def _check_branches(self) -> None:
         """Object if another interaction has some of the exchanges too."""
