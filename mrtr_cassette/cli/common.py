@@ -114,9 +114,16 @@ def _ending_of(path: Path) -> str:
     return path.suffix.lower() or ".json"
 
 
-def report_option(text: str, *endings: str) -> Decorator:
-    """Return what gives a command its option for reports with these endings."""
+def report_option(text: str, *endings: str, markdown_of: str = "") -> Decorator:
+    """Return what gives a command its option for reports with these endings.
+
+    Args:
+        markdown_of: the option with which alone there is a report in Markdown, if there is one.
+    """
     forms = ", ".join([f"{_REPORT_FORMS[ending]} ({ending})" for ending in endings])
+    if markdown_of:
+        forms = forms.replace("Markdown", f"with {markdown_of} also Markdown")
+
     return click.option(
         "--report",
         "reports",

@@ -322,7 +322,13 @@ def _conclude_recording(
 )
 @shared_options(ReplayOptions)
 @log_format
-@report_option("Write what was played, missed and unplayed", ".json", ".xml", ".md")
+@report_option(
+    "Write what was played, missed and unplayed",
+    ".json",
+    ".xml",
+    ".md",
+    markdown_of="--trials",
+)
 @click.option(
     "--stdio", is_flag=True, help="Serve on stdin and stdout instead of HTTP."
 )
