@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pytest
 from builders import (
     Conversation,
     as_request,
@@ -23,6 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from messages import NO, YES, Json, asks, compact, result, text
 
+from mrtr_cassette.core.cassette.matchers import Matchers, read_matchers
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.drive.appending import Appending
@@ -161,6 +163,7 @@ class AppendingRun:
     earlier: CassetteModel
     server: Store
     history: History
+    matchers: Matchers | None = None
     refused: list[Miss] = field(default_factory=list)
     live: list[int] = field(default_factory=list)
     """The places of the requests that went to the server, in the order of the client's."""
@@ -170,7 +173,12 @@ class AppendingRun:
     def __post_init__(self) -> None:
         """Begin to play and to record."""
         self.talk = Conversation()
-        self.player = Player(loaded(self.earlier), strict=True, history=self.history)
+        self.player = Player(
+            loaded(self.earlier),
+            strict=True,
+            history=self.history,
+            matchers=self.matchers,
+        )
         self.asked = LiveAsks()
         self.appending = Appending(
             self.player, self.talk.recorder, self.asked, Recorder, ignores_nothing
@@ -301,3 +309,33 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
 
         if (final := final_of(exchanges[number])) is not None:
             assert does(alone, final[0]) == final[1]
+
+
+@dataclass
+class Confirming(Store):
+    """A store that repeats in words of its own what it has added."""
+
+    words: str = "added"
+
+    def does(self, name: str, item: str) -> str:
+        """Do what a call without questions does."""
+        said = super().does(name, item)
+        return f"{self.words} {item}" if name == "add" else said
+
+
+@pytest.mark.parametrize(("words", "refusals"), [("added", 0), ("kept", 1)])
+@pytest.mark.parametrize("echo", [False, True])
+def test_a_write_may_repeat_the_value_that_matched(
+    words: str, refusals: int, *, echo: bool
+) -> None:
+    """It differs from the recorded one by the caller's own value, which is no other result."""
+    earlier = recorded([Operation("add", "item-1", agrees=True)], Confirming("first"))
+    matchers = Matchers(read_matchers({"/arguments/item": "/item-./"}), echo=echo)
+    server = Confirming("second", words=words)
+    run = AppendingRun(earlier, server, History.AUTO, matchers)
+    run.send(tool("add", item="item-2"))
+    run.send(tool("inc"))
+
+    assert server.rows == ["item-2"]
+    assert len(run.refused) == refusals
+    assert server.counter == 1 - refusals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -239,16 +239,28 @@ class Matchers:
         self, recorded: Request, received: Request
     ) -> list[str]:
         """Return the matchers of the values in which a request differs from a recorded one."""
+        pairs = self._differing_places(recorded, received)
+        return [str(place.matcher) for _, place in pairs]
+
+    def differing_values(
+        self, recorded: Request, received: Request
+    ) -> list[tuple[Any, Any]]:
+        """Return the recorded values in whose places a request has others of their kind."""
+        pairs = self._differing_places(recorded, received)
+        return [(value, place.value) for value, place in pairs]
+
+    def _differing_places(
+        self, recorded: Request, received: Request
+    ) -> Iterator[tuple[Any, MatcherPlace]]:
+        """Yield each recorded value in whose place a request has another one of its kind."""
         values = {place.path: place.value for place in self.matched_places(recorded)}
-        found = []
         for place in self.matched_places(received):
             if place.path not in values or not place.is_of_kind:
                 continue
 
-            if canonical(values[place.path]) != canonical(place.value):
-                found.append(str(place.matcher))
-
-        return found
+            recorded_value = values[place.path]
+            if canonical(recorded_value) != canonical(place.value):
+                yield recorded_value, place
 
     def unused_matchers(self) -> list[str]:
         """Return the matchers at whose places nothing was, recorded or received."""

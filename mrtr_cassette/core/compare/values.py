@@ -521,6 +521,44 @@ def with_pinned_places(value: Any, places: Collection[MemberPath]) -> Any:
     return {key: pinned_at(key, item) for key, item in value.items()}
 
 
+# Values that responses repeat from their requests
+
+
+def without_repeated_values(
+    changes: Iterable[Change], values: Sequence[tuple[Any, Any]]
+) -> list[Change]:
+    """Return changes but for those that only repeat what the request has.
+
+    Args:
+        values: each value of the recorded request in whose place the other request has another.
+    """
+    recorded_by_sent = {}
+    for recorded, sent in values:
+        recorded_by_sent[_text_in_json(sent)] = _text_in_json(recorded)
+
+    # The longest comes first, as another one may be its beginning.
+    spellings = sorted(filter(None, recorded_by_sent), key=len, reverse=True)
+    if not spellings:
+        return [*changes]
+
+    any_sent = "|".join(map(re.escape, spellings))
+    sent_pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{any_sent})(?![A-Za-z0-9])")
+    counting = []
+    for change in changes:
+        as_recorded = sent_pattern.sub(
+            lambda match: recorded_by_sent[match[0]], change.received or ""
+        )
+        if as_recorded != change.recorded:
+            counting.append(change)
+
+    return counting
+
+
+def _text_in_json(value: Any) -> str:
+    """Return a value as JSON spells it within a text."""
+    return canonical(value).removeprefix('"').removesuffix('"')
+
+
 # Masks: parts of texts that may differ, found by a user's regular expressions
 
 

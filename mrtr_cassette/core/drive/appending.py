@@ -522,7 +522,14 @@ class PlayedCalls:
         matched = read_call(call.entry.matched.request)
         ignored = self._ignored_for(matched)
         interaction = self._interaction_of(call)
-        script = RecordedScript(interaction, ignored, handles=self._handles)
+        script = RecordedScript(
+            interaction,
+            ignored,
+            handles=self._handles,
+            repeated_values=self._player.differing_values(
+                call.entry.exchange.request, call.request
+            ),
+        )
         request = self._sessions.in_live(call.request)
         request = self._handles.with_live_handles(request)
         recorder = self._new_recorder(seals=True)

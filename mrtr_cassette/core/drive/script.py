@@ -24,7 +24,12 @@ from mrtr_cassette.core.compare.responses import (
     unasked_change,
     whole_response_value,
 )
-from mrtr_cassette.core.compare.values import Change, Verdict, without_ignored
+from mrtr_cassette.core.compare.values import (
+    Change,
+    Verdict,
+    without_ignored,
+    without_repeated_values,
+)
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
@@ -52,6 +57,9 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
+
+RepeatedValues = Sequence[tuple[Any, Any]]
+"""Values of a recorded call, each with the one that another call has in its place."""
 
 
 class TurnChange(NamedTuple):
@@ -205,6 +213,7 @@ class _OpenQuestions:
         ignored: Collection[str],
         refused: Collection[Verdict],
         findings: Findings,
+        repeated_values: RepeatedValues,
     ) -> None:
         """Take the open turns of a conversation.
 
@@ -212,6 +221,7 @@ class _OpenQuestions:
             ignored: the places at which no change counts.
             refused: the verdicts on questions that the recorded answers do not fit.
         """
+        self._repeated_values = repeated_values
         self._turns = turns
         self._turns_until_left = _turns_until_left(interaction)
         self._ignored_places = ignored
@@ -239,6 +249,7 @@ class _OpenQuestions:
 
     def changes_that_count(self, changes: list[Change]) -> list[Change]:
         """Return the changes that count; the ignored ones are left out."""
+        changes = without_repeated_values(changes, self._repeated_values)
         counting_changes = without_ignored(changes, self._ignored_places)
         for change in changes:
             if change not in counting_changes:
@@ -327,6 +338,7 @@ class RecordedScript:
         unprompted_turns: UnpromptedTurns | None = None,
         handles: Handles | None = None,
         *,
+        repeated_values: RepeatedValues = (),
         renames_keys: bool = False,
         is_at_start: bool = False,
     ) -> None:
@@ -334,7 +346,8 @@ class RecordedScript:
 
         `turns` are its own that the live server has not asked so far, and `unprompted_turns` those
         of its session that are asked of the server's own accord. `handles` gets what the live
-        server made up. With `renames_keys`, the recorded question is answered under another key
+        server made up; `repeated_values` are those of the recorded call in whose places the live
+        one has others. With `renames_keys`, the recorded question is answered under another key
         too; with `is_at_start`, messages logged meanwhile belong to the start of the server.
         """
         self._interaction = interaction
@@ -348,7 +361,12 @@ class RecordedScript:
             refused_verdicts.add("key-changed")
 
         self._open_questions = _OpenQuestions(
-            interaction, turns, ignored, refused_verdicts, self.findings
+            interaction,
+            turns,
+            ignored,
+            refused_verdicts,
+            self.findings,
+            repeated_values,
         )
         self._unprompted_turns = unprompted_turns or UnpromptedTurns()
         self._handles = handles

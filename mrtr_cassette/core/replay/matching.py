@@ -473,6 +473,16 @@ class MatchedForm:
 
         self.unseen_members = still_unseen
 
+    # Matched values
+
+    def differing_values(
+        self, recorded: Request, received: Request
+    ) -> list[tuple[Any, Any]]:
+        """Return the recorded values in whose places a request has others of their kind."""
+        if self.matchers is None:
+            return []
+        return self.matchers.differing_values(recorded, received)
+
     # Secrets
 
     def _token_of_secret(self, rule: str, secret: str) -> str:

@@ -128,6 +128,7 @@ class Player:
         add_settings: takes credentials, to be looked for in what clients send from now on.
         shown_text: gives a text for the terminal, without known secrets.
         note_left_out: takes note of where an ignored pointer has left something out of a response.
+        differing_values: gives the recorded values that match others of a request by their kind.
         was_probed: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
         stops: after a miss, requests get the same miss; `stopped` is how many did.
@@ -223,6 +224,7 @@ class Player:
         self.add_settings = self._matched_form.add_settings
         self.shown_text = self._matched_form.shown_text
         self.note_left_out = self._matched_form.note_left_out
+        self.differing_values = self._matched_form.differing_values
 
     def keep_pieces(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""

@@ -17,6 +17,7 @@ from mrtr_cassette.core.compare.values import (
     unused_masks,
     value_changes,
     without_ignored,
+    without_repeated_values,
 )
 from mrtr_cassette.core.wire.jsonbytes import parse
 
@@ -192,3 +193,25 @@ def test_a_mask_hides_texts_that_are_equal_around_what_it_matches(
 def has_digit(text: str) -> bool:
     """Tell whether the mask of the law matches something."""
     return re.search("[0-9]", text) is not None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "received", "counts"),
+    [
+        ("job old-1", "job new-22", False),
+        ("old-1 at 3", "new-22 at 14", False),
+        (3, 14, False),
+        ("job old-1", "job new-2", True),
+        ("job old-1", "work new-22", True),
+        ("old-1", "xnew-22", True),
+    ],
+)
+def test_a_value_that_repeats_the_request_does_not_count(
+    recorded: Any, received: Any, *, counts: bool
+) -> None:
+    """The other request's values stand where the recorded ones were, as whole words."""
+    changes = value_changes(recorded, received)
+    values = [("old-1", "new-22"), ("old-12", "new-2"), (3, 14)]
+
+    assert without_repeated_values(changes, []) == changes
+    assert bool(without_repeated_values(changes, values)) is counts
