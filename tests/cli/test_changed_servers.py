@@ -6,12 +6,15 @@ import difflib
 import json
 import os
 import re
-import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from forked import FORKS_ALL, start
+from patience import HANGS_S
+from processes import PROGRAM
 
 SERVER = """
 import json, pathlib, sys
@@ -69,19 +72,16 @@ class Project:
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run mrtr-cassette, which ends with this code; return its output."""
-        ended = subprocess.run(
-            [sys.executable, "-m", "mrtr_cassette", *words],
-            cwd=self._folder,
-            env=os.environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        environment = {**os.environ, FORKS_ALL: "1"}
+        with tempfile.TemporaryFile("w+") as output:
+            command = (*PROGRAM, *words)
+            process = start(command, output, output, environment, self._folder)
+            ended = process.wait(timeout=HANGS_S)
+            output.seek(0)
+            printed = output.read()
 
-        assert ended.returncode == code, ended.stdout
-        return ended.stdout
+        assert ended == code, printed
+        return printed
 
     def record(self, build: str, *calls: str) -> str:
         """Record calls over what was recorded before; return the cassette's text."""
