@@ -59,9 +59,12 @@ class Suite:
         path.write_text("\n".join(line[indent:] for line in lines) + "\n")
 
     def run(self, *options, **outcomes):
-        result = self.pytester.runpytest(
-            "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options
-        )
+        words = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options]
+        if "-n" in options:
+            # What a worker of xdist would import anew, for half a second.
+            words += ["-p", "no:anyio", "-p", "no:fakefs"]
+
+        result = self.pytester.runpytest(*words)
         result.assert_outcomes(**(outcomes or {"passed": 1}))
         return result
 
