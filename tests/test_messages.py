@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from goldens import DATA
-from test_house import MODULES, docstring_lines, name_of
+from test_house import MODULES, name_of
 
 GOLDEN = DATA / "messages.txt"
 TABLES = {f"core/secrets/{name}.py" for name in ("harmless", "judged", "shapes")}
@@ -14,6 +14,28 @@ TABLES = {f"core/secrets/{name}.py" for name in ("harmless", "judged", "shapes")
 
 FEWEST_SPACES = 2
 """A text with fewer words is a name, a label or a part of a message."""
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Return the numbers of the lines on which a docstring, or a text below a constant, stands."""
+    found: set[int] = set()
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, ast.expr):
+                waiting.append(child)
+
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+
+        for statement in body:
+            is_expression = isinstance(statement, ast.Expr)
+            if is_expression and isinstance(statement.value, ast.Constant):
+                found.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
+
+    return found
 
 
 def spelled(node: ast.AST) -> str | None:
