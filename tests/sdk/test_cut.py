@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -11,31 +12,16 @@ from typing import Any
 import harness
 import pytest
 from harness import looped, run_here
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp_types import CreateMessageResult, ElicitResult, ListRootsResult, TextContent
+from mcp import Client
+from mcp_types import TextContent
 from processes import PEERS, PROGRAM, PYTHON, listening, record_command, run, run_at
 
 from mrtr_cassette import record, replay, verify
 from mrtr_cassette.core.report.comparison import exit_code_of
 
 SERVER = PEERS / "server_both_eras.py"
+CLIENT = PEERS / "client_both_eras.py"
 COMMAND = (sys.executable, str(SERVER), "--stdio")
-
-
-async def elicit(_context: Any, _params: Any) -> ElicitResult:
-    """Enter a name."""
-    return ElicitResult(action="accept", content={"name": "alpha"})
-
-
-async def sample(_context: Any, _params: Any) -> CreateMessageResult:
-    """Write something."""
-    text = TextContent(text="done")
-    return CreateMessageResult(role="assistant", model="none", content=text)
-
-
-async def list_roots(_context: Any) -> ListRootsResult:
-    """Tell of no files."""
-    return ListRootsResult(roots=[])
 
 
 FAILING = """
@@ -55,25 +41,13 @@ server.run("stdio")
 """
 
 
-async def called(server: Any, era: Any) -> list[Any]:
-    """Call both tools, and return what they said; None for what failed."""
-    said: list[Any] = []
-    async with Client(
-        server,
-        mode=era,
-        elicitation_callback=elicit,
-        sampling_callback=sample,
-        list_roots_callback=list_roots,
-    ) as client:
-        for name, arguments in (("plan", {}), ("add", {"a": 1, "b": 2})):
-            try:
-                result = await client.call_tool(name, arguments)
-            except MCPError:
-                said.append(None)
-                continue
+def called(era: str, *server: object) -> list[Any]:
+    """Have a client call both tools of a server, by its URL or command; return what they said."""
+    done = run((*PYTHON, str(CLIENT), era, *map(str, server)))
 
-            said.append(result.content)
+    assert done.code == 0, done.stderr
 
+    said: list[Any] = json.loads(done.stdout)
     return said
 
 
@@ -90,47 +64,39 @@ def cut(cassette: Path, *selected: str) -> Path:
     return part
 
 
-def on_pipes(*command: object) -> Any:
-    """Return a transport of the SDK to a server that the client starts."""
-    program, *arguments = map(str, command)
-    return stdio_client(StdioServerParameters(command=program, args=arguments))
-
-
 @pytest.mark.parametrize("era", ["auto", "legacy"])
-@looped
-async def test_questions_of_both_eras_play_and_verify(tmp_path: Path, era: Any) -> None:
+def test_questions_of_both_eras_play_and_verify(tmp_path: Path, era: str) -> None:
     """A call that asks three times, over HTTP and on pipes, pushed and not."""
     http = tmp_path / "http.json"
     pipe = tmp_path / "pipe.json"
     with listening((sys.executable, str(SERVER))) as server:
-        async with record(server.url, http, log=None) as recording:
-            said = await called(recording.url, era)
+        with record(server.url, http, log=None) as recording:
+            said = called(era, recording.url)
 
         part = cut(http, "--only", "tool=plan")
 
         assert len(part.read_bytes()) < len(http.read_bytes())
 
-        async with replay(part, log=None, on_miss="report") as played:
-            assert (await called(played.url, era))[0] == said[0]
+        with replay(part, log=None, on_miss="report") as played:
+            assert called(era, played.url)[0] == said[0]
 
         assert [miss.reason for miss in played.misses] == ["unknown-name"]
 
-        verified = await asyncio.to_thread(verify, part, server.url)
+        verified = verify(part, server.url)
 
         assert exit_code_of([verified]) == 0, verified
 
-    ours = [*PROGRAM, "record", "--stdio", "--output", pipe, "--", *COMMAND]
+    ours = (*PROGRAM, "record", "--stdio", "--output", pipe, "--", *COMMAND)
 
-    assert await called(on_pipes(*ours), era) == said
+    assert called(era, *ours) == said
 
     part = cut(pipe, "--last")
-    played_on_pipes = on_pipes(*PROGRAM, "replay", "--stdio", part)
 
-    assert await called(played_on_pipes, era) == said
+    assert called(era, *PROGRAM, "replay", "--stdio", part) == said
 
-    verified = await asyncio.to_thread(verify, part, COMMAND)
+    held = run((*PROGRAM, "verify", str(part), "--", *COMMAND))
 
-    assert exit_code_of([verified]) == 0, verified
+    assert held.code == 0, held
 
 
 def test_a_task_plays_and_verifies(tmp_path: Path) -> None:
