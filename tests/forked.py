@@ -128,12 +128,13 @@ def start(
     stderr: IO[Any],
     env: Mapping[str, str],
     cwd: Path | None = None,
+    stdin: IO[Any] | None = None,
 ) -> Process:
     """Start a command; a Python program is forked."""
     if command[0] == sys.executable and _FORKS_HERE:
-        return _Forked(command[1:], stdout, stderr, env, cwd)
+        return _Forked(command[1:], stdout, stderr, env, cwd, stdin)
     return subprocess.Popen(
-        command, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True
+        command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True
     )
 
 

@@ -6,14 +6,15 @@ import os
 import pty
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import start
 from harness import looped, post, run_here, taping
 from messages import CAPABLE, YES, asks, compact, result, text, tool_call
+from patience import HANGS_S
 from processes import PROGRAM
 from standin import Visit, response, upstream
 
@@ -82,8 +83,9 @@ def at_terminal(
     """
     terminal, side = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
-    process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=env)
-    os.close(side)
+    with os.fdopen(side, "r+b", buffering=0) as file:
+        process = start(command, file, file, env, stdin=file)
+
     os.write(terminal, "".join(f"{key}\n" for key in keys).encode())
     shown = b""
     while True:
@@ -96,7 +98,7 @@ def at_terminal(
             process.send_signal(number)
 
     os.close(terminal)
-    return process.wait(), shown.decode().replace("\r\n", "\n")
+    return process.wait(timeout=HANGS_S), shown.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture(scope="module")

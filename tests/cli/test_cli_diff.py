@@ -15,7 +15,10 @@ import pytest
 from builders import cassette_of, encode_cassette, retry, tool
 from click.testing import CliRunner, Result
 from commands import repeated
+from forked import start
 from messages import YES, asks, text
+from patience import HANGS_S
+from processes import PROGRAM
 
 import mrtr_cassette
 from mrtr_cassette.cli import main
@@ -217,18 +220,16 @@ def test_colour_is_for_terminals(
     old = write(tmp_path / "a.json", "x")
     new = write(tmp_path / "b.json", "z")
     terminal, side = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-m", "mrtr_cassette", "diff", old, new],
-        stdout=side,
-        env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm"},
-        check=False,
-    )
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm"}
+    with os.fdopen(side, "wb", buffering=0) as file:
+        command = (*PROGRAM, "diff", str(old), str(new))
+        process = start(command, file, file, environment)
+        code = process.wait(timeout=HANGS_S)
 
-    os.close(side)
     shown = os.read(terminal, 65536).decode()
     os.close(terminal)
 
-    assert done.returncode == 1
+    assert code == 1
     assert ("\x1b[31m" in shown) is is_coloured
     assert '- "x"' in shown
 

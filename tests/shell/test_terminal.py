@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import signal
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 
 import pytest
+from forked import Process, start
 from patience import HANGS_S
 from processes import PROGRAM, listening
 
@@ -29,11 +30,19 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
     Returns:
         its exit code, what the terminal showed, and its stdout, which is none.
     """
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE
-    )
-    os.close(theirs)
+    ours, side = pty.openpty()
+    with tempfile.TemporaryFile("w+") as output:
+        with os.fdopen(side, "r+b", buffering=0) as theirs:
+            process = start(command, output, theirs, os.environ, stdin=theirs)
+
+        shown = _shown(ours, process, lines)
+        code = process.wait(timeout=HANGS_S)
+        output.seek(0)
+        return code, shown.replace("\r\n", "\n"), output.read()
+
+
+def _shown(ours: int, process: Process, lines: Sequence[str | None]) -> str:
+    """Type lines at prompts until the command has left the terminal; return what was shown."""
     shown = ""
     left = list(lines)
     while True:
@@ -54,9 +63,8 @@ def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
         if not chunk:
             break
 
-    out, _ = process.communicate(timeout=HANGS_S)
     os.close(ours)
-    return process.returncode, shown.replace("\r\n", "\n"), out.decode()
+    return shown
 
 
 def test_person_is_asked_at_the_terminal(call: tuple[str, ...]) -> None:
