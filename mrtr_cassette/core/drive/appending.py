@@ -626,7 +626,7 @@ class Appending:
         if not request.is_line:
             return request
 
-        session = self._player.recorded_session(request)
+        session = self._player.session_of(request).recorded_session
         if session == FIRST_SESSION:
             return line_request(request.body)
 

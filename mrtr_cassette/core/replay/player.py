@@ -749,10 +749,6 @@ class Player:
         """Return the session in which a client sends a request."""
         return self._play_order.session_of(request)
 
-    def recorded_session(self, request: Request) -> str:
-        """Return the id of the recorded session that is played to the client of a request."""
-        return self._play_order.session_of(request).recorded_session
-
     def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
         session = self._play_order.session_of(request)
