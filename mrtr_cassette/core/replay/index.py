@@ -50,6 +50,9 @@ class RecordingIndex:
         self.entries_by_lookup_and_traits: dict[
             tuple[LookupKey, Traits], list[ReplayEntry]
         ] = {}
+        self._entries_by_stricter_lookup: dict[
+            tuple[LookupKey, int, LookupKey], list[ReplayEntry]
+        ] = {}
         self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
         self._groups = groups
         if groups is not None:
@@ -77,6 +80,10 @@ class RecordingIndex:
             self.entries_by_lookup_and_traits.setdefault(
                 (key, matched.traits), []
             ).append(entry)
+            for strictness, stricter in enumerate(matched.stricter_lookups):
+                self._entries_by_stricter_lookup.setdefault(
+                    (key, strictness, stricter), []
+                ).append(entry)
 
     def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
         """Return a recorded request as it is found."""
@@ -156,16 +163,15 @@ class RecordingIndex:
         return sorted(matching_entries, key=lambda entry: entry.arrival)
 
     def stricter_groups(
-        self, matched: MatchedRequest, equal: Sequence[ReplayEntry]
+        self, matched: MatchedRequest
     ) -> Iterator[Sequence[ReplayEntry]]:
         """Yield the recordings with the same value where the others match or are ignored."""
-        for strictness, key in enumerate(matched.stricter_lookups):
-            entries = []
-            for entry in equal:
-                if self.matched_as_found(entry).stricter_lookups[strictness] == key:
-                    entries.append(entry)
-
-            if entries and len(entries) < len(equal):
+        lookup = self.lookup_as_found(matched.lookup)
+        for strictness, stricter in enumerate(matched.stricter_lookups):
+            entries = self._entries_by_stricter_lookup.get(
+                (lookup, strictness, stricter), ()
+            )
+            if entries and len(entries) < len(self.entries_by_lookup[lookup]):
                 yield entries
 
     def most_alike(
@@ -225,17 +231,20 @@ class SecretMapping:
         self._received_by_recorded: dict[Ref, Ref] = {}
 
     def fitting_entries(
-        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
+        self, candidates: Candidates, received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
-        entries = _entries_taking_secrets(entries, received, _is_found_by_same_rule)
-        recorded = {entry.matched.secrets for entry in entries}
-        if len(recorded) > 1:
-            taking_same = _entries_taking_secrets(entries, received, self._is_taken_for)
-            if taking_same:
-                return taking_same
+        possible = _secrets_taking(candidates.secrets, received, _is_found_by_same_rule)
+        if len(possible) > 1:
+            taken = _secrets_taking(possible, received, self._is_taken_for)
+            if taken:
+                return candidates.entries_with_secrets(taken)
 
-            entries = _entries_taking_secrets(entries, received, self._may_be_taken_for)
+            possible = _secrets_taking(possible, received, self._may_be_taken_for)
+
+        entries = candidates.entries_with_secrets(possible)
+        if not candidates.have_parents:
+            return entries
 
         fitting = []
         for entry in entries:
@@ -281,18 +290,13 @@ class SecretMapping:
         return recorded not in self._received_by_recorded and is_received(received)
 
 
-def _entries_taking_secrets(
-    entries: Sequence[ReplayEntry],
+def _secrets_taking(
+    recorded: Iterable[tuple[Ref, ...]],
     received: tuple[Ref, ...],
     takes: Callable[[Ref, Ref], bool],
-) -> list[ReplayEntry]:
-    """Return the exchanges of which every secret takes the one received in its place."""
-    taking = []
-    for entry in entries:
-        if all(map(takes, entry.matched.secrets, received)):
-            taking.append(entry)
-
-    return taking
+) -> set[tuple[Ref, ...]]:
+    """Return the secrets of recorded requests of which each takes the one received in its place."""
+    return {secrets for secrets in recorded if all(map(takes, secrets, received))}
 
 
 def _is_found_by_same_rule(recorded: Ref, received: Ref) -> bool:
@@ -493,7 +497,9 @@ class StatelessGroups:
         self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        entries = _entries_taking_secrets(entries, received, _is_found_by_same_rule)
+        recorded = {entry.matched.secrets for entry in entries}
+        possible = _secrets_taking(recorded, received, _is_found_by_same_rule)
+        entries = [entry for entry in entries if entry.matched.secrets in possible]
         known_secrets = list(map(self._secret_known_as, received))
         entries_with_same = []
         for entry in entries:
@@ -557,7 +563,21 @@ class Candidates:
         self.entries = entries
         self.rows = histories.rows_by_caller(entries)
         self.are_held = any(row.point for row in self.rows)
-        self.answer_questions = False
+        self.have_parents = any(entry.parent is not None for entry in entries)
+        self.answer_questions = self.have_parents
         for entry in entries:
-            if entry.answered_question is not None or entry.parent is not None:
+            if entry.answered_question is not None:
                 self.answer_questions = True
+
+    @cached_property
+    def secrets(self) -> set[tuple[Ref, ...]]:
+        """The secrets that their requests have."""
+        return {entry.matched.secrets for entry in self.entries}
+
+    def entries_with_secrets(
+        self, secrets: Collection[tuple[Ref, ...]]
+    ) -> Sequence[ReplayEntry]:
+        """Return those whose secrets are among some of theirs."""
+        if len(secrets) == len(self.secrets):
+            return self.entries
+        return [entry for entry in self.entries if entry.matched.secrets in secrets]

@@ -318,7 +318,7 @@ class PlayOrder:
         if equal is None:
             return self._choose_by_equal_ask(matched, session)
 
-        for entries in index.stricter_groups(matched, equal):
+        for entries in index.stricter_groups(matched):
             chosen = self._choose_by_headers(entries, matched, session)
             if chosen.entry is not None:
                 return chosen
@@ -495,7 +495,7 @@ class PlayOrder:
         remaining_entries = candidates.entries
         if matched.secrets:
             remaining_entries = self._secret_mapping.fitting_entries(
-                remaining_entries, matched.secrets
+                candidates, matched.secrets
             )
             if not remaining_entries:
                 return ChosenRecording(

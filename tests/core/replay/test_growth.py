@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from builders import (
     INITIALIZED,
     Step,
     hit,
+    missed,
     open_session,
     player_of,
     session_steps,
@@ -18,12 +20,14 @@ from builders import (
 from counting import steps
 from messages import text
 
+from mrtr_cassette.core.cassette.matchers import Matchers, read_matchers
 from mrtr_cassette.core.replay.player import Player
 
 FEW = 8
-MANY = 8 * FEW
+MANY = 40 * FEW
 
 WRITE = tool("send", text="x")
+SECRET_CALL = tool("send", password="hunter2-Zq8vKx")
 
 
 def sessions_with_a_write(count: int) -> Player:
@@ -42,7 +46,37 @@ def write_in_a_session(player: Player) -> None:
     hit(player, within(session, WRITE))
 
 
-@pytest.mark.parametrize(("make", "run"), [(sessions_with_a_write, write_in_a_session)])
+def equal_calls_with_a_secret(count: int) -> Player:
+    """Replay equal calls with the same secret, which were answered in several ways."""
+    script = [(SECRET_CALL, text(str(number))) for number in range(count)]
+    return player_of(*script, redacts=True)
+
+
+def call_with_a_secret(player: Player) -> None:
+    """Make the next of these calls."""
+    hit(player, SECRET_CALL)
+
+
+def calls_that_match(count: int) -> Player:
+    """Replay calls that differ in a number, which matches any other."""
+    matchers = Matchers(read_matchers({"/arguments/id": "number"}))
+    script = [(tool("send", id=number), text("a")) for number in range(count)]
+    return player_of(*script, matchers=matchers)
+
+
+def call_with_another_number(player: Player) -> None:
+    """Make a call with a number that was not recorded."""
+    hit(player, tool("send", id=1_000_000))
+
+
+@pytest.mark.parametrize(
+    ("make", "run"),
+    [
+        (sessions_with_a_write, write_in_a_session),
+        (equal_calls_with_a_secret, call_with_a_secret),
+        (calls_that_match, call_with_another_number),
+    ],
+)
 def test_request_takes_as_many_steps_beside_many_others(
     make: Callable[[int], Player], run: Callable[[Player], None]
 ) -> None:
@@ -52,6 +86,6 @@ def test_request_takes_as_many_steps_beside_many_others(
         player = make(size)
         run(player)
         run(player)
-        counts.append(steps(lambda player=player: run(player)))  # type: ignore[misc]
+        counts.append(steps(partial(run, player)))
 
     assert counts[1] < 1.5 * counts[0]
