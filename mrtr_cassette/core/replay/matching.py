@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,7 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
+from mrtr_cassette.core.replay.placed_secrets import NOT_ISSUED_MARK, PlacedSecrets
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
@@ -49,7 +50,6 @@ from mrtr_cassette.core.secrets.names import (
     renumber_secrets,
     sealed_hash,
     secrets_in,
-    with_changed_refs,
     without_numbers,
     without_rules,
 )
@@ -67,20 +67,17 @@ from mrtr_cassette.core.secrets.sealed import (
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.core.wire.pointers import pointer_to, value_at, without_side
+from mrtr_cassette.core.wire.pointers import (
+    pointer_to,
+    texts_in,
+    value_at,
+    without_side,
+)
 
 Matching = Matchers | MatchHook
 """By what requests match that are not equal: kinds of values, or a user's function."""
 
-_MOST_PLACED_SECRETS: Final = 64
-"""At most this many placeholders are kept of one member, for all calls of a tool."""
-
-_STAND_IN: Final = "Kq7x9Zw4vT8m"
-"""Begins what stands for a secret where it is asked whether rules find it by themselves."""
-
 _META_PATH: Final = ("params", "_meta")
-_NOT_ISSUED_MARK: Final = "not-issued"
-"""The token of what looks like a placeholder and stands in no response."""
 
 
 def unknown_values_in(response: Response, values: Values) -> list[str]:
@@ -162,6 +159,7 @@ class MatchedForm:
         self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
         self._recorded_keys: set[tuple[LookupKey, Headers]] = set()
         """What tells the recorded requests apart, as they are matched."""
+        self._placed_secrets = PlacedSecrets(cassette, self._sealed_recorded_request)
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -170,7 +168,6 @@ class MatchedForm:
             self.matchers = self.matchers.for_another_play()
 
         self.unseen_members = list(self._ignored_members)
-        self.__dict__.pop("_placed_secrets", None)
         self._tokens_by_secret: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
@@ -181,6 +178,8 @@ class MatchedForm:
         """The secrets that clients have sent, which no message shows."""
         self._secrets_sent_now = RepeatedSecrets()
         """The secrets of the request that is read."""
+        self._learned_secrets: dict[tuple[str, Ref], str] = {}
+        """What the clients of sessions sent for secrets that are told nowhere before."""
         self._latest_without_secrets: _WithoutSecrets | None = None
         """The request that was read last, and itself without secrets: a miss shows it again."""
 
@@ -213,7 +212,7 @@ class MatchedForm:
 
     def matched_recorded_request(self, request: Request) -> tuple[Call, MatchedRequest]:
         """Return a recorded request as it is matched, read."""
-        request = self._with_sealed_states(request, lambda _token: True)
+        request = self._sealed_recorded_request(request)
         if self.has_placeholders:
             request = self._redacted_request(request)
 
@@ -354,7 +353,8 @@ class MatchedForm:
             sent_secrets = self._secrets_sent_before
 
         matched = sent_secrets.sealed_request(matched)
-        placed = self._placed_secrets.secrets_in(matched, remembers=self._remembers)
+        learned = self._learned_secrets if self._remembers else None
+        placed = self._placed_secrets.secrets_in(matched, learned)
         secrets_in_places = RepeatedSecrets()
         for secret, text in placed.items():
             secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
@@ -362,7 +362,8 @@ class MatchedForm:
         matched = secrets_in_places.sealed_request(matched)
         if self._remembers and self._distinguishing_key(matched) in self._recorded_keys:
             session = request.header(SESSION_HEADER)
-            self._placed_secrets.hold_to_sent_secrets(session, placed)
+            for secret, text in placed.items():
+                self._learned_secrets[session, secret] = text
 
         return matched
 
@@ -387,6 +388,10 @@ class MatchedForm:
         # What was not issued looks like a placeholder until secrets have been found: it is none.
         marked = request_with(request, self._with_marked_placeholders)
         return request_with(self._redacted_request(marked), _without_unissued_tokens)
+
+    def _sealed_recorded_request(self, recorded: Request) -> Request:
+        """Return a recorded request with states, tasks and answers sealed: all are issued."""
+        return self._with_sealed_states(recorded, lambda _token: True)
 
     def _with_sealed_states(
         self, request: Request, is_issued: Callable[[str], bool]
@@ -444,7 +449,7 @@ class MatchedForm:
             """Return another token for one that was not issued."""
             if placeholder(rule, token) in self.issued_names:
                 return None
-            return _NOT_ISSUED_MARK
+            return NOT_ISSUED_MARK
 
         return renumber_secrets(raw, marked)
 
@@ -497,18 +502,6 @@ class MatchedForm:
 
         for known in (self._secrets_sent_now, self._secrets_sent_before):
             known.add(secret, self._redactor.placeholder(rule, secret))
-
-    @cached_property
-    def _placed_secrets(self) -> _PlacedSecrets:
-        """Where the recorded requests have placeholders."""
-        exchanges = list(self._cassette.exchanges)
-        exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
-        placed = _PlacedSecrets(self._cassette.redaction or RedactionRules())
-        for exchange in exchanges:
-            sealed = self._with_sealed_states(exchange.request, lambda _token: True)
-            placed.add_request(self._redacted_request(sealed))
-
-        return placed
 
     # To be shown
 
@@ -574,148 +567,9 @@ def _without_unissued_tokens(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
 
     def spoilt(_rule: str, token: str) -> str | None:
-        return f"~{token}" if token == _NOT_ISSUED_MARK else None
+        return f"~{token}" if token == NOT_ISSUED_MARK else None
 
     return renumber_secrets(raw, spoilt)
-
-
-# Secrets that no rule finds by itself
-
-
-class _PlacedSecret(NamedTuple):
-    """A recorded placeholder, and what stands before and behind it in its text.
-
-    Attributes:
-        was_told: an earlier request has the secret where it is found by itself, as by its name.
-    """
-
-    text_before: str
-    text_behind: str
-    secret: Ref
-    was_told: bool
-
-    def in_text(self, text: str) -> str:
-        """Return what a client's text has in its place, or nothing if that can be no secret."""
-        if not text.startswith(self.text_before) or not text.endswith(self.text_behind):
-            return ""
-
-        end = len(text) - len(self.text_behind)
-        placed_text = text[len(self.text_before) : end]
-        if _NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
-            return ""
-
-        return placed_text if is_told_apart(self.secret.kind, placed_text) else ""
-
-
-class _PlacedSecrets:
-    """Where recorded calls have placeholders, and what clients sent in these places."""
-
-    def __init__(self, rules: RedactionRules) -> None:
-        self._redaction_rules = rules
-        self._placed_by_call: dict[
-            tuple[str, str], dict[MemberPath, set[_PlacedSecret]]
-        ] = {}
-        """The placeholders by method and name, and by member."""
-        self._told_secrets: set[Ref] = set()
-        self._learned_secrets: dict[tuple[str, Ref], str] = {}
-        """What the clients of sessions sent for secrets that are told nowhere before."""
-
-    def add_request(self, recorded: Request) -> None:
-        """Take the next recorded request, as it is matched but for the numbers of its secrets."""
-        call = read_call(recorded)
-        for path, text in texts_in(call.arguments):
-            found = secrets_in(text)
-            if len(found) != 1:
-                continue
-
-            before, _, behind = text.partition(found[0].raw.decode())
-            secret = found[0].plain
-            was_told = secret in self._told_secrets
-            places_by_member = self._placed_by_call.setdefault(
-                (call.method, call.name), {}
-            )
-            places = places_by_member.setdefault(path, set())
-            if len(places) < _MOST_PLACED_SECRETS:
-                places.add(_PlacedSecret(before, behind, secret, was_told))
-
-        self._told_secrets |= self._secrets_told_by(recorded)
-
-    def _secrets_told_by(self, recorded: Request) -> set[Ref]:
-        """Return the secrets that rules find by themselves in a recorded request."""
-        secrets: dict[str, Ref] = {}
-        told_secrets: set[Ref] = set()
-
-        def stand_in(ref: Ref) -> bytes | None:
-            """Return a text that looks like a secret for a placeholder."""
-            if not ref.is_secret:
-                return None
-
-            text = f"{_STAND_IN}{len(secrets)}"
-            secrets[text] = ref.plain
-            return text.encode()
-
-        def take(_rule: str, text: str) -> None:
-            """Take note of a stand-in that a rule has found."""
-            if text in secrets:
-                told_secrets.add(secrets[text])
-
-        redactor = Redactor(self._redaction_rules, lambda _rule, _secret: "0")
-        redactor.on_find = take
-        request_with_stand_ins = request_with(
-            recorded, lambda raw, _name: with_changed_refs(raw, stand_in)
-        )
-        redactor.request(request_with_stand_ins)
-
-        return told_secrets
-
-    def secrets_in(self, request: Request, *, remembers: bool) -> dict[Ref, str]:
-        """Return what a call has for secrets that the recording tells nowhere before it.
-
-        A secret's first text is free, and later ones must repeat it. If an earlier request shows
-        the secret plainly, that text counts.
-        """
-        call = read_call(request)
-        places_by_member = self._placed_by_call.get((call.method, call.name))
-        if places_by_member is None:
-            return {}
-
-        session = request.header(SESSION_HEADER)
-        arguments = call.arguments
-        found: dict[Ref, str] = {}
-        for path, places in places_by_member.items():
-            text = value_at(arguments, path)
-            if not isinstance(text, str):
-                continue
-
-            for placed in places:
-                if placed.was_told and remembers:
-                    continue
-
-                sent_text = placed.in_text(text)
-                learned_text = self._learned_secrets.get(
-                    (session, placed.secret), sent_text
-                )
-                if sent_text and learned_text == sent_text:
-                    found.setdefault(placed.secret, sent_text)
-
-        return found
-
-    def hold_to_sent_secrets(self, session: str, placed: dict[Ref, str]) -> None:
-        """Hold the client of a session to what it has sent for secrets."""
-        for secret, text in placed.items():
-            self._learned_secrets[session, secret] = text
-
-
-def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
-    """Yield the texts in a value of JSON, with where they stand."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            yield from texts_in(member, (*path, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from texts_in(item, (*path, str(index)))
 
 
 # Requests among recorded ones

@@ -220,3 +220,15 @@ def _kept_members(
         paths = below.get(name, ())
         if () not in paths:
             yield name, without_paths(part, paths)
+
+
+def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:
+    """Yield the texts in a value of JSON, with where they stand."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, member in value.items():
+            yield from texts_in(member, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*path, str(index)))

@@ -89,3 +89,22 @@ def test_request_takes_as_many_steps_beside_many_others(
         counts.append(steps(partial(run, player)))
 
     assert counts[1] < 1.5 * counts[0]
+
+
+def test_first_miss_of_a_play_takes_as_many_steps_as_its_next() -> None:
+    """Where recorded calls have secrets is found out in the first play that has to know."""
+    login = tool("login", password="hunter2-Zq8vKx")
+    script = [(login, text("a"))]
+    for number in range(FEW):
+        script.append((tool("send", password=f"hunter2-{number:04}"), text("a")))
+
+    player = player_of(*script, redacts=True)
+    missed(player.fresh_player(), tool("login", password="other-secret", user="ada"))
+
+    play = player.fresh_player()
+    counts = []
+    for user in ("bob", "eve"):
+        call = tool("login", password="other-secret", user=user)
+        counts.append(steps(partial(missed, play, call)))
+
+    assert counts[0] < 2 * counts[1]

@@ -1,0 +1,177 @@
+"""Find secrets that no rule finds by itself: they are where a recorded call has a placeholder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.entries import RECEIVED
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import request_with
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.secrets.credentials import is_told_apart
+from mrtr_cassette.core.secrets.names import Ref, secrets_in, with_changed_refs
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.pointers import texts_in, value_at
+
+NOT_ISSUED_MARK: Final = "not-issued"
+"""The token of what looks like a placeholder and stands in no response."""
+
+_MOST_PLACED_SECRETS: Final = 64
+"""At most this many placeholders are kept of one member, for all calls of a tool."""
+
+_STAND_IN: Final = "Kq7x9Zw4vT8m"
+"""Begins what stands for a secret where it is asked whether rules find it by themselves."""
+
+LearnedSecrets = Mapping[tuple[str, Ref], str]
+"""What the clients of sessions sent for recorded secrets that are told nowhere before."""
+
+
+class _PlacedSecret(NamedTuple):
+    """A recorded placeholder, and what stands before and behind it in its text.
+
+    Attributes:
+        was_told: an earlier request has the secret where it is found by itself, as by its name.
+    """
+
+    text_before: str
+    text_behind: str
+    secret: Ref
+    was_told: bool = False
+
+    def in_text(self, text: str) -> str:
+        """Return what a client's text has in its place, or nothing if that can be no secret."""
+        if not text.startswith(self.text_before) or not text.endswith(self.text_behind):
+            return ""
+
+        end = len(text) - len(self.text_behind)
+        placed_text = text[len(self.text_before) : end]
+        if NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
+            return ""
+
+        return placed_text if is_told_apart(self.secret.kind, placed_text) else ""
+
+
+_PlacesByMember = dict[MemberPath, set[_PlacedSecret]]
+
+
+class PlacedSecrets:
+    """Where recorded calls have placeholders, which is found out once for all plays."""
+
+    def __init__(
+        self, cassette: Cassette, sealed: Callable[[Request], Request]
+    ) -> None:
+        """Take a cassette, and what seals the states of its requests."""
+        self._cassette = cassette
+        self._sealed = sealed
+
+    @cached_property
+    def _places_by_call(self) -> dict[tuple[str, str], _PlacesByMember]:
+        """The placeholders by method and name, and by member."""
+        rules = self._cassette.redaction or RedactionRules()
+        redactor = _numbering_redactor(rules)
+        exchanges = list(self._cassette.exchanges)
+        exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
+        places_by_call: dict[tuple[str, str], _PlacesByMember] = {}
+        told_secrets: set[Ref] = set()
+        for exchange in exchanges:
+            recorded = redactor.request(self._sealed(exchange.request))
+            call = read_call(recorded)
+            for path, placed in _placeholders_in(call):
+                places_by_member = places_by_call.setdefault(
+                    (call.method, call.name), {}
+                )
+                places = places_by_member.setdefault(path, set())
+                if len(places) < _MOST_PLACED_SECRETS:
+                    was_told = placed.secret in told_secrets
+                    places.add(placed._replace(was_told=was_told))
+
+            told_secrets |= _secrets_told_by(recorded, rules)
+
+        return places_by_call
+
+    def secrets_in(
+        self, request: Request, learned: LearnedSecrets | None
+    ) -> dict[Ref, str]:
+        """Return what a call has for secrets that the recording tells nowhere before it.
+
+        A secret's first text is free, and later ones must repeat it, if `learned` has them: it is
+        None where nothing is remembered. If an earlier request shows the secret plainly, that text
+        counts.
+        """
+        call = read_call(request)
+        places_by_member = self._places_by_call.get((call.method, call.name))
+        if places_by_member is None:
+            return {}
+
+        session = request.header(SESSION_HEADER)
+        arguments = call.arguments
+        found: dict[Ref, str] = {}
+        for path, places in places_by_member.items():
+            text = value_at(arguments, path)
+            if not isinstance(text, str):
+                continue
+
+            for placed in places:
+                sent_text = placed.in_text(text)
+                learned_text = sent_text
+                if learned is not None:
+                    learned_text = learned.get((session, placed.secret), sent_text)
+
+                is_told = placed.was_told and learned is not None
+                if sent_text and learned_text == sent_text and not is_told:
+                    found.setdefault(placed.secret, sent_text)
+
+        return found
+
+
+def _numbering_redactor(rules: RedactionRules) -> Redactor:
+    """Return what replaces secrets that a recorded request still has, each by one of its own."""
+    tokens: dict[tuple[str, str], str] = {}
+
+    def token(rule: str, secret: str) -> str:
+        return tokens.setdefault((rule, secret), f"{RECEIVED}{len(tokens)}")
+
+    return Redactor(rules, token)
+
+
+def _placeholders_in(call: Call) -> Iterator[tuple[MemberPath, _PlacedSecret]]:
+    """Yield the placeholders in the arguments of a call, of texts that have a single one."""
+    for path, text in texts_in(call.arguments):
+        found = secrets_in(text)
+        if len(found) == 1:
+            before, _, behind = text.partition(found[0].raw.decode())
+            yield path, _PlacedSecret(before, behind, found[0].plain)
+
+
+def _secrets_told_by(recorded: Request, rules: RedactionRules) -> set[Ref]:
+    """Return the secrets that rules find by themselves in a recorded request."""
+    secrets: dict[str, Ref] = {}
+    told_secrets: set[Ref] = set()
+
+    def stand_in(ref: Ref) -> bytes | None:
+        """Return a text that looks like a secret for a placeholder."""
+        if not ref.is_secret:
+            return None
+
+        text = f"{_STAND_IN}{len(secrets)}"
+        secrets[text] = ref.plain
+        return text.encode()
+
+    def take(_rule: str, text: str) -> None:
+        """Take note of a stand-in that a rule has found."""
+        if text in secrets:
+            told_secrets.add(secrets[text])
+
+    redactor = Redactor(rules, lambda _rule, _secret: "0")
+    redactor.on_find = take
+    request_with_stand_ins = request_with(
+        recorded, lambda raw, _name: with_changed_refs(raw, stand_in)
+    )
+    redactor.request(request_with_stand_ins)
+
+    return told_secrets
