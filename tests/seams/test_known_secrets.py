@@ -29,6 +29,7 @@ from verifying import reported_miss
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.terms import LIBRARY_TERMS
 
@@ -158,6 +159,22 @@ def test_text_in_the_place_of_a_placeholder_is_the_same_for_the_same() -> None:
     missed(player, tool("send", a="some longer text 7", b=["to some longer text 7"]))
 
     assert hit(player, tool("send", a="other7other", b=["to other7other"]))
+
+
+def test_text_in_the_place_of_a_placeholder_of_an_answer_is_the_secret() -> None:
+    """A user has called it a secret to the recorder, and the replay isn't told again."""
+    secret = "hunter2hunter"
+    made = Conversation(redacts=True)
+    made.recorder.credentials.add_settings(UserSettings(secrets=(secret,)))
+    state = "state-of-the-question-xxxxx"
+    made.exchange(tool("open"), asks("code", state=state))
+    answers = {"code": {"action": "accept", "content": {"v": secret}}}
+    made.exchange(retry(tool("open"), answers, state=state), {"content": []})
+    player = Player(loaded(made.cassette()))
+    issued = state_in(play(player, tool("open")))
+    answers["code"]["content"] = {"v": "other7other"}
+
+    assert hit(player, retry(tool("open"), answers, state=issued))
 
 
 @pytest.mark.parametrize("note", ["{}", "the code is {}, keep it"])

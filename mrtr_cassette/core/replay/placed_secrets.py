@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import RECEIVED
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -109,10 +109,10 @@ class PlacedSecrets:
             return {}
 
         session = request.header(SESSION_HEADER)
-        arguments = call.arguments
+        given = _given_values(call)
         found: dict[Ref, str] = {}
         for path, places in places_by_member.items():
-            text = value_at(arguments, path)
+            text = value_at(given, path)
             if not isinstance(text, str):
                 continue
 
@@ -139,9 +139,19 @@ def _numbering_redactor(rules: RedactionRules) -> Redactor:
     return Redactor(rules, token)
 
 
+def _given_values(call: Call) -> dict[str, Any]:
+    """Return the arguments of a call, and the answers that it gives."""
+    given = {"arguments": call.arguments}
+    answers = call.answers
+    if answers is not None:
+        given["answers"] = answers.input_responses
+
+    return given
+
+
 def _placeholders_in(call: Call) -> Iterator[tuple[MemberPath, _PlacedSecret]]:
-    """Yield the placeholders in the arguments of a call, of texts that have a single one."""
-    for path, text in texts_in(call.arguments):
+    """Yield the placeholders that a call gives, of texts that have a single one."""
+    for path, text in texts_in(_given_values(call)):
         found = secrets_in(text)
         if len(found) == 1:
             before, _, behind = text.partition(found[0].raw.decode())
