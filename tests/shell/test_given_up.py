@@ -12,6 +12,7 @@ from builders import (
     ACCEPTED,
     Answer,
     Conversation,
+    answer,
     get,
     loaded,
     notification,
@@ -23,8 +24,10 @@ from builders import (
     tool,
     with_id,
     with_token,
+    within,
 )
 from harness import looped
+from messages import text
 
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.replay.player import Player
@@ -39,6 +42,7 @@ from mrtr_cassette.shell.files.disk import Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.runs.replaying import ReplayServer
 
+ONE = "mrtr-session:1"
 SLOW = with_token(tool("slow"), 1)
 NEWS = sse(progress(1))
 ENDPOINT = b"event: endpoint\ndata: /messages?sid=q7\n\n"
@@ -188,6 +192,48 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     reading.cancel()
     with suppress(asyncio.CancelledError):
         await reading
+
+
+@pytest.mark.parametrize("on_pipes", [False, True])
+@looped
+async def test_response_after_a_cancellation_never_comes_without_one(
+    *, on_pipes: bool
+) -> None:
+    """The miss comes ten seconds after the time at which the recorded client cancelled."""
+
+    def in_session(request: bytes) -> Request:
+        return within(ONE, request)
+
+    talk = Conversation()
+    number = talk.stream(in_session(SLOW))
+    talk.event(number, progress(1))
+    talk.tick = lambda: 2_001.0  # type: ignore[method-assign]
+    talk.exchange(
+        in_session(notification("notifications/cancelled", requestId=1)), ACCEPTED
+    )
+    talk.event(number, answer(SLOW, text("stopped")))
+    talk.end(number)
+    cassette = loaded(talk.cassette())
+    player = Player(over_pipes(cassette) if on_pipes else cassette)
+    silence = Silence()
+    client = Downstream()
+    server = ReplayServer(
+        player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
+    )
+    mine = with_id(SLOW, "mine")
+    request = line_request(mine, FIRST_SESSION) if on_pipes else in_session(mine)
+    handling = asyncio.ensure_future(server.handle(request, client))
+    await silence.asked.wait()
+
+    assert silence.slept == [12.0]
+
+    silence.passes.set()
+    await handling
+
+    assert [miss.reason.value for miss in player.misses] == ["no-response"]
+    assert b"stopped" not in client.got
+    assert b"recorded after its cancellation" in client.got
+    assert client.is_over
 
 
 CANCELLED = notification("notifications/cancelled", requestId="mine")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry, places_of_events
+from mrtr_cassette.core.cassette.entries import ReplayEntry, places_of_events
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
@@ -29,6 +29,7 @@ from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
     Gate,
+    Patience,
     Timelines,
     is_reading_request,
 )
@@ -66,6 +67,7 @@ class Delivery:
 
     Attributes:
         values: the caller's values.
+        begun: the place of its request among those of its session; 0 if many share the stream.
         texts: returns the texts of values, as far as they are known by now; None without values.
         listening_streams: those of its session, whose clients get there first what came
             before the response to the request.
@@ -77,7 +79,8 @@ class Delivery:
     reply: Reply
     session: LiveSession
     values: CallerValues
-    lifetime_of: Callable[[ReplayEntry], Lifetime]
+    timelines: Timelines
+    begun: int = 0
     texts: Callable[[], Values] | None = None
     listening_streams: Sequence[Delivery] = ()
     sent_count: int = 0
@@ -321,8 +324,10 @@ class Delivery:
         """Return how the response ends now, or None while more of it may come."""
         recorded_end = self.reply.end
         if recorded_end is End.COMPLETE:
-            is_missing = self._first_missing_cause(self.reply.waits.end) is not None
-            may_come = is_missing or self._has_lines_to_come()
+            end = self.reply.waits.end
+            is_missing = self._first_missing_cause(end) is not None
+            is_waiting = is_missing or self._awaits_cancellation(end)
+            may_come = is_waiting or self._has_lines_to_come()
         else:
             # On a stream that has all responses, what was not recorded may still come.
             is_shared = self.session.unrecorded_events is not None
@@ -354,7 +359,7 @@ class Delivery:
         """Return the part that is sent next; what was passed over before it is set aside."""
         for part in self._parts_set_aside:
             gate = part.gate
-            if self._has_subject_arrived(gate) and not self._first_missing_cause(gate):
+            if self._is_subject_ready(gate) and not self._first_missing_cause(gate):
                 return part
 
         while not self._is_all_sent:
@@ -362,17 +367,44 @@ class Delivery:
             gate = part.gate
             if self._first_missing_cause(gate) or self._is_early(gate):
                 return None
-            if self._has_subject_arrived(gate):
+            if self._is_subject_ready(gate):
                 return part
-
-            request = gate.subject_request
-            if request is not None and not self._is_passed_over(request):
+            if not self._can_be_set_aside(gate):
                 return None
 
             self.sent_count += 1
             self._parts_set_aside.append(part)
 
         return None
+
+    def _is_subject_ready(self, gate: Gate) -> bool:
+        """Tell whether the call that a part is about has come, and was cancelled if it had been."""
+        return self._has_subject_arrived(gate) and not self._awaits_cancellation(gate)
+
+    def _can_be_set_aside(self, gate: Gate) -> bool:
+        """Tell whether a part that is not ready holds up nothing of what follows it."""
+        request = gate.subject_request
+        if request is None:
+            return not self._awaits_cancellation(gate)
+        if self.session.has_arrived(request):
+            return True
+
+        return self._is_passed_over(request, gate)
+
+    def _awaits_cancellation(self, gate: Gate) -> bool:
+        """Tell whether a part follows a cancellation that its client has not sent."""
+        if not gate.follows_cancellation:
+            return False
+
+        session = self.session
+        call = self.entry.stream
+        request_id = self.values.id
+        if gate.subject_request is not None:
+            call = gate.subject_request
+            request_id = session.values_of(call).id
+
+        is_refused = call in session.misses_of_refused_calls
+        return not is_refused and not session.has_cancelled(request_id)
 
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
@@ -410,24 +442,34 @@ class Delivery:
     def _first_missing_cause(self, gate: Gate) -> ReplayEntry | None:
         """Return the first cause that has not come, and is waited for; None where all have."""
         for cause in gate.causes:
-            if not (self.session.has_arrived(cause) or self._is_passed_over(cause)):
+            has_come = self.session.has_arrived(cause)
+            if not has_come and not self._is_passed_over(cause, gate):
                 return cause
 
         return None
 
-    def _is_passed_over(self, entry: ReplayEntry) -> bool:
-        """Tell whether the client has gone on without a request that it sent while recorded."""
+    def _is_passed_over(self, entry: ReplayEntry, gate: Gate) -> bool:
+        """Tell whether the client has gone on without a request that it sent while recorded.
+
+        What it sent before the call that a part is about says nothing of what it sends after it.
+        """
         session = self.session
         if not entry.session or entry.session != session.recorded_session:
             return False
 
+        call = self.timelines.call_concerned(entry)
+        if call is not None and not session.has_arrived(call):
+            # Without the call it can't come.
+            return entry.kind is Kind.NOTIFICATION or self._is_passed_over(call, gate)
         if entry.kind is Kind.RESPONSE:
-            call = entry.call_of_question
-            if call is None or session.has_arrived(call):
-                return False
-            return self._is_passed_over(call)
+            return False
 
-        return session.latest_arrived_number > self.lifetime_of(entry).end[0]
+        begun = self.begun
+        if gate.subject_request is not None:
+            begun = session.place_of(gate.subject_request)
+
+        ended = self.timelines.lifetime_of(entry).end[0]
+        return session.latest_number_since(begun) > ended
 
 
 class Play(NamedTuple):
@@ -437,8 +479,8 @@ class Play(NamedTuple):
 
     Attributes:
         play_count: how often its exchange has been played by now.
-        patience_s: how many seconds a client waits for a response that was not recorded, after all
-            that was, until it is told; None where it expects no response, or gets one.
+        patience: how long a client waits for a response that it can't get, after all that it can,
+            until it is told; None where it expects no response, or gets one.
     """
 
     request: Request
@@ -446,7 +488,7 @@ class Play(NamedTuple):
     session: LiveSession
     delivery: Delivery | None
     play_count: int
-    patience_s: float | None = None
+    patience: Patience | None = None
     miss: Miss | None = None
 
     @property
@@ -512,8 +554,13 @@ class Deliveries:
         if entry.session and not entry.is_listening and not self._is_stateless:
             streams = self._listening_by_session.setdefault(session, [])
 
-        lifetime_of = self._timelines.lifetime_of
-        return Delivery(entry, reply, session, values, lifetime_of, self.texts, streams)
+        begun = 0
+        if not entry.is_listening:
+            begun = max(0, session.arrived_count - 1)
+
+        return Delivery(
+            entry, reply, session, values, self._timelines, begun, self.texts, streams
+        )
 
     def delivery_of_chosen(
         self, entry: ReplayEntry, session: LiveSession, values: CallerValues

@@ -111,6 +111,18 @@ def miss_led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
     return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
 
 
+def miss_without_response(call: Call, entry: ReplayEntry, *, is_given_up: bool) -> Miss:
+    """Explain why a call has no response: its client left, or cancelled it, while recording."""
+    detail = "its response was not recorded"
+    if not is_given_up:
+        detail = (
+            "its response was recorded after its cancellation, which this client "
+            "hasn't sent"
+        )
+
+    return Miss(call, Reason.NO_RESPONSE, detail, entry)
+
+
 def miss_of_unheard_question(call: Call, entry: ReplayEntry) -> Miss:
     """Explain that a client can't hear what the server asks during a call."""
     detail = "the server asked on the listening stream, which this client hasn't opened"

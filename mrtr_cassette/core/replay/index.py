@@ -355,6 +355,8 @@ class StatelessGroups:
             why_dependent = ""
             if entry.created_by is None:
                 why_dependent = _why_dependent(entry, pushing)
+                if timelines.is_cancelled(entry.stream):
+                    why_dependent = "its response depends on its cancellation"
 
             is_independent = not why_dependent and entry.is_listening
             if is_independent and timelines.messages_depend_on_later(entry):

@@ -661,8 +661,7 @@ class PlayOrder:
 
     def switch_recorded_session(self, session: LiveSession, recorded: str) -> None:
         """Take a live session for another recorded one."""
-        session.recorded_session = recorded
-        session.latest_arrived_number = 0
+        session.switch_to(recorded)
 
     def note_choice(self, chosen: ChosenRecording, session: LiveSession) -> None:
         """Take note of how the recording was chosen that is played next."""

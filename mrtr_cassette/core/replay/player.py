@@ -58,6 +58,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     miss_of_unheard_question,
     miss_of_unlearned_value,
     miss_without_match,
+    miss_without_response,
     miss_without_step,
     placeholders_by_entry,
 )
@@ -521,7 +522,7 @@ class Player:
         delivery: Delivery | None,
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
-        patience = self._timelines.patience_seconds(entry)
+        patience = self._timelines.patience_with(entry)
         return Play(
             request, entry, session, delivery, self.play_counts[entry], patience
         )
@@ -714,18 +715,15 @@ class Player:
         return False
 
     def count_call_without_response(self, play: Play) -> Miss | None:
-        """Count a call without a recorded response as a miss, unless its client cancelled it."""
+        """Count a call that can't get a response as a miss, unless its client cancelled it."""
         session = play.session
-        request_id = play.request_id
-        if (
-            request_id is not None
-            and canonical(parse(request_id)) in session.cancelled_ids
-        ):
+        if session.has_cancelled(play.request_id):
             return None
 
         call = self._shown_call(self._request_as_recorded(play.request, session)[0])
-        detail = "its response was not recorded"
-        return self._count_miss(Miss(call, Reason.NO_RESPONSE, detail, play.entry))
+        is_given_up = self._timelines.is_given_up(play.entry)
+        miss = miss_without_response(call, play.entry, is_given_up=is_given_up)
+        return self._count_miss(miss)
 
     def refuse_unheard_call(self, delivery: Delivery) -> Miss:
         """Let a call whose client can't hear the question get a miss as its response."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
@@ -16,6 +18,7 @@ from mrtr_cassette.core.replay.histories import CallRow, PlayedWrites
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.names import id_replacer
 from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 
 _NO_CALLER_VALUES: Final = CallerValues(None, None)
 
@@ -35,8 +38,8 @@ class LiveSession:
         used_by_row: how many calls at the beginning of each row were played or are over.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
         cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
-        latest_arrived_number: that of the latest recorded request that has come, but notifications
-            and answers.
+        arrived_count: how many of the requests have come that were recorded in it, but
+            notifications and answers.
     """
 
     recorded_session: str = NO_SESSION
@@ -52,12 +55,15 @@ class LiveSession:
     cancelled_ids: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
     used_by_row: dict[CallRow, int] = field(default_factory=dict)
-    latest_arrived_number: int = 0
+    arrived_count: int = 0
     arrival_counts: dict[int, int] = field(default_factory=dict)
     _response_counts: Counter[int] = field(default_factory=Counter)
     _values_by_arrival: dict[tuple[int, int], CallerValues] = field(
         default_factory=dict
     )
+    _places_by_arrival: dict[tuple[int, int], int] = field(default_factory=dict)
+    _latest_arrivals: list[tuple[int, int]] = field(default_factory=list)
+    """Places and recorded numbers of requests after which only earlier recorded ones have come."""
 
     def count_play(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
@@ -91,11 +97,48 @@ class LiveSession:
 
         if caller is not None:
             self.values_of_callers[entry] = caller
+            # Some clients use an id again.
+            if caller.id is not None and self.has_cancelled(caller.id):
+                self.cancelled_ids.remove(canonical(parse(caller.id)))
 
-        if entry.session == self.recorded_session:
-            self.latest_arrived_number = max(
-                self.latest_arrived_number, entry.exchange.number or 0
-            )
+        if entry.session and entry.session == self.recorded_session:
+            self._places_by_arrival[lookup_number, arrival_count] = self.arrived_count
+            self._note_number(entry.exchange.number or 0)
+
+    def _note_number(self, number: int) -> None:
+        """Take note that a request with this number in the recorded session has come."""
+        arrivals = self._latest_arrivals
+        while arrivals and arrivals[-1][1] <= number:
+            arrivals.pop()
+
+        arrivals.append((self.arrived_count, number))
+        self.arrived_count += 1
+
+    def latest_number_since(self, place: int) -> int:
+        """Return the largest recorded number of a request that has come at a place or later."""
+        arrivals = self._latest_arrivals
+        index = bisect_left(arrivals, place, key=itemgetter(0))
+        if index == len(arrivals):
+            return 0
+
+        return arrivals[index][1]
+
+    def place_of(self, entry: ReplayEntry) -> int:
+        """Return the place of the request that stands for a recorded one, or the first place."""
+        number = (entry.numbers.lookup, entry.numbers.occurrence)
+        return self._places_by_arrival.get(number, 0)
+
+    def switch_to(self, recorded_session: str) -> None:
+        """Play another recorded session, of which nothing has come yet."""
+        self.recorded_session = recorded_session
+        self._latest_arrivals.clear()
+
+    def has_cancelled(self, spelled_id: bytes | None) -> bool:
+        """Tell whether its client waits no more for the response to the request with an id."""
+        if spelled_id is None or not self.cancelled_ids:
+            return False
+
+        return canonical(parse(spelled_id)) in self.cancelled_ids
 
     def start_task(self, task: LiveTask) -> None:
         """Begin a task, anew if its call has been made before."""

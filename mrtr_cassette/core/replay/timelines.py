@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
-from mrtr_cassette.core.protocol.calls import NO_SESSION
+from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     repeated_token,
     same_name,
 )
-from mrtr_cassette.core.protocol.methods import PING, method_of
+from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
 from mrtr_cassette.core.wire.http import End, Response
 
 _ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
@@ -49,6 +49,7 @@ class Gate(NamedTuple):
         earlier_call: the call whose response came before a line that is not a message, or None.
         earlier_calls: the calls whose responses came before a message that is about no request:
             those that the client has made get their responses first.
+        follows_cancellation: whether the recorded client had cancelled the call that it is about.
     """
 
     causes: tuple[ReplayEntry, ...] = ()
@@ -56,6 +57,7 @@ class Gate(NamedTuple):
     is_response: bool = False
     earlier_call: ReplayEntry | None = None
     earlier_calls: tuple[ReplayEntry, ...] = ()
+    follows_cancellation: bool = False
 
     def depends_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether it depends on another request than the one of its stream, or a later one."""
@@ -111,6 +113,17 @@ class Waits(NamedTuple):
 NO_WAITS: Final = Waits()
 
 
+class Patience(NamedTuple):
+    """How long a client waits for a response that it can't get, until it is told.
+
+    Attributes:
+        is_for_cancellation: whether the response was recorded, after a cancellation of its call.
+    """
+
+    seconds: float
+    is_for_cancellation: bool
+
+
 class _Passage:
     """Splits what a response waits for among its pieces, by what had arrived before each."""
 
@@ -141,6 +154,8 @@ class Timelines:
         self._pending_call_by_question: dict[
             tuple[RecordedExchange, int], ReplayEntry
         ] = {}
+        self._cancellations: dict[ReplayEntry, ReplayEntry] = {}
+        self._cancelled_calls: dict[ReplayEntry, ReplayEntry] = {}
         for entry in by_arrival:
             # Nothing waits for the answer to a ping.
             if entry.exchange.number is not None and not entry.is_pong:
@@ -169,6 +184,26 @@ class Timelines:
         # Clients without a session have nothing in common but what they change.
         elif session != NO_SESSION and _is_cause(entry):
             self._nonrequest_causes_by_session.setdefault(session, []).append(entry)
+            self._note_cancelled_call(entry)
+
+    def _note_cancelled_call(self, entry: ReplayEntry) -> None:
+        """Take note of the call that a client cancelled, if it did."""
+        if entry.key.method != CANCELLED:
+            return
+
+        message = read_call(entry.exchange.request).message
+        if message is None:
+            return
+
+        by_id = (entry.session, True, same_name(message.cancelled_id))
+        calls = self._requests_by_id_or_token.get(by_id)
+        if calls:
+            self._cancelled_calls[entry] = calls[-1]
+            self._cancellations.setdefault(calls[-1], entry)
+
+    def call_concerned(self, entry: ReplayEntry) -> ReplayEntry | None:
+        """Return the call that a notification cancels, or during which an answer was asked for."""
+        return self._cancelled_calls.get(entry, entry.call_of_question)
 
     # When calls ended
 
@@ -204,19 +239,33 @@ class Timelines:
 
         return not self._has_response(call)
 
-    def patience_seconds(self, entry: ReplayEntry) -> float | None:
-        """Return how long to let a client wait for a response that was not recorded.
+    def patience_with(self, entry: ReplayEntry) -> Patience | None:
+        """Return how long to let a client wait for a response that it can't get.
 
-        Somewhat longer than the recorded one waited; None for what has its response.
+        Somewhat longer than the recorded one waited, which left or cancelled its call; None for
+        what has its response without that.
         """
-        if not self.is_given_up(entry):
+        is_given_up = self.is_given_up(entry)
+        if not is_given_up and not self.is_cancelled(entry.stream):
             return None
 
-        ended_ms = self._given_up_ms(entry)
-        return (ended_ms - entry.exchange.started_ms) / 1000 + _EXTRA_PATIENCE_S
+        waited_ms = self._given_up_ms(entry) - entry.exchange.started_ms
+        return Patience(waited_ms / 1000 + _EXTRA_PATIENCE_S, not is_given_up)
+
+    def is_cancelled(self, call: ReplayEntry) -> bool:
+        """Tell whether a client cancelled a call before it had the response."""
+        cancellation = self._cancellations.get(call)
+        if cancellation is None or call.is_listening:
+            return False
+
+        return _number_of(cancellation) <= self.lifetime_of(call).end[0]
 
     def _given_up_ms(self, entry: ReplayEntry) -> float:
         """Return the time at which a client stopped waiting for a response."""
+        cancellation = self._cancellations.get(entry.stream)
+        if cancellation is not None:
+            return cancellation.exchange.started_ms
+
         response = entry.exchange.response
         ending_times = [entry.exchange.ended_ms]
         if response is not None and response.only_accepts:
@@ -275,8 +324,40 @@ class Timelines:
             gates = self._gates_with_subjects(entry, response, gates)
             gates = self._gates_after_responses(entry, response, gates)
 
-        end = passage.next_gate(ended)
-        return Waits(tuple(gates), Gate(_possible_causes(end.causes)))
+        end = Gate(_possible_causes(passage.next_gate(ended).causes))
+        if self._cancellations:
+            gates = self._gates_after_cancellations(entry, response, gates)
+            if not is_answered(response):
+                end = self._gate_after_cancellation(end, entry, ended)
+
+        return Waits(tuple(gates), end)
+
+    def _gates_after_cancellations(
+        self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
+    ) -> list[Gate]:
+        """Let what came after the cancellation of its call wait for one."""
+        ended = _ended_after(entry.exchange, response)
+        waiting_gates = []
+        for gate, piece in zip(gates, response.pieces, strict=True):
+            arrived = piece.arrived_count or ended
+            waiting_gates.append(self._gate_after_cancellation(gate, entry, arrived))
+
+        return waiting_gates
+
+    def _gate_after_cancellation(
+        self, gate: Gate, entry: ReplayEntry, arrived: int
+    ) -> Gate:
+        """Return a gate that knows whether its call was cancelled when so many had arrived.
+
+        A cancellation may cause all that comes after it to its call, which nobody else would get.
+        """
+        call = gate.subject_request or entry.stream
+        cancellation = self._cancellations.get(call)
+        if cancellation is None or _number_of(cancellation) > arrived:
+            return gate
+
+        causes = tuple([cause for cause in gate.causes if cause is not cancellation])
+        return gate._replace(causes=causes, follows_cancellation=True)
 
     def messages_depend_on_later(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -374,6 +374,8 @@ class ReplayServer:
     ) -> None:
         """Give a request that was not recorded the answer of any server."""
         self.announcer.tell(harmless_event, reply)
+        # The notification may cancel a call for other reasons than the recorded one.
+        self._wake_waiting_responses(self.player.session_of(request))
         if reply.body and self.player.respond_on_stream(request, reply.body):
             await self.accept(request, downstream)
         else:
@@ -392,8 +394,20 @@ class ReplayServer:
         delivery = play.delivery
         if delivery is None:
             await self._hold_open_or_miss(play, downstream)
-            return
+        else:
+            await self._send_response(play, delivery, downstream)
 
+    async def _send_response(
+        self, play: Play, delivery: Delivery, downstream: Downstream
+    ) -> None:
+        """Send a recorded response, and hold it open or end it with a miss if it has no end."""
+        patience = play.patience
+        refusing = None
+        if patience is not None and patience.is_for_cancellation:
+            refusing = self._begin_waiting(self._refuse_in_the_end(play, delivery))
+
+        response = delivery.entry.exchange.response
+        is_accepted = response is not None and response.only_accepts
         try:
             if delivery.is_whole:
                 await self._send_whole(delivery, downstream)
@@ -402,14 +416,12 @@ class ReplayServer:
         finally:
             delivery.end()
             self._wake_waiting_responses(play.session)
+            if refusing is not None and not is_accepted:
+                refusing.cancel()
 
-        is_accepted = delivery.reply.end is End.COMPLETE
-        if play.patience_s is not None and is_accepted:
+        if patience is not None and is_accepted and refusing is None:
             # The connection on which the call was accepted is free for the next request.
-            responding = self._respond_on_stream(play, play.patience_s)
-            waiting = asyncio.create_task(responding)
-            self._waiting_responses.add(waiting)
-            waiting.add_done_callback(self._waiting_responses.discard)
+            self._begin_waiting(self._respond_on_stream(play))
 
     async def close(self) -> None:
         """Wait no more for what accepted calls may still get: a miss of them comes too late."""
@@ -419,39 +431,58 @@ class ReplayServer:
 
         await asyncio.gather(*waiting, return_exceptions=True)
 
-    async def _respond_on_stream(self, play: Play, patience_s: float) -> None:
-        """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
-        body = await self._miss_in_the_end(play, patience_s)
-        if body is not None and self.player.respond_on_stream(play.request, body):
+    def _begin_waiting(self, waiting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin to wait for the time at which a call gets its miss."""
+        task = asyncio.create_task(waiting)
+        self._waiting_responses.add(task)
+        task.add_done_callback(self._waiting_responses.discard)
+        return task
+
+    async def _refuse_in_the_end(self, play: Play, delivery: Delivery) -> None:
+        """Refuse a call in the end whose response waits for its cancellation."""
+        miss = await self._miss_in_the_end(play)
+        if miss is not None:
+            delivery.refuse(miss)
             self._wake_waiting_responses(play.session)
 
-    async def _miss_in_the_end(self, play: Play, patience_s: float) -> bytes | None:
-        """Wait, and return the miss for a call without a recorded response.
-
-        None where its client has cancelled it.
-        """
-        await self.clock.sleep(patience_s)
-        miss = self.player.count_call_without_response(play)
+    async def _respond_on_stream(self, play: Play) -> None:
+        """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
+        miss = await self._miss_in_the_end(play)
         if miss is None:
+            return
+
+        body = self._miss_error_body(miss, play.request_id)
+        if self.player.respond_on_stream(play.request, body):
+            self._wake_waiting_responses(play.session)
+
+    async def _miss_in_the_end(self, play: Play) -> Miss | None:
+        """Wait, and return the miss for a call that gets no response; None if it is cancelled."""
+        patience = play.patience
+        if patience is None:
             return None
 
-        self._tell_miss(miss)
-        return self._miss_error_body(miss, play.request_id)
+        await self.clock.sleep(patience.seconds)
+        miss = self.player.count_call_without_response(play)
+        if miss is not None:
+            self._tell_miss(miss)
+
+        return miss
 
     async def _hold_open_or_miss(self, play: Play, downstream: Downstream) -> None:
         """Wait for a client to leave; a call without a recorded response gets a miss in the end."""
-        if play.patience_s is None:
+        if play.patience is None:
             # Over pipes nothing says that there is no response.
             if play.delivery is not None or not play.request.is_line:
                 await asyncio.Event().wait()
 
             return
 
-        miss_body = await self._miss_in_the_end(play, play.patience_s)
-        if miss_body is None:
+        miss = await self._miss_in_the_end(play)
+        if miss is None:
             await asyncio.Event().wait()
             return
 
+        miss_body = self._miss_error_body(miss, play.request_id)
         delivery = play.delivery
         if delivery is None:
             await downstream.send_whole(200, JSON_HEADERS, miss_body)

@@ -316,6 +316,21 @@ def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
     )
 
 
+def test_cancelled_call_is_refused() -> None:
+    """Its process has to know whether its client has cancelled it."""
+    talk = conversation(*session_steps(ONE))
+    calling = talk.stream(within(ONE, CALL))
+    cancelled = notification("notifications/cancelled", requestId=1)
+    talk.exchange(within(ONE, cancelled), ACCEPTED)
+    talk.event(calling, answer(CALL, text("stopped")))
+    talk.end(calling)
+
+    with pytest.raises(CassetteError) as error:
+        Player(loaded(talk.cassette()), stateless=True)
+
+    assert ": its response depends on its cancellation" in str(error.value)
+
+
 def test_pushed_requests_are_refused_by_session() -> None:
     """Their answers come with other requests than the call that waits for them."""
     call = post(with_id(CALL, "c"), ("Mcp-Session-Id", ONE))

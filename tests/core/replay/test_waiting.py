@@ -28,7 +28,7 @@ from builders import (
     with_token,
 )
 from builders import within as in_session
-from messages import text
+from messages import Json, text
 
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.deliveries import Delivery, Sending
@@ -272,6 +272,141 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
 
     assert isinstance(last, Sending)
     assert (last.raw, last.is_last) == (sse(DONE), True)
+
+
+def test_what_came_before_a_call_has_passed_over_nothing_for_it() -> None:
+    """The client has made the later call first; it may send the notification all the same."""
+    talk = Conversation()
+    call = talk.stream(within(CALL))
+    talk.exchange(within(TOLD), ACCEPTED)
+    talk.event(call, DONE)
+    talk.end(call)
+    later = [with_id(tool(name), name) for name in ("second", "third")]
+    for request in later:
+        talk.exchange(within(request), answer(request, text("x")))
+
+    player = replay_of(talk)
+    delivery_of(player, within(later[1]))
+    calling = delivery_of(player, within(CALL))
+
+    assert told(calling) == []
+
+    delivery_of(player, within(later[0]))
+
+    assert told(calling) == [sse(DONE), End.COMPLETE]
+
+
+STOPPED = answer(CALL, text("stopped"))
+
+
+def cancellation(identity: Json, **params: str) -> bytes:
+    """Return a notification that cancels a call."""
+    return notification("notifications/cancelled", requestId=identity, **params)
+
+
+def cancelled_call(where: str = "call") -> Player:
+    """Return a replay of a call that its client cancelled, and of another one after it.
+
+    All responses may come on one listening stream (HTTP+SSE).
+    """
+    talk = Conversation()
+    listening = talk.stream(LISTEN)
+    call = talk.stream(within(CALL)) if where == "call" else talk.request(within(CALL))
+    if where == "all":
+        talk.response(call, ACCEPTED)
+
+    talk.exchange(within(cancellation(1, reason="timeout")), ACCEPTED)
+    talk.event(call if where == "call" else listening, STOPPED)
+    if where == "call":
+        talk.end(call)
+
+    other = with_id(OTHER, 2)
+    second = talk.request(within(other))
+    if where == "call":
+        talk.response(second, answer(other, text("x")))
+    else:
+        talk.response(second, ACCEPTED)
+        talk.event(listening, answer(other, text("x")))
+
+    talk.end(listening, End.OPEN)
+    return replay_of(talk)
+
+
+@pytest.mark.parametrize("is_other_first", [False, True])
+def test_response_after_a_cancellation_is_for_a_client_that_cancels(
+    *, is_other_first: bool
+) -> None:
+    """Nothing else stands for it: neither a later call nor silence, nor another cancellation."""
+    player = cancelled_call()
+    mine = within(with_id(CALL, "mine"))
+    others = within(with_id(OTHER, "other"))
+    if is_other_first:
+        said = with_id(answer(OTHER, text("x")), "other")
+
+        assert told(delivery_of(player, others)) == [said, End.COMPLETE]
+
+    play = hit(player, mine)
+    calling = play.delivery
+    assert calling is not None
+    if not is_other_first:
+        delivery_of(player, others)
+
+    player.request_received(within(cancellation("other", reason="timeout")))
+
+    assert (told(calling), calling.skippable_request) == ([], None)
+
+    player.request_received(within(cancellation("mine", reason="closed")))
+
+    assert told(calling) == [sse(with_id(STOPPED, "mine")), End.COMPLETE]
+    assert player.count_call_without_response(play) is None
+
+
+@pytest.mark.parametrize("where", ["call", "all"])
+def test_call_whose_client_never_cancels_is_refused(where: str) -> None:
+    """On the stream of all responses it holds up no other call until then."""
+    player = cancelled_call(where)
+    stream = delivery_of(player, LISTEN)
+    play = hit(player, within(with_id(CALL, "mine")))
+    calling = play.delivery
+    assert calling is not None
+    responds = stream if where == "all" else calling
+
+    assert [step for step in told(responds) if isinstance(step, bytes)] == []
+
+    other = answer(OTHER, text("x"))
+    concurrent = delivery_of(player, within(with_id(OTHER, "b")))
+    responds_to_other = stream if where == "all" else concurrent
+    said = told(responds_to_other)[0]
+
+    assert with_id(other, "b") in said
+
+    miss = player.count_call_without_response(play)
+    assert miss is not None
+    calling.refuse(miss)
+
+    assert miss.reason is Reason.NO_RESPONSE
+    assert told(responds)[0] == (b'"mine"', Reason.NO_RESPONSE)
+
+
+def test_id_of_a_cancelled_call_may_be_used_again() -> None:
+    """The call that has it next is another one, and is not cancelled."""
+    talk = Conversation()
+    for name in ("first", "second"):
+        call = talk.stream(within(tool(name)))
+        talk.exchange(within(cancellation(1)), ACCEPTED)
+        talk.event(call, answer(tool(name), text(name)))
+        talk.end(call)
+
+    player = replay_of(talk)
+    for name in ("first", "second"):
+        calling = delivery_of(player, within(tool(name)))
+
+        assert told(calling) == []
+
+        delivery_of(player, within(cancellation(1)))
+        result = answer(tool(name), text(name))
+
+        assert told(calling) == [sse(result), End.COMPLETE]
 
 
 def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> None:
