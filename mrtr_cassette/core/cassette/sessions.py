@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -22,8 +22,10 @@ from mrtr_cassette.core.protocol.calls import (
 from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response, messages_in
 from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
+from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
+    LAST_EVENT_ID_HEADER,
     REFUSED,
     SESSION_HEADER,
     Headers,
@@ -239,6 +241,30 @@ class Streams(Generic[E]):
             self._exchange_by_event.setdefault((session, identity), name)
 
         return begun
+
+
+def resumed_events(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
+    """Return the ids of events, as recorded, after which clients resumed a stream."""
+    return frozenset([resumed_event(exchange.request) for exchange in exchanges])
+
+
+def with_event_as_recorded(request: Request, recorded: Container[str]) -> Request:
+    """Seal the event after which a client resumes a stream, if a recorded one named it too.
+
+    An id of a recorded stream is sealed when the client gets it; this is any other one. Outside
+    sessions ids of events are as recorded.
+    """
+    event = resumed_event(request)
+    is_outside = not request.header(SESSION_HEADER)
+    if not event or is_outside or sealed_hash(event) not in recorded:
+        return request
+
+    headers = []
+    for name, value in request.headers:
+        is_event = name.lower() == LAST_EVENT_ID_HEADER
+        headers.append((name, sealed_hash(value) if is_event else value))
+
+    return replace(request, headers=tuple(headers))
 
 
 class EndpointPassing:

@@ -18,6 +18,7 @@ from mrtr_cassette.core.cassette.lookup import (
 )
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import resumed_events, with_event_as_recorded
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -153,6 +154,7 @@ class MatchedForm:
         self._recorded_sessions = {
             request.header(SESSION_HEADER) for request in requests
         }
+        self._resumed_events = resumed_events(cassette.exchanges)
         self._user_header_names = cassette.kept_headers
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
@@ -377,6 +379,7 @@ class MatchedForm:
         if self.has_placeholders:
             self._credentials.add_headers(request.headers)
 
+        request = with_event_as_recorded(request, self._resumed_events)
         request = self._with_sealed_states(
             request, lambda token: token in self.issued_names
         )

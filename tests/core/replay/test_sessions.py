@@ -34,7 +34,9 @@ from messages import text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.report.runs import report_of_miss
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request
+from mrtr_cassette.terms import SHELL_TERMS
 
 CALL = tool("work")
 LISTEN = get("/mcp", ("Accept", "text/event-stream"))
@@ -228,6 +230,36 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
     made_up = within(session, get("/mcp", ("Last-Event-ID", "made-up")))
 
     assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
+
+
+def test_refused_resumption_is_played_to_a_client_that_names_the_same_event() -> None:
+    """No stream of the recording has the event: the server had forgotten it, or the session."""
+    refused = Answer((b"gone",), (), 404)
+    event = ("Last-Event-ID", "ev-9")
+    places = [
+        get("/mcp", event, (SESSION_HEADER, "f" * 32)),
+        get("/mcp", event),
+        within(ONE, get("/mcp", event)),
+    ]
+
+    player = player_of(
+        (INITIALIZE, opened(ONE)), *[(request, refused) for request in places]
+    )
+    session = open_session(player)
+    places[-1] = within(session, get("/mcp", event))
+
+    for request in places:
+        assert play(player, request) == b"gone"
+
+    other = within(session, get("/mcp", ("Last-Event-ID", "ev-8")))
+    miss = missed(player, other)
+
+    assert miss.reason is Reason.STATE_UNKNOWN
+
+    ways = report_of_miss(miss, player, SHELL_TERMS).text
+
+    assert "requestState" not in ways
+    assert "after an event that this replay has sent" in ways
 
 
 def test_id_that_several_streams_use_resumes_none_of_them() -> None:
