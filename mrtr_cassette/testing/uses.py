@@ -407,21 +407,8 @@ class Uses:
         self.notes += [f"{shown}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test's outcome; one that is run again has the outcome of its last attempt.
-
-        A test with a failed subtest failed; else its own report counts, which comes last.
-        """
-        test = report.nodeid
-        if report.failed:
-            self._test_outcomes[test] = "failed"
-        if self._test_outcomes.get(test) == "failed":
-            return
-
-        given_up = _given_up(report)
-        if given_up is not None:
-            self._test_outcomes[test] = given_up
-        elif report.passed and report.when == "call":
-            self._test_outcomes[test] = "passed"
+        """Note a test's outcome."""
+        _note_outcome(self._test_outcomes, report)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
@@ -496,6 +483,24 @@ def _given_up(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None
     if not report.skipped:
         return None
     return "xfailed" if hasattr(report, "wasxfail") else "skipped"
+
+
+def _note_outcome(outcomes: dict[str, TestOutcome], report: pytest.TestReport) -> None:
+    """Note a test's outcome; one that is run again has the outcome of its last attempt.
+
+    A test with a failed subtest failed; else its own report counts, which comes last.
+    """
+    test = report.nodeid
+    if report.failed:
+        outcomes[test] = "failed"
+    if outcomes.get(test) == "failed":
+        return
+
+    given_up = _given_up(report)
+    if given_up is not None:
+        outcomes[test] = given_up
+    elif report.passed and report.when == "call":
+        outcomes[test] = "passed"
 
 
 def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
@@ -645,6 +650,9 @@ def _narrowed_by(config: pytest.Config) -> str | None:
 _UNKNOWN = "unknown:"
 """Begins a line about cassettes whose paths are unknown."""
 
+_OPENER = "opener:"
+"""Begins a line with a test that opens cassettes whose names are known when it has run."""
+
 
 class Orphans:
     """Finds cassettes that no collected test uses; a plugin where that is asked for."""
@@ -654,6 +662,7 @@ class Orphans:
         self._config = config
         self._fails_on_orphans = fails
         self._orphaned_cassettes: list[Path] = []
+        self._test_outcomes: dict[str, TestOutcome] = {}
         self._unknown: str | None = None
         """Why it is unknown which cassettes are used, as a clause."""
         # Workers of pytest-xdist, and all that tests start, have the variable too.
@@ -676,16 +685,14 @@ class Orphans:
         if not report.passed:
             self._note([f"{_UNKNOWN}{report.nodeid} was not collected"])
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note that a skipped test might have opened cassettes by name."""
-        report = yield
-        if report.skipped and _opens_by_name(item):
-            self._note([f"{_UNKNOWN}{item.nodeid} was skipped"])
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note the tests that open cassettes by name."""
+        openers = filter(_opens_by_name, session.items)
+        self._note([f"{_OPENER}{item.nodeid}" for item in openers])
 
-        return report
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test's outcome: one that has not passed may have left out to open cassettes."""
+        _note_outcome(self._test_outcomes, report)
 
     def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
         """Note that a deselected test might have opened cassettes by name."""
@@ -707,10 +714,9 @@ class Orphans:
         noted = Path(os.environ.pop(OPENED_VARIABLE))
         used = set(noted.read_text(encoding="utf-8").splitlines())
         noted.unlink()
-        for line in used:
-            if line.startswith(_UNKNOWN):
-                self._unknown = line.removeprefix(_UNKNOWN)
-                return
+        self._unknown = self._why_unknown(used)
+        if self._unknown is not None:
+            return
 
         orphans = set()
         for folder in used:
@@ -720,6 +726,26 @@ class Orphans:
         self._orphaned_cassettes = sorted(orphans)
         if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _why_unknown(self, noted: Iterable[str]) -> str | None:
+        """Return why it is unknown which cassettes are used; None if it is known."""
+        if self._config.getoption("collectonly"):
+            return "no test was run"
+
+        for line in sorted(noted):
+            if line.startswith(_UNKNOWN):
+                return line.removeprefix(_UNKNOWN)
+            if not line.startswith(_OPENER):
+                continue
+
+            test = line.removeprefix(_OPENER)
+            outcome = self._test_outcomes.get(test, "not run")
+            if outcome == "failed":
+                return f"{test} failed"
+            if outcome != "passed":
+                return f"{test} was {outcome}"
+
+        return None
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """List the orphans."""

@@ -170,24 +170,49 @@ LEAVES_OUT = "pytest.skip('later', allow_module_level=True)"
         (LEAVES_OUT, "test_more.py was not *", 1),
         ("def test_it(mrtr_cassettes): pytest.skip()", "*::test_it was skipped", 0),
         ("def test_it(mrtr_cassettes): pass", "*::test_it was deselected", 0),
+        ("def test_it(mrtr_cassettes): pytest.xfail()", "*::test_it was xfailed", 0),
+        ("def test_it(mrtr_cassettes): assert 0", "*::test_it failed", 0),
     ],
-    ids=["module", "module of a worker", "test", "deselected"],
+    ids=["module", "module of a worker", "test", "deselected", "xfailed", "failed"],
 )
 def test_no_orphans_are_told_where_names_are_unknown(
     with_orphan, line, reason, workers
 ):
     """A module, or a test that would open cassettes by name, did not run."""
     with_orphan.write("test_more.py", f"import pytest\n{line}")
-    outcomes = {"passed": 1, "skipped": 1}
+    outcomes = {"passed": 1}
     deselecting = []
     if "deselected" in reason:
         deselecting = ["-k", "test_deploy"]
-        del outcomes["skipped"]
+    elif reason.endswith("xfailed"):
+        outcomes["xfailed"] = 1
+    elif reason.endswith("failed"):
+        outcomes["failed"] = 1
+    else:
+        outcomes["skipped"] = 1
 
     options = ("--mrtr-orphans=fail", *deselecting, "-n", str(workers))
     result = with_orphan.run(*options, **outcomes)
 
-    assert result.ret == pytest.ExitCode.OK
+    assert result.ret == int("failed" in outcomes)
+
+    result.stdout.fnmatch_lines([f"unknown: {reason}"])
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("-x", "test_more.py::test_more was not run"),
+        ("--collect-only", "no test was run"),
+    ],
+)
+def test_no_orphans_are_told_where_tests_did_not_run(with_orphan, option, reason):
+    """A run that stops early, or only collects, doesn't know what tests open by name."""
+    with_orphan.write("test_early.py", "def test_early(): assert 0")
+    outcomes = {"failed": 1} if option == "-x" else {"passed": 0}
+    result = with_orphan.run("--mrtr-orphans=fail", option, **outcomes)
+
+    assert result.ret == int(option == "-x")
 
     result.stdout.fnmatch_lines([f"unknown: {reason}"])
 
