@@ -427,10 +427,16 @@ def tell_of_journal(cassette: Location, log: Log) -> None:
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
 
 
-def tell_unused(options: Iterable[tuple[str, str]], log: Log) -> None:
-    """Say which options made no difference, each with its value."""
+LEFT_NOTHING_OUT: Final = "left nothing out"
+"""What an option did that should leave something out of a comparison."""
+
+
+def tell_unused(
+    options: Iterable[tuple[str, str]], log: Log, what: str = "matched nothing"
+) -> None:
+    """Say which options made no difference, each with its value; `what` says it in words."""
     for name, value in options:
-        text = f"note: {TERMS[name]} {printable(value)} matched nothing"
+        text = f"note: {TERMS[name]} {printable(value)} {what}"
         log.tell(text, {"event": "unused", "option": name, "value": value})
 
 

@@ -15,6 +15,7 @@ import click
 from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    LEFT_NOTHING_OUT,
     TERMS,
     Log,
     ignore_from_option,
@@ -322,8 +323,9 @@ def diff(
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
 
-    tell_unused(_unused_values("ignore", ignored, pairs), Log())
-    tell_unused(_unused_values("masks", places["masks"], pairs), Log())
+    unused = _unused_values("ignore", ignored, pairs)
+    unused += _unused_values("masks", places["masks"], pairs)
+    tell_unused(unused, Log(), LEFT_NOTHING_OUT)
     context.exit(1 if differing and not for_git else 0)
 
 

@@ -13,6 +13,7 @@ import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    LEFT_NOTHING_OUT,
     TERMS,
     Log,
     json_form,
@@ -432,10 +433,14 @@ def _tell_what_to_do(
     for verification in verifications:
         left_out.extend(verification.left_out)
 
-    unused = unused_pointers(options.ignore, left_out)
-    tell_unused([("ignore", pointer) for pointer in unused], Log())
-    in_vain = unused_masks(options.masks, left_out)
-    tell_unused([("masks", mask) for mask in in_vain], Log())
+    unused = []
+    for pointer in unused_pointers(options.ignore, left_out):
+        unused.append(("ignore", pointer))
+
+    for mask in unused_masks(options.masks, left_out):
+        unused.append(("masks", mask))
+
+    tell_unused(unused, Log(), LEFT_NOTHING_OUT)
 
 
 def _was_withheld(verification: Verification) -> bool:

@@ -395,7 +395,7 @@ def test_a_mask_is_for_verify_and_for_recording_anew(tmp_path: Path) -> None:
 
     same = invoke(path, *mask, "--mask", "x{9}", *server, "13:59 o'clock")
 
-    assert (same.exit_code, same.stderr) == (0, "note: --mask x{9} matched nothing\n")
+    assert (same.exit_code, same.stderr) == (0, "note: --mask x{9} left nothing out\n")
     assert invoke(path, *mask, *server, "13:59 sharp").exit_code == 1
     assert path.read_text() == first
 

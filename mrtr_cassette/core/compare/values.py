@@ -530,13 +530,13 @@ def without_repeated_values(
     """Return changes but for those that only repeat what the request has.
 
     Args:
-        values: each value of the recorded request in whose place the other request has another.
+        values: values of the recorded request, with those of the other request in their places.
     """
     recorded_by_sent = {}
     for recorded, sent in values:
         recorded_by_sent[_text_in_json(sent)] = _text_in_json(recorded)
 
-    # The longest comes first, as another one may be its beginning.
+    # The longest comes first, as another value may be its beginning.
     spellings = sorted(filter(None, recorded_by_sent), key=len, reverse=True)
     if not spellings:
         return [*changes]

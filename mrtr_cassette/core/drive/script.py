@@ -59,7 +59,7 @@ from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.pointers import ABSENT, members_of, value_at
 
 RepeatedValues = Sequence[tuple[Any, Any]]
-"""Values of a recorded call, each with the one that another call has in its place."""
+"""Values of a recorded call, with those that another call has in their places."""
 
 
 class TurnChange(NamedTuple):
@@ -79,10 +79,10 @@ class LivePair(NamedTuple):
 
     Attributes:
         response: the live JSON-RPC response as it came.
-        turn: the turn that the recorded one asks, or in whose place the live one came, or 0 for
-            the final response.
+        turn: the turn that the recorded response asks, or in whose place the live response came;
+            0 stands for the final response.
         keys: the recorded keys of a task's questions by the live ones, as they would be recorded.
-        unasked: the questions of a pushed turn or of a task in whose place the live one came.
+        unasked: the questions of a pushed turn or of a task in whose place the response came.
     """
 
     recorded: RecordedExchange
@@ -347,7 +347,7 @@ class RecordedScript:
         `turns` are its own that the live server has not asked so far, and `unprompted_turns` those
         of its session that are asked of the server's own accord. `handles` gets what the live
         server made up; `repeated_values` are those of the recorded call in whose places the live
-        one has others. With `renames_keys`, the recorded question is answered under another key
+        call has others. With `renames_keys`, the recorded question is answered under another key
         too; with `is_at_start`, messages logged meanwhile belong to the start of the server.
         """
         self._interaction = interaction

@@ -129,7 +129,7 @@ def without_session(target: str) -> str:
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
-_PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 
 # Header values by what they mean, whichever way a client spells them
 
@@ -214,7 +214,7 @@ _NOT_OF_CALLER = frozenset(
         "traceparent",
         "tracestate",
         _CLIENT_CAPABILITIES,
-        _PROTOCOL_VERSION,
+        PROTOCOL_VERSION,
     }
 )
 
@@ -450,7 +450,7 @@ class Call(NamedTuple):
         """
         rpc = self._message_or_empty
         capabilities = rpc.meta.get(_CLIENT_CAPABILITIES)
-        version = rpc.meta.get(_PROTOCOL_VERSION)
+        version = rpc.meta.get(PROTOCOL_VERSION)
         if rpc.method == INITIALIZE:
             capabilities = rpc.params.get("capabilities")
             version = rpc.params.get("protocolVersion")

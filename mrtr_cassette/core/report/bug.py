@@ -9,6 +9,7 @@ from typing import Any, Final
 from mrtr_cassette.core.answers.written import can_be_called
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.live_session import MODERN_VERSION, VERSION_HEADER
+from mrtr_cassette.core.protocol.calls import PROTOCOL_VERSION
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
@@ -128,6 +129,11 @@ def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
     version = result.get("protocolVersion")
     if version and isinstance(version, str):
         yield version
+
+    message = exchange.call.message
+    requested = None if message is None else message.meta.get(PROTOCOL_VERSION)
+    if requested and isinstance(requested, str):
+        yield requested
 
     header = exchange.request.header("mcp-protocol-version")
     if header:

@@ -6,11 +6,21 @@ import json
 import shlex
 from dataclasses import replace
 
-from builders import cassette_of, loaded, retry, rpc, tool
+from builders import (
+    answer,
+    cassette_of,
+    changed,
+    loaded,
+    pipe_cassette,
+    retry,
+    rpc,
+    tool,
+)
 from messages import asks, text
 
 from mrtr_cassette.core.record.sharing import shareable_cassette
 from mrtr_cassette.core.report.bug import bug_report
+from mrtr_cassette.core.wire.http import End, line_request
 
 NO = {"action": "decline"}
 BREAKING = "```\n</details>\n```` <script> @team\n`````json"
@@ -71,6 +81,18 @@ def test_report_has_all_of_the_call_and_nothing_of_its_reporter() -> None:
         "count:=2",
     ]
     assert words[12:] == ["--answer", '#1:={"action":"decline"}']
+
+
+def test_a_version_of_mcp_may_be_told_by_requests_alone() -> None:
+    """Requests of 2026-07-28 name it in `_meta`; on pipes there is no header."""
+    version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    call = tool("deploy", env="prod")
+    told = changed(call, "params", "_meta", to=version)
+    for request, shown in ((told, "- MCP: `2026-07-28`"), (call, "- MCP: `not told`")):
+        lines = [answer(request, text("done"))]
+        cassette = pipe_cassette((line_request(request), lines, End.COMPLETE))
+
+        assert shown in bug_report(cassette, 1, "c.json", 1).splitlines()
 
 
 def test_a_call_that_no_command_makes_is_only_replayed() -> None:
