@@ -261,6 +261,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "record_url": "mrtr-cassette record --upstream <<url>> --output <<path>>",
     "report_replay": "mrtr-cassette replay <<path>> --report <<report>>",
     "unwrap_server": "mrtr-cassette unwrap <<path>> <<server>>",
+    "wrap_server": "mrtr-cassette wrap <<file>> <<server>> --record <<path>>",
 }
 """The commands that messages on every front offer: only a shell runs them."""
 

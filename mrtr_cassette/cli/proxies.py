@@ -48,7 +48,7 @@ from mrtr_cassette.core.cassette.client_config import (
 )
 from mrtr_cassette.core.secrets.credentials import text_redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
-from mrtr_cassette.errors import UpstreamError, UsageError
+from mrtr_cassette.errors import CassetteError, UpstreamError, UsageError
 from mrtr_cassette.options import (
     AnyOptions,
     ListeningOptions,
@@ -61,6 +61,7 @@ from mrtr_cassette.shell.files.cassettes import (
     cassette_exists,
     cassettes_in,
     load_cassette,
+    unpublished_warning,
 )
 from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.log import Aside
@@ -77,7 +78,7 @@ from mrtr_cassette.shell.runs.running import (
 )
 from mrtr_cassette.shell.runs.sessions import ReplaySession, Session
 from mrtr_cassette.shell.runs.sites import OwnPort
-from mrtr_cassette.terms import Terms, shell_words
+from mrtr_cassette.terms import Terms, shell_command, shell_words
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.journaling import RecordSession
@@ -649,7 +650,7 @@ def wrap(
         place = replay.absolute() if isinstance(replay, Path) else replay.url
         # The client would not show why its replay does not start.
         for cassette in cassettes_in([str(place)]):
-            load_cassette(cassette)
+            _check_playable(cassette, file, server)
 
         ours = ["replay", "--stdio", str(place)]
     else:
@@ -662,6 +663,23 @@ def wrap(
         lambda data: not has_wrapped(data, str(file)),
     )
     say(f"wrote {file}; the old file is {backup}; restart the client")
+
+
+def _check_playable(cassette: Location, file: Path, server: str) -> None:
+    """Make sure that a cassette can be played in the place of a server of a configuration.
+
+    Raises:
+        CassetteError: it can't be read, or there is none.
+    """
+    is_missing = unpublished_warning(cassette) is None and not cassette_exists(cassette)
+    if is_missing:
+        recorder = shell_command(
+            "wrap_server", file=str(file), server=server, path=str(cassette)
+        )
+        hint = f"record one with: {recorder}"
+        raise CassetteError(cassette, "there is no such cassette", hint=hint)
+
+    load_cassette(cassette)
 
 
 @click.command()

@@ -90,7 +90,11 @@ def test_server_that_is_started_again_is_recorded_into_the_next_file(
         (("lines",), 2, "either --record or --replay"),
         (("lines", "--record", "a", "--replay", "b"), 2, "either --record or --replay"),
         (("other", "--record", "a"), 3, "it has no server 'other'; it has 'lines'"),
-        (("lines", "--replay", "missing.json"), 3, "there is no such cassette"),
+        (
+            ("lines", "--replay", "missing.json"),
+            3,
+            "there is no such cassette; record one with: mrtr-cassette wrap ",
+        ),
     ],
 )
 def test_wrong_use_changes_nothing(

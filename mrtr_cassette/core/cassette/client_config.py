@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.secrets.credentials import text_redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
-from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Span,
+    find_spans,
+    item_spans,
+    splice,
+)
+from mrtr_cassette.core.wire.pointers import ANY, members_of
 from mrtr_cassette.errors import CassetteError, printable
-from mrtr_cassette.terms import shell_command
+from mrtr_cassette.terms import shell_command, shell_words
 
-_SERVER_MEMBERS = ("mcpServers", "servers")
-"""The members with a client's servers; the second one is that of VS Code."""
+_SERVER_PLACES: Final[Sequence[MemberPath]] = (
+    ("mcpServers",),
+    ("servers",),
+    ("context_servers",),
+    ("amp.mcpServers",),
+    ("mcp", "servers"),
+    ("projects", ANY, "mcpServers"),
+)
+"""Where clients have their servers: most of them, VS Code, Zed, Amp, and Claude Code by project."""
 
 _OUR_PROGRAM = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
 _MODULE_ARGUMENTS = ["-m", "mrtr_cassette"]
@@ -112,7 +126,7 @@ def _server_entry(
     `ours` is what is to start it.
     """
     plain = _without_comments(data)
-    member, value = _server_value(plain, path, server)
+    place, value = _server_value(plain, path, server, ours)
     has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
     if not has_command:
         raise CassetteError(
@@ -128,14 +142,14 @@ def _server_entry(
             path, printable(f"`args` of the server {server!r} is not a list of texts")
         )
 
-    command_span = _last_span(plain, member, server, "command")
+    command_span = _last_span(plain, (*place, "command"))
     if command_span is None:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
 
     arguments = []
-    args_span = _last_span(plain, member, server, "args")
+    args_span = _last_span(plain, (*place, "args"))
     if args_span is not None:
         arguments = item_spans(plain, args_span)
 
@@ -153,29 +167,54 @@ def _hint_at_proxy(entry: Any, ours: Sequence[str]) -> str | None:
     return f"record a server with a URL by a proxy: {command}"
 
 
-def _server_value(plain: bytes, path: str, server: str) -> tuple[str, Any]:
-    """Return a server's entry, and the member of the file that has it."""
-    by_member = _servers_by_member(plain, path)
-    names: list[str] = []
-    for member, servers in by_member.items():
-        if server in servers:
-            return member, servers[server]
+def _server_value(
+    plain: bytes, path: str, server: str, ours: Sequence[str]
+) -> tuple[MemberPath, Any]:
+    """Return a server's entry, and where the file has it.
 
+    Raises:
+        CassetteError: there is no such server, or several are called so.
+    """
+    names: list[str] = []
+    found: list[tuple[MemberPath, Any]] = []
+    for place, servers in _servers_by_place(plain, path, ours).items():
         names.extend(repr(name) for name in servers)
+        if server in servers:
+            found.append(((*place, server), servers[server]))
+
+    if len(found) > 1:
+        raise CassetteError(
+            path,
+            printable(f"it has several servers {server!r}"),
+            hint=_hint_by_hand(ours),
+        )
+
+    if found:
+        return found[0]
 
     known = ", ".join(names) or "none"
     raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
 
 
-def _last_span(plain: bytes, member: str, server: str, key: str) -> Span | None:
-    """Return where the value of a server's key is; of several, the last one counts."""
+def _hint_by_hand(ours: Sequence[str]) -> str:
+    """Return how a server is wrapped, or unwrapped, in a configuration that is not changed here."""
+    if not ours:
+        return "take the command before the server's own command out by hand"
+
+    words = shell_words([*ours, _DASHES])
+    return f"start the server with this before its own command, by hand: {words}"
+
+
+def _last_span(plain: bytes, path: MemberPath) -> Span | None:
+    """Return where the value at a path is; of several, the last one counts."""
     # A name is found as its bytes spell it, or escaped.
-    as_bytes = server.encode("utf-8", "surrogatepass").decode("latin-1")
-    paths = [(member, server, key), (member, as_bytes, key)]
-    found = find_spans(plain, paths)
+    as_bytes = []
+    for name in path:
+        as_bytes.append(name.encode("utf-8", "surrogatepass").decode("latin-1"))
+
     spans: list[Span] = []
-    for path in paths:
-        spans.extend(found.get(path, ()))
+    for found in find_spans(plain, {path, tuple(as_bytes)}).values():
+        spans.extend(found)
 
     return max(spans, default=None)
 
@@ -205,8 +244,8 @@ def _wrapped_command(entry: Any) -> int | None:
 
 def has_wrapped(data: bytes, path: str) -> bool:
     """Tell whether a configuration has a server that is wrapped."""
-    by_member = _servers_by_member(_without_comments(data), path)
-    for servers in by_member.values():
+    by_place = _servers_by_place(_without_comments(data), path)
+    for servers in by_place.values():
         for entry in servers.values():
             if _wrapped_command(entry) is not None:
                 return True
@@ -214,25 +253,43 @@ def has_wrapped(data: bytes, path: str) -> bool:
     return False
 
 
-def _servers_by_member(plain: bytes, path: str) -> dict[str, dict[str, Any]]:
-    """Return the servers by name, for every member of a configuration that has servers."""
+def _servers_by_place(
+    plain: bytes, path: str, ours: Sequence[str] = ()
+) -> dict[MemberPath, dict[str, Any]]:
+    """Return the servers by name, for every place of a configuration that has servers."""
     try:
         tree = json.loads(plain)
     except ValueError as error:
-        raise CassetteError(path, f"not JSON: {error}") from None
-
-    by_member: dict[str, dict[str, Any]] = {}
-    if isinstance(tree, dict):
-        for member in _SERVER_MEMBERS:
-            if isinstance(tree.get(member), dict):
-                by_member[member] = tree[member]
-
-    if not by_member:
         raise CassetteError(
-            path, "it has no `mcpServers`", hint="name a client's configuration"
+            path, f"not JSON: {error}", hint=_hint_by_hand(ours)
+        ) from None
+
+    by_place: dict[MemberPath, dict[str, Any]] = {}
+    for pattern in _SERVER_PLACES:
+        for place, servers in _members_at(tree, pattern):
+            if isinstance(servers, dict):
+                by_place[place] = servers
+
+    if not by_place:
+        raise CassetteError(
+            path,
+            "it has no `mcpServers`, `servers` or `context_servers`",
+            hint=_hint_by_hand(ours),
         )
 
-    return by_member
+    return by_place
+
+
+def _members_at(value: Any, pattern: MemberPath) -> Iterator[tuple[MemberPath, Any]]:
+    """Yield the members of a JSON value at a path, in which `ANY` stands for every member."""
+    if not pattern:
+        yield (), value
+        return
+
+    for name, member in members_of(value).items():
+        if pattern[0] in (name, ANY):
+            for path, found in _members_at(member, pattern[1:]):
+                yield (name, *path), found
 
 
 def _without_comments(data: bytes) -> bytes:

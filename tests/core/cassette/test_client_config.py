@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.cassette.client_config import unwrapped_config, wrapped_config
+from mrtr_cassette.core.cassette.client_config import (
+    has_wrapped,
+    unwrapped_config,
+    wrapped_config,
+)
 from mrtr_cassette.errors import CassetteError
 
 RECORD = ("/bin/mrtr-cassette", "record", "--stdio", "--output", "/c.json")
@@ -45,6 +50,60 @@ def test_wrapping_and_unwrapping_gives_back_every_byte(
 
     assert changed != WITH_COMMENTS
     assert unwrapped_config(changed, "f", server) == WITH_COMMENTS
+
+
+SERVERS = {"mcpServers": {"a": {"command": "x"}}}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("context_servers",),
+        ("amp.mcpServers",),
+        ("mcp", "servers"),
+        ("projects", "/home/jörg", "mcpServers"),
+    ],
+)
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_servers_are_found_wherever_a_client_has_them(
+    place: tuple[str, ...], *, is_ascii: bool
+) -> None:
+    """Beside empty `mcpServers` too, as Claude Code has them for all projects."""
+    config: Any = {"a": {"command": "node", "args": ["a.js"]}}
+    for name in reversed(place):
+        config = {name: config}
+
+    config |= {"mcpServers": {}}
+    data = json.dumps(config, indent=2, ensure_ascii=is_ascii).encode()
+    changed = wrapped_config(data, "f", "a", RECORD)
+
+    assert changed.replace(b'"record", ', b"") != changed
+    assert has_wrapped(changed, "f")
+    assert unwrapped_config(changed, "f", "a") == data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b'[mcp_servers.a]\ncommand = "node"', "not JSON"),
+        (b'{"mcp": {"a": {"command": ["node"]}}}', "it has no `mcpServers`, `servers`"),
+        (
+            json.dumps({"projects": {"/x": SERVERS, "/y": SERVERS}}).encode(),
+            "it has several servers 'a'",
+        ),
+    ],
+)
+def test_what_is_to_be_written_by_hand_is_told(data: bytes, reason: str) -> None:
+    """The advice is the command that stands before the server's own."""
+    with pytest.raises(CassetteError, match=reason) as caught:
+        wrapped_config(data, "f", "a", RECORD)
+
+    assert str(caught.value).endswith(
+        "by hand: /bin/mrtr-cassette record --stdio --output /c.json --"
+    )
+
+    with pytest.raises(CassetteError, match=f"{reason}.* by hand"):
+        unwrapped_config(data, "f", "a")
 
 
 an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
