@@ -59,6 +59,20 @@ def test_a_file_has_the_rights_that_the_user_gives(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
+def test_a_new_file_leaves_the_umask_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads share it: who sets it to look at it opens the files of the others to anybody."""
+    with umask(0o022):
+        changed: list[int] = []
+        monkeypatch.setattr(os, "umask", changed.append)
+        cassettes.publish_cassette(tmp_path / "c.json", NEW, replace=True)
+        monkeypatch.undo()
+
+    assert changed == []
+    assert stat.S_IMODE((tmp_path / "c.json").stat().st_mode) == 0o644
+
+
 def test_a_backup_is_at_no_time_readable_for_others_than_its_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,8 +119,9 @@ def test_what_exists_is_replaced_only_when_asked(
     assert names_in(tmp_path) == {"c.json"}
 
 
-@pytest.mark.parametrize("failing", ["fsync", "fchmod"])
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(
+    ("failing", "replace"), [("fsync", False), ("fsync", True), ("fchmod", True)]
+)
 def test_a_write_that_fails_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, *, replace: bool
 ) -> None:

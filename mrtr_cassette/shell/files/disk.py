@@ -7,7 +7,7 @@ import errno
 import fcntl
 import hashlib
 import os
-import tempfile
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -107,12 +107,16 @@ def write_whole(
     target = real_path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
-    file, temporary = _locked_temporary(target)
+    mode = _mode_if_exists(like or target)
+    # What will be private is so from the beginning; a new file gets what the umask leaves of this.
+    file, temporary = _locked_temporary(target, 0o666 if mode is None else 0o600)
     try:
         with file:
             file.writelines(pieces)
             file.flush()
-            os.fchmod(file.fileno(), _mode_of(like or target))
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+
             os.fsync(file.fileno())
             if replace:
                 temporary.replace(target)
@@ -134,16 +138,16 @@ def remove_leftovers(path: Path) -> None:
             leftover.unlink()
 
 
-def _locked_temporary(target: Path) -> tuple[BinaryIO, Path]:
+def _locked_temporary(target: Path, mode: int) -> tuple[BinaryIO, Path]:
     """Create the temporary file of a file, and lock it so that nobody takes it for a leftover."""
     while True:
-        handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
-        file = os.fdopen(handle, "wb")
+        temporary = target.parent / f"{_prefix_for(target)}{secrets.token_hex(8)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        file = os.fdopen(descriptor, "wb")
         # A file system without locks has no leftovers that can be told from what is being written.
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
 
-        temporary = Path(name)
         # Another writer may have removed it before it was locked.
         if temporary.exists():
             return file, temporary
@@ -171,14 +175,12 @@ def _put_where_nothing_is(temporary: Path, target: Path) -> None:
         temporary.replace(target)
 
 
-def _mode_of(target: Path) -> int:
-    """Return the permission bits of a file; if there is none, those that a new file gets."""
-    try:
-        return target.stat().st_mode & 0o777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
+def _mode_if_exists(path: Path) -> int | None:
+    """Return the permission bits of a file; None if there is none."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mode & 0o777
+
+    return None
 
 
 def change_config(
