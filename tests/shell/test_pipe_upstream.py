@@ -254,6 +254,77 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
     assert not [header for header in sessions if header.partition(": ")[2] in kept]
 
 
+TELLING = """
+import json, sys
+waiting = []
+
+def say(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+for line in sys.stdin:
+    said = json.loads(line)
+    if said["method"] == "initialize":
+        say(id=said["id"], result={})
+    elif said["method"] == "tools/call":
+        waiting.append(said)
+        for call in waiting:
+            token = call["params"]["_meta"]["progressToken"]
+            of = {"progressToken": token, "message": call["params"]["name"]}
+            say(method="notifications/progress", params=of)
+    elif said["method"] == "notifications/cancelled":
+        for call in waiting:
+            is_cancelled = call["id"] == said["params"]["requestId"]
+            say(id=call["id"], result={"cancelled": is_cancelled})
+        waiting.clear()
+"""
+"""Tells all pending calls how they get on at each call, and answers them when one is cancelled."""
+
+
+@looped
+async def test_equal_progress_tokens_and_cancelled_ids_of_two_clients_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    """Clients of the official SDKs begin with the same ids, which are their tokens too."""
+    server = (sys.executable, "-c", TELLING)
+    async with (
+        recording(server, tmp_path / "c.json") as session,
+        connected(session.url) as first,
+        connected(session.url) as second,
+        connected(session.url) as canceller,
+    ):
+        streams = []
+        for client, name in ((first, "first"), (second, "second")):
+            header = await opened(client)
+            body = call(2, name=name, _meta={"progressToken": 2})
+            _, stream = await client.ask("POST", "/mcp", *HEADERS, header, body=body)
+            streams.append(stream)
+
+        cancelling = notification("notifications/cancelled", requestId=2)
+        for cancelled_in in (await opened(canceller), header):
+            await canceller.ask("POST", "/mcp", *HEADERS, cancelled_in, body=cancelling)
+
+        first_text, second_text = [await stream.rest() for stream in streams]
+
+    def events(text: bytes) -> list[JsonObject]:
+        parts = text.split(b"\n\n")[:-1]
+        return [json.loads(part.partition(b"data: ")[2]) for part in parts]
+
+    told = {"jsonrpc": "2.0", "method": "notifications/progress"}
+    first_told = {**told, "params": {"progressToken": 2, "message": "first"}}
+    second_told = {**told, "params": {"progressToken": 2, "message": "second"}}
+    ended = {"jsonrpc": "2.0", "id": 2}
+
+    assert events(first_text) == [
+        first_told,
+        first_told,
+        {**ended, "result": {"cancelled": False}},
+    ]
+    assert events(second_text) == [
+        second_told,
+        {**ended, "result": {"cancelled": True}},
+    ]
+
+
 @looped
 async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
     tmp_path: Path,

@@ -142,6 +142,10 @@ class Channel(Generic[E]):
         """Tell whether a request with an id, as canonical text, waits for its response."""
         return name_in(self._pending_requests, identity) is not None
 
+    def is_token_in_use(self, token: str | None) -> bool:
+        """Tell whether a pending request has a progress token, as canonical text."""
+        return name_in(self._exchange_by_token, token) is not None
+
     def _exchange_named_by(self, message: Message) -> E | None:
         """Return the exchange that a message of the server names, or None."""
         token = message.params.get("progressToken")

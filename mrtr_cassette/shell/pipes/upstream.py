@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -16,14 +16,17 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from secrets import token_hex
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.sessions import is_endpoint, posted_to
 from mrtr_cassette.core.cassette.transports import on_one_line
 from mrtr_cassette.core.protocol.calls import ids_given_in, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
+    TOKEN_PATH,
     Kind,
+    Message,
+    echoes_of_request,
     message_in,
     server_message,
     server_messages,
@@ -47,7 +50,7 @@ from mrtr_cassette.core.wire.http import (
     is_event_stream,
     opens_channel,
 )
-from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, spelled_at, splice
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import printable, shorten
 from mrtr_cassette.shell.http.transport import (
@@ -79,6 +82,8 @@ _MUTE_S: Final = 20.0
 Some print a line for people before they serve.
 """
 
+_CANCELLED_ID_PATH: Final = ("params", "requestId")
+
 NEEDS_PORT: Final = "a server over HTTP needs {port} in its command"
 
 Framing = Literal["lines", "message", "events"]
@@ -89,6 +94,30 @@ class NotMcpError(ConnectionError):
     """What a server says on its stdout is not MCP."""
 
 
+class RenamedRequest(NamedTuple):
+    """A request with another id or progress token than its client's.
+
+    Attributes:
+        names: the client's, as it spelled them, by their members of `CallerValues`.
+    """
+
+    request: Message
+    names: Mapping[str, bytes]
+
+    def line_for_client(self, line: bytes) -> bytes:
+        """Return a line of the server that names the request as the client does."""
+        message = server_message(line)
+        if message is None:
+            return line
+
+        splices = []
+        for span, value in echoes_of_request(message, self.request):
+            if value in self.names:
+                splices.append((span, self.names[value]))
+
+        return splice(message.raw, splices)
+
+
 class PipeResponse:
     """The lines of a server on pipes that respond to one request."""
 
@@ -97,8 +126,10 @@ class PipeResponse:
     headers: RawHeaders = ()
 
     def __init__(self) -> None:
-        self.client_id: bytes | None = None
-        """The client's id, where the server knows another one."""
+        self.renamed: RenamedRequest | None = None
+        """Its request, where the server knows it by other names than the client."""
+        self.asked_by: tuple[str, str] | None = None
+        """Session and id of the request of a client over HTTP."""
         self.is_over = False
         """Nothing more comes."""
         self.lost: OSError | None = None
@@ -122,8 +153,8 @@ class PipeResponse:
 
     def add_line(self, raw: bytes, *, is_over: bool) -> None:
         """Add a line."""
-        if is_over and self.client_id is not None:
-            raw = _with_id(raw, self.client_id)
+        if self.renamed is not None:
+            raw = self.renamed.line_for_client(raw)
 
         self.lines.append(raw)
         self.is_over = is_over
@@ -183,10 +214,22 @@ def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
     )
 
 
-def _with_id(message: bytes, identity: bytes) -> bytes:
-    """Return a JSON-RPC message with another id."""
-    spans = find_spans(message, [ID_PATH])[ID_PATH]
-    return splice(message, [(spans[-1], identity)])
+def _with_value(message: bytes, path: MemberPath, value: bytes) -> bytes:
+    """Return a JSON-RPC message with another value at a path."""
+    spans = find_spans(message, [path])[path]
+    return splice(message, [(spans[-1], value)])
+
+
+def _written_line(
+    body: bytes, channel: Channel[PipeResponse], server: ServerProcess
+) -> PipeResponse:
+    """Write a line to a server, and return the response to it."""
+    response, is_over = channel.take_client_line(body + b"\n")
+    if is_over:
+        response.end()
+
+    server.writer.write(body + b"\n")
+    return response
 
 
 def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
@@ -199,8 +242,9 @@ def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
 class PipeUpstream:
     """A server on pipes as an upstream, which is started for the first request that it gets.
 
-    Clients over HTTP have ids of their own, so the server gets others where two have the same;
-    nobody else sees these. Those of the 2025 era get sessions, as they listen in one only.
+    Clients over HTTP choose their ids and progress tokens independently, so the server gets others
+    where two have the same; clients don't see these. Those of the 2025 era get sessions, as they
+    listen in one only.
     """
 
     def __init__(
@@ -222,7 +266,9 @@ class PipeUpstream:
         self._running_server = ExitStack()
         self._server: ServerProcess | None = None
         self._reading_task: asyncio.Future[None] | None = None
-        self._replacement_ids = count(1)
+        self._replacement_numbers = count(1)
+        self._pending_ids: dict[tuple[str, str], bytes] = {}
+        """The server's ids of requests over HTTP, by session and the client's id."""
         self._open_sessions: set[str] = set()
         self._has_http = False
         self._heard_stream: PipeResponse | None = None
@@ -278,6 +324,9 @@ class PipeUpstream:
             self._judge_if_mcp(line, channel)
 
         response, is_over = channel.take_server_line(line)
+        if is_over and response.asked_by is not None:
+            self._pending_ids.pop(response.asked_by, None)
+
         if response is self._unsolicited_messages and self._has_http:
             response = self._response_for_unsolicited(line, channel)
 
@@ -387,26 +436,73 @@ class PipeUpstream:
         return ((SESSION_HEADER.encode(), session.encode()),)
 
     def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
-        """Write a request's line, with another id if the client's own is in use."""
+        """Write a request's line, and return the response to it."""
         channel = self._channel
         if channel is None:
             raise self._loss_error
 
         body = on_one_line(request.body)
-        message = message_in(body)
-        client_id = None
-        if message is not None and message.kind is Kind.REQUEST and not request.is_line:
-            if channel.is_pending(message.id or ""):
-                client_id = message.spelled_id
-                body = _with_id(body, b'"mrtr-%d"' % next(self._replacement_ids))
+        message = None if request.is_line else message_in(body)
+        if message is None:
+            return _written_line(body, channel, server)
 
-        response, is_over = channel.take_client_line(body + b"\n")
-        response.client_id = client_id
-        if is_over:
-            response.end()
+        session = request.header(SESSION_HEADER)
+        if message.kind is not Kind.REQUEST:
+            notice = self._with_servers_id(message, session, channel)
+            if notice is None:
+                return _empty_response(ACCEPTED)
+            return _written_line(notice, channel, server)
 
-        server.writer.write(body + b"\n")
+        renamed = self._renamed_if_in_use(message, channel)
+        if renamed is not None:
+            body = renamed.request.raw
+
+        response = _written_line(body, channel, server)
+        response.renamed = renamed
+        response.asked_by = (session, message.id or "")
+        self._pending_ids[response.asked_by] = spelled_at(body, ID_PATH) or b""
+
         return response
+
+    def _with_servers_id(
+        self, message: Message, session: str, channel: Channel[PipeResponse]
+    ) -> bytes | None:
+        """Return a message that names a request to be cancelled by the id that the server knows.
+
+        None is returned if it would cancel the request of another client.
+        """
+        if message.cancelled_id is None:
+            return message.raw
+
+        identity = self._pending_ids.get((session, message.cancelled_id))
+        if identity is not None:
+            return _with_value(message.raw, _CANCELLED_ID_PATH, identity)
+        if channel.is_pending(message.cancelled_id):
+            return None
+
+        return message.raw
+
+    def _renamed_if_in_use(
+        self, message: Message, channel: Channel[PipeResponse]
+    ) -> RenamedRequest | None:
+        """Rename a request if one that is pending has the same id or the same progress token."""
+        paths: dict[str, MemberPath] = {}
+        if channel.is_pending(message.id or ""):
+            paths["id"] = ID_PATH
+        if channel.is_token_in_use(message.progress_token):
+            paths["progress_token"] = TOKEN_PATH
+
+        body = message.raw
+        names = {}
+        for value, path in paths.items():
+            names[value] = message.spelled(path) or b""
+            new_name = b'"mrtr-%d"' % next(self._replacement_numbers)
+            body = _with_value(body, path, new_name)
+
+        request = message_in(body)
+        if not names or request is None:
+            return None
+        return RenamedRequest(request, names)
 
     def _stream_for_listener(self, request: Request) -> PipeResponse:
         """Return the stream of unsolicited messages, which one client at a time gets."""
