@@ -134,6 +134,27 @@ async def test_what_nobody_answers_is_passed_on(tmp_path: Path) -> None:
 
 
 @looped
+async def test_response_larger_than_what_is_kept_is_told(tmp_path: Path) -> None:
+    """A conversation has to keep what it passes on; that a server says too much is no fault of ours."""
+    progress = message("notifications/progress", {"progressToken": 1}, id=None)
+
+    async def talkative(visit: Visit) -> None:
+        await visit.send(event_stream(*[progress] * 100_001, result(DONE, id=1)))
+
+    lines: list[str] = []
+    answering = replace(options(tmp_path), log=lines.append)
+    async with AsyncExitStack() as stack:
+        live = await stack.enter_async_context(upstream(talkative))
+        opened = recording(live.url, tmp_path / "cassette.json", answering)
+        async with opened as session:
+            status, text = await call(session.url)
+
+    assert status == 502
+    assert "more than 100,000 events" in text
+    assert "INTERNAL ERROR" not in "".join(lines)
+
+
+@looped
 async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
     """Another method, a retry of the client's own, and a client of an earlier revision."""
     received: list[Any] = []

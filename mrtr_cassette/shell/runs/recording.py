@@ -642,7 +642,7 @@ class AutoAnswerHandler:
             await LiveServer(upstream, self.relay.shown_as).follow_conversation(
                 steps, upstream.supply
             )
-        except UpstreamError as error:
+        except (UpstreamError, BodyTooLargeError) as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
 
