@@ -20,8 +20,13 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.files.cassettes import journal_path
-from mrtr_cassette.shell.files.journals import Journal, merge_files, publish_journal
+from mrtr_cassette.shell.files.cassettes import journal_path, load_cassette
+from mrtr_cassette.shell.files.journals import (
+    Journal,
+    merge_files,
+    publish_journal,
+    recover_journal,
+)
 
 YES: Json = {"action": "accept"}
 CALL = tool("deploy")
@@ -149,6 +154,22 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
         f"{kept}: line 4 is incomplete (17 bytes); it is left out",
         f"{working.path}: its recorder is still running; its exchanges so far are merged",
     )
+
+
+def test_cassette_of_a_recorder_at_work_is_left_to_it(tmp_path: Path) -> None:
+    """If it is killed, its journal would be taken for one whose exchanges are all in the cassette."""
+    path = tmp_path / "c.json"
+    working = Journal(path, header(1))
+    working.append(encode_line(replace(FIRST, number=1)))
+
+    with pytest.raises(CassetteError, match="another recorder is writing"):
+        merge_files([working.path], path)
+
+    working.append(encode_line(replace(SECOND, number=2)))
+    working.close()
+    recover_journal(path)
+
+    assert len(list(load_cassette(path).exchanges)) == 2
 
 
 @pytest.mark.parametrize(

@@ -331,6 +331,10 @@ def merge_files(
         raise UsageError("there is nothing to merge", hint="name journals or cassettes")
 
     check_replaceable(output)
+    if is_locked(journal_path(output)):
+        # Its recorder could not publish it any more, and `recover` would take it for complete.
+        raise journal_in_the_way(output)
+
     if cassette_exists(output) and not replaces:
         raise CassetteError(
             output, "the cassette exists", hint="use <<replace>> to replace it"
