@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import random
@@ -10,6 +11,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import termios
+import threading
 from pathlib import Path
 from pipes import (
     LINES_SERVER,
@@ -34,6 +37,7 @@ from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.pipes.lines import reads_from
 from mrtr_cassette.shell.pipes.processes import Grace, server_process
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
@@ -67,6 +71,40 @@ def lines_of(cassette: Cassette) -> list[tuple[bytes, list[bytes] | None]]:
             found.append((exchange.request.body, lines))
 
     return found
+
+
+def unread_bytes(pipe: int) -> int:
+    """Return how many bytes of a pipe nobody has read."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@looped
+async def test_reader_that_is_left_takes_nothing_of_another_file() -> None:
+    """The number of a descriptor that is closed is the next file's, such as the next server's."""
+    source, target = os.pipe()
+    other_source, other_target = os.pipe()
+    threads = set(threading.enumerate())
+    reads = reads_from(source, 1_000)
+    os.write(target, b"taken\n")
+    await anext(reads)
+    # These fill the room of the thread, which then waits with one more.
+    for _ in range(16):
+        os.write(target, b"untaken\n")
+        while unread_bytes(source):
+            os.sched_yield()
+
+    reopened = os.dup(source)
+    os.dup2(other_source, source)
+    os.write(other_target, b"another's\n")
+    os.write(target, b"last\n")
+    (thread,) = set(threading.enumerate()) - threads
+    await reads.aclose()
+    await asyncio.to_thread(thread.join)
+
+    assert unread_bytes(other_source) == len(b"another's\n")
+
+    for descriptor in (source, reopened, target, other_source, other_target):
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize(

@@ -46,15 +46,17 @@ async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
     arrived_reads: asyncio.Queue[Read | None] = asyncio.Queue()
     room = Semaphore(_MOST_UNTAKEN)
     is_left = False
+    # Whoever leaves may close the descriptor, whose number then leads to another file.
+    pipe = os.fdopen(os.dup(source), "rb", buffering=0)
 
     def read() -> None:
         """Read the pipe in a thread, until it ends or its lines are no longer taken."""
         framer = LineFramer(longest)
         # A loop that has been closed takes nothing any more.
-        with suppress(RuntimeError):
+        with pipe, suppress(RuntimeError):
             # An error is the end as well.
             with suppress(OSError):
-                while (chunk := os.read(source, _READ_AT_ONCE)) and not is_left:
+                while (chunk := pipe.read(_READ_AT_ONCE)) and not is_left:
                     room.acquire()
                     loop.call_soon_threadsafe(
                         arrived_reads.put_nowait, framer.feed(chunk)
