@@ -10,21 +10,31 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from builders import JOURNAL_HEADER, Answer, exchange, tool
+from builders import JOURNAL_HEADER, Answer, exchange, rpc, tool
 from harness import http, looped, taping
-from messages import text
-from standin import answering, response
+from messages import message, text
+from standin import answering, event, response
 
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     decode_journal,
     encode_line,
 )
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Request
 from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import journals
 from mrtr_cassette.shell.files.cassettes import journal_path, load_cassette
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import Journal, Publication, publish_journal
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.runs.journaling import (
+    ExchangeRecording,
+    RecordedServer,
+    journaling,
+)
 
 
 def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
@@ -178,3 +188,46 @@ def test_a_publish_that_fails_keeps_the_journal(
     assert len(load_cassette(path).interactions) == 1
     assert (published, lost) == (Publication(1, exchanges=1), None)
     assert not journal_path(path).exists()
+
+
+def test_who_looks_at_a_recording_writes_nothing_to_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A test looks in its own thread, in which what comes at the same time would be lost."""
+    path = tmp_path / "c.json"
+    token = "k3Jx9QpLm2Zt8VwR5YbN7cDf"
+    get = Request("GET", "/mcp", (("Accept", EVENT_STREAM),), b"")
+    with journaling(
+        path, RecordOptions(), Announcer(), None, None, RecordedServer("http://x/mcp")
+    ) as session:
+        listening = ExchangeRecording(session, get)
+        listening.response_started(200, (("Content-Type", EVENT_STREAM),))
+        listening.response_bytes(
+            event(message("notifications/x", {"at": token}, id=None))
+        )
+        login = rpc("tools/call", {"arguments": {"password": token}})
+        naming = ExchangeRecording(session, Request("POST", "/mcp", (), login))
+        naming.response_started(202, ())
+        naming.response_ended(End.COMPLETE)
+        without_repeated = Recorder.without_repeated
+
+        def late(recorder: Recorder, exchange: RecordedExchange) -> RecordedExchange:
+            if exchange.number == 1:
+                late_event = event(message("notifications/late", id=None))
+                listening.response_bytes(late_event)
+
+            return without_repeated(recorder, exchange)
+
+        monkeypatch.setattr(Recorder, "without_repeated", late)
+        seen = session.recorded()
+        monkeypatch.undo()
+        listening.response_ended(End.OPEN)
+
+    assert seen is not None
+    for cassette in (seen, load_cassette(path)):
+        listened, _ = cassette.exchanges
+
+        assert listened.response is not None
+        assert token.encode() not in listened.response.body
+
+    assert b"notifications/late" in listened.response.body

@@ -402,7 +402,7 @@ class Recorder:
 
     def without_repeated(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
-        if self.credentials is None:
+        if self.credentials is None or not self.credentials.has_found:
             return exchange
 
         known = self.credentials.known

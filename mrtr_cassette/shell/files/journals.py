@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_header,
 )
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.conversations import IgnoredFor, ignores_nothing
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.merge import Source, merged_cassette, sources_of
@@ -299,8 +299,15 @@ def discard_journal(output: Location) -> None:
     journal_path(output).unlink(missing_ok=True)
 
 
-def recorded_so_far(output: Location) -> Cassette | None:
-    """Return what the journal of a recording under way would become; None where it has nothing."""
+def recorded_so_far(
+    output: Location,
+    changed: Callable[[RecordedExchange], RecordedExchange] = lambda exchange: exchange,
+) -> Cassette | None:
+    """Return what the journal of a recording under way would become; None where it has nothing.
+
+    Args:
+        changed: returns an exchange as it will be in the end.
+    """
     try:
         journal = read_journal(journal_path(output))
     except CassetteError:
@@ -308,6 +315,10 @@ def recorded_so_far(output: Location) -> Cassette | None:
 
     if not journal.exchanges:
         return None
+
+    for number, exchange in journal.exchanges.items():
+        journal.exchanges[number] = changed(exchange)
+
     return load(dump(_assembled_cassette(journal, output)), str(output))
 
 

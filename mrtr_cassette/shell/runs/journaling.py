@@ -143,8 +143,9 @@ class RecordSession(Session):
         if self.published is not None:
             return load_cassette(self.path)
 
-        self._replace_repeated()
-        return recorded_so_far(self.path) or self.played_cassette
+        # Another thread may ask, while this one writes the journal.
+        without_repeated = self.recorder.without_repeated
+        return recorded_so_far(self.path, without_repeated) or self.played_cassette
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
