@@ -98,6 +98,41 @@ def test_a_command_ends_with_a_killed_test_run(tmp_path, number):
         assert held.read() == ""
 
 
+LEFT = """
+import asyncio, sys
+from pathlib import Path
+from mrtr_cassette.shell.runs.upstreams import running_command
+
+async def main():
+    async with running_command(sys.argv[1:], Path()):
+        pass
+
+asyncio.run(main())
+"""
+SLOW_TO_END = """
+import signal
+signal.signal(signal.SIGTERM, lambda *_: print("told", file=held, flush=True))
+"""
+
+
+def test_a_command_that_is_slow_to_end_does_not_outlive_its_killed_run(tmp_path):
+    """Whoever has no time for a run either kills it while it waits for its server to end."""
+    pipe = tmp_path / "held"
+    os.mkfifo(pipe)
+    server = python(HELD + SLOW_TO_END + SERVER, "{port}", str(pipe))
+    with (
+        subprocess.Popen(python(LEFT, *server)) as run,
+        pipe.open() as held,
+    ):
+        assert held.readline() == "told\n"
+
+        run.kill()
+        ended, _, _ = select.select([held], [], [], HANGS_S)
+
+        assert ended
+        assert held.read() in ("", "told\n")
+
+
 @looped
 async def test_a_command_ends_when_its_stop_is_cancelled(tmp_path):
     """The server is stopped even if the cancellation comes before a thread begins with that."""

@@ -240,16 +240,24 @@ def server_process(
 
 @contextmanager
 def guarded_process_group(group: int) -> Iterator[None]:
-    """End a process group even if this process is killed before the block ends."""
-    guard = subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", _GUARD_SCRIPT, "sh", str(group)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-        # Whoever kills the group of this process must not kill the guard.
-        start_new_session=True,
-    )
+    """End a process group even if this process is killed before the block ends.
+
+    The block stops the group: until then, nobody else has its number.
+    """
+    try:
+        guard = subprocess.Popen(  # noqa: S603
+            ["/bin/sh", "-c", _GUARD_SCRIPT, "sh", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            # Whoever kills the group of this process must not kill the guard.
+            start_new_session=True,
+        )
+    except OSError:
+        os.killpg(group, signal.SIGKILL)
+        raise
+
     try:
         yield
     finally:

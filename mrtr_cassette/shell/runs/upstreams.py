@@ -284,16 +284,16 @@ async def running_command(
         running = RunningCommand(
             f"http://{_LOCAL_HOST}:{port}{path}", output, without_secrets
         )
-        try:
-            with guarded_process_group(process.pid):
+        with guarded_process_group(process.pid):
+            try:
                 problem = await _why_not_listening(process, port, start_s)
                 if problem is not None:
                     text = f"the upstream command {shown!r} {problem}; it printed:"
                     raise UpstreamError(f"{text}\n{running.output}")
 
                 yield running
-        finally:
-            await ProcessGroup(process).stop_in_thread(_GRACE_S)
+            finally:
+                await ProcessGroup(process).stop_in_thread(_GRACE_S)
 
 
 async def _why_not_listening(
