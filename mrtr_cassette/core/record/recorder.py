@@ -770,7 +770,7 @@ class _Links:
         """Take a ping, or a request that the server pushes."""
         pushes = self._recorder.arrivals.pushes
         if message.method == PING:
-            pushes.add_ping(self._channel, message.id)
+            pushes.add_ping(self._channel, message.same_id)
             self.pings.append(message)
             return
 

@@ -119,6 +119,22 @@ def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
     assert not recorder.answers_open_push(read_call(right))
 
 
+@pytest.mark.parametrize("number", [7, "7", "seven"])
+def test_answer_to_a_ping_is_known_whatever_its_id_is(number: int | str) -> None:
+    """A ping under `"7"` waits as one under `7` does, until it is answered."""
+    session = PushingSession()
+    recorder = session.talk.recorder
+    ping = rpc("ping", number=number)
+    session.say(session.listen(), ping)
+    pong = posted(ping, {})
+
+    assert recorder.answers_open_push(read_call(pong))
+
+    session.post(pong)
+
+    assert not recorder.answers_open_push(read_call(pong))
+
+
 def test_turn_begins_when_all_before_it_is_answered() -> None:
     """Requests that are open together are one turn, in which each kind is counted."""
     session = PushingSession()
