@@ -119,7 +119,10 @@ class _Sharing:
         self.shortened_client_count = 0
         self._numbers = _numbers_after(cassette)
         self._redactor = Redactor(self.rules, self._placeholder_number)
-        self._credentials = Credentials(self._redactor, seals_sessions=False)
+        # The whole cassette is searched for each secret, whatever was found after it.
+        self._credentials = Credentials(
+            self._redactor, seals_sessions=False, known=RepeatedSecrets(most=None)
+        )
         self._hosts = RepeatedSecrets()
         self._path_replacements: list[tuple[re.Pattern[bytes], bytes]] = []
         upstream = cassette.upstream

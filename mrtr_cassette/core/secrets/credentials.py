@@ -273,7 +273,8 @@ def _with_texts_replaced(
 class RepeatedSecrets:
     """The last secrets that were seen; replaced wherever they are repeated."""
 
-    def __init__(self, most: int = 256) -> None:
+    def __init__(self, most: int | None = 256) -> None:
+        """Forget the oldest when there are more than `most`; None: forget none."""
         self._most_texts = most
         self.texts: dict[str, _KnownText] = {}
         """The texts, the oldest first, and what takes their places."""
@@ -304,7 +305,7 @@ class RepeatedSecrets:
             self.texts[text] = known._replace(is_permanent=is_kept)
             return
 
-        if len(self.texts) >= self._most_texts:
+        if self._most_texts is not None and len(self.texts) >= self._most_texts:
             self._forget_oldest()
 
         self.texts[text] = _KnownText(shown, is_permanent, is_searched)
@@ -462,10 +463,16 @@ AddSettings = Callable[[UserSettings], None]
 class Credentials:
     """Credentials seen so far; replaced everywhere."""
 
-    def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
+    def __init__(
+        self,
+        redactor: Redactor,
+        *,
+        seals_sessions: bool = True,
+        known: RepeatedSecrets | None = None,
+    ) -> None:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
-        self.known = RepeatedSecrets()
+        self.known = known or RepeatedSecrets()
         self.has_found = False
         """Whether the redactor has found a secret that may stand in earlier texts too."""
         redactor.on_find = self._add_found_secret

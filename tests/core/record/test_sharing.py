@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import cassette_of, hit, loaded, missed, play, post, retry, rpc, tool
+from builders import Step, cassette_of, hit, loaded, missed, play, post, retry, rpc, tool
 from core.secrets.planted import PLANTED, Place, content_type_of, message_of
 from messages import asks, text
 
@@ -157,6 +157,19 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
     } == {"/mcp"}
     assert "a b" in told
     assert "a b" not in file_of(whole, blanks_text=True)
+
+
+def test_user_is_taken_out_however_many_others_are_found_after() -> None:
+    """A name that only a path tells to be a user's is taken out of earlier text, too."""
+    steps: list[Step] = [
+        (tool("who"), text("deployed by mallory-4711 today")),
+        (tool("home"), text("in /home/mallory-4711/src")),
+    ]
+    for number in range(300):
+        mail = text(f"to bob{number}@corp{number}.example.org")
+        steps.append((tool("mail", number=number), mail))
+
+    assert "mallory" not in file_of(loaded(cassette_of(*steps)))
 
 
 def test_same_client_still_plays_and_another_user_too() -> None:
