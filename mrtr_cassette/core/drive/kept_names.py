@@ -21,6 +21,7 @@ from mrtr_cassette.core.drive.live_session import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
+from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
@@ -55,8 +56,8 @@ class KeptNames:
         """The names that are kept, by those of the new recording."""
         self._kept_values: dict[str, str] = {}
         """The same for cursors and task ids."""
-        self._kept_question_ids: dict[bytes, bytes] = {}
-        """The same for ids that the server makes up for questions."""
+        self._question_ids = RepeatedSecrets(most=None)
+        """Puts kept ids in place of those that the server makes up for questions, all at once."""
 
     def keep_names(self, kept: RecordedExchange, new: RecordedExchange) -> None:
         """Map the names in a new exchange to those of the kept one, which says the same.
@@ -84,7 +85,9 @@ class KeptNames:
         new_texts = _texts_of(new)
         kept_ids = question_ids(kept_texts[_BODIES_KEY])
         new_ids = question_ids(new_texts[_BODIES_KEY])
-        self._kept_question_ids |= zip(new_ids, kept_ids, strict=False)
+        for new_id, kept_id in zip(new_ids, kept_ids, strict=False):
+            shown = kept_id.decode(errors="replace")
+            self._question_ids.add(new_id.decode(errors="replace"), shown)
 
     def with_kept(
         self, new: RecordedExchange, partner: RecordedExchange | None
@@ -110,9 +113,7 @@ class KeptNames:
 
     def _with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""
-        for new_id, kept_id in self._kept_question_ids.items():
-            text = text.replace(new_id, kept_id)
-
+        text = self._question_ids.seal(text)
         return with_changed_refs(text, self._reference_with_kept_name)
 
     def _reference_with_kept_name(self, ref: Ref) -> Ref | None:

@@ -154,6 +154,37 @@ def test_changed_interaction_shares_no_secret_by_chance() -> None:
     assert keys == ["<github:2>", "<github:1>", "<github:1>"]
 
 
+def test_changed_interaction_names_the_questions_of_the_kept_ones() -> None:
+    """Each has its kept id, also if a server numbers its questions and another came first."""
+
+    def named(place: int) -> str:
+        return f"question-{place:08}"
+
+    def asked(*order: str, words: str) -> Cassette:
+        session = PushingSession()
+        for place, name in enumerate(order):
+            call = with_id(tool("deploy", name=name), name)
+            question = elicit(name, f"Deploy {name}?", elicitationId=named(place))
+            number = session.open(call)
+            session.say(number, question)
+            session.post(posted(question, YES))
+            session.end(number, answer(call, text("done")))
+
+        summary = [f"{name} {named(place)}" for place, name in enumerate(order)]
+        session.post(tool("sum"), text(f"{words}: {', '.join(sorted(summary))}"))
+
+        return loaded(session.talk.cassette())
+
+    old = asked("a", "b", words="old")
+    whole, marks = over(old, asked("b", "a", words="new"))
+    bodies = [
+        exchange.response.body for exchange in whole.exchanges if exchange.response
+    ]
+
+    assert marks == "==~"
+    assert f"new: a {named(0)}, b {named(1)}".encode() in bodies[-1]
+
+
 def test_changed_stream_has_no_event_of_a_kept_one() -> None:
     """In a session a client that resumes the one would get the rest of the other."""
 

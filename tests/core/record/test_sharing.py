@@ -6,7 +6,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import Step, cassette_of, hit, loaded, missed, play, post, retry, rpc, tool
+from builders import (
+    Step,
+    cassette_of,
+    hit,
+    loaded,
+    missed,
+    play,
+    post,
+    retry,
+    rpc,
+    tool,
+)
 from core.secrets.planted import PLANTED, Place, content_type_of, message_of
 from messages import asks, text
 
