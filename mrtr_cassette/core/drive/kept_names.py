@@ -54,6 +54,8 @@ class KeptNames:
         """The names that nothing else may have."""
         self._kept_by_new_name = {name: name for name in self._taken_names}
         """The names that are kept, by those of the new recording."""
+        self._later_by_taken: dict[Ref, Ref] = {}
+        """For taken names, a later one; all between the two are taken."""
         self._kept_values: dict[str, str] = {}
         """The same for cursors and task ids."""
         self._question_ids = RepeatedSecrets(most=None)
@@ -142,9 +144,13 @@ class KeptNames:
         if name.is_secret and is_journal_token(name.token):
             name = name.with_last(1)
 
+        passed_names = []
         while name in self._taken_names:
-            name = _next_name(name)
+            passed_names.append(name)
+            name = self._later_by_taken.get(name) or _next_name(name)
 
+        # The next search need not pass all of them again.
+        self._later_by_taken.update(dict.fromkeys(passed_names, name))
         return name
 
 
@@ -174,14 +180,14 @@ def _name_of(ref: Ref) -> Ref | None:
 
 def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
     """Return the values of headers by their names, and the target and the bodies in one."""
-    texts: dict[str, bytes] = defaultdict(bytes)
+    texts: dict[str, list[bytes]] = defaultdict(list)
 
     def read(text: bytes, header: str) -> bytes:
-        texts[header] += text
+        texts[header].append(text)
         return text
 
     with_texts(exchange, read)
-    return texts
+    return {header: b"".join(parts) for header, parts in texts.items()}
 
 
 def _names_in(text: bytes) -> list[Ref]:
