@@ -127,6 +127,12 @@ class ExchangeFacts:
 
     task: TaskFacts = NO_TASK
 
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether what the server pushes on another stream may be asked for it."""
+        # A step of a task is no call of its own, to which turns could belong.
+        return not self.listens and not self.task.sha256
+
 
 def facts_of(
     exchange: RecordedExchange, call: Call, resumes: int | None = None

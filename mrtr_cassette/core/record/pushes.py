@@ -210,7 +210,7 @@ def link_pushes(
             machine.end_response(session, number)
         elif exchange.answered_push_id is not None:
             machine.close_answered_push(session, exchange.answered_push_id, number)
-        elif exchange.request_id is not None and not exchange.listens:
+        elif exchange.request_id is not None and exchange.can_be_asked:
             machine.begin_call(session, number, exchange.request_id)
 
     for turns_of_owner in turns.values():

@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     server_message,
     unread_texts,
 )
-from mrtr_cassette.core.protocol.methods import PING, method_of
+from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS, method_of
 from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.passing_body import PassingBody
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
@@ -722,7 +722,8 @@ class _Links:
         self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
-        if message is not None and self._is_call:
+        is_step = call.method in TASK_STEPS
+        if message is not None and self._is_call and not is_step:
             pushes.begin_call(self._channel, number, message.same_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:
             self.answered_push = pushes.close_answered_push(

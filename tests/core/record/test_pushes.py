@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tasking
 from builders import answer, get, loaded, notification, post, rpc, tool, with_id
 from hypothesis import given, settings
 from messages import YES, text
@@ -47,6 +48,27 @@ def test_push_on_a_listening_stream_belongs_to_the_only_pending_call(
     session.say(stream, roots())
 
     assert pushed_to(session, stream) == [(asked, "roots-1")]
+
+
+def test_push_while_a_task_is_polled_belongs_to_the_stream() -> None:
+    """A poll is a step of a task; the answer to the question is in the cassette."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(tasking.CALL, tasking.created("task-0123456789"))
+    poll = tasking.get("task-0123456789").body
+    number = session.open(poll)
+    session.say(stream, elicit())
+    session.post(posted(elicit(), YES))
+    session.end(number, answer(poll, tasking.state("task-0123456789", "completed")))
+    session.end(stream)
+    cassette = loaded(session.talk.cassette())
+
+    assert pushed_to(session, stream) == [(stream, "elicitation-1")]
+    assert {exchange.number for exchange in cassette.exchanges} == {1, 2, 3, 4}
+
+    (turn,) = cassette.interactions[0].turns
+
+    assert turn.given_answers == {"elicitation-1": YES}
 
 
 def test_call_is_pending_until_it_has_its_response() -> None:
