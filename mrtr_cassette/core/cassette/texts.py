@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.secrets.names import (
     SESSION,
+    STATE,
     TASK,
     Ref,
     example_in_place,
@@ -221,6 +222,11 @@ def _exchanges_renamed_apart(
 
     def counted_on(ref: Ref) -> Ref | None:
         """Return a reference with a number that no other cassette has; None if it has no number."""
+        if ref.kind == STATE:
+            call_sha256, occurrence, *turn = ref.parts
+            moved_occurrence = str(first_number + int(occurrence))
+            return ref._replace(parts=(call_sha256, moved_occurrence, *turn))
+
         is_numbered = ref.kind in (SESSION, TASK)
         if ref.is_secret:
             is_numbered = ref.token.isdigit()

@@ -370,6 +370,23 @@ def test_sessions_of_several_cassettes_stay_apart() -> None:
     assert words == ["1", "2"]
 
 
+def test_questions_of_several_cassettes_stay_apart() -> None:
+    """An answer is to the question with its state, whatever else the same call was asked."""
+
+    def asked(words: str) -> Cassette:
+        state = f"state-of-{words}-0123456789abcdef"
+        again = retry(SET, {"a": YES}, state=state)
+        asking = asks("a", state=state, words=f"{words}?")
+
+        return loaded(cassette_of((SET, asking), (again, text(words))), "f")
+
+    player = Player(combine_cassettes([asked("one"), asked("two")]))
+    states = [state_in(play(player, SET)) for _ in range(2)]
+    second, first = [retry(SET, {"a": YES}, state=state) for state in reversed(states)]
+
+    assert [said(play(player, second)), said(play(player, first))] == ["two", "one"]
+
+
 def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
     """Return a cassette that several recorders wrote, the later ones behind the first."""
     cassette = loaded(cassette_of(*chain(*scripts)))
