@@ -62,8 +62,8 @@ from mrtr_cassette.core.report.details import (
 from mrtr_cassette.core.report.runs import (
     RecordingReport,
     ReplayReport,
-    is_report_of,
     recording_text,
+    report_on,
     saved_report,
 )
 from mrtr_cassette.core.report.text import (
@@ -704,13 +704,13 @@ def _write_page(
 def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     """Return the JSON report of a replay, or refuse a file that has none of this cassette."""
     with suppress(ValueError):
-        saved = saved_report(path.read_bytes())
-        if is_report_of(saved, cassette):
-            return saved
+        report = report_on(saved_report(path.read_bytes()), cassette)
+        if report is not None:
+            return report
 
     ending = "-report.json" if path.suffix == ".json" else ".json"
-    report = f"{path.with_suffix('')}{ending}"
-    write = shell_command("report_replay", path=cassette.path, report=report)
+    place = f"{path.with_suffix('')}{ending}"
+    write = shell_command("report_replay", path=cassette.path, report=place)
     raise UsageError(
         f"--report {path} is not a JSON report of a replay of this cassette",
         hint=f"write one with: {write}",

@@ -114,9 +114,11 @@ class CassettePlay:
         results = shown.results
         unplayed = []
         for interaction in shown.interactions_with_numbers(results.unplayed or ()):
+            place = interaction.place
             unplayed.append(
                 {
-                    "number": interaction.number,
+                    "number": place.number,
+                    "cassette": place.file or shown.place,
                     "method": interaction.method,
                     "name": interaction.name,
                 }

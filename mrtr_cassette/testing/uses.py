@@ -624,13 +624,20 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
     unplayed = {details.number for details in shown.unplayed}
     outcomes = []
     for details in shown.interactions:
-        outcome = InteractionOutcome(details.number, details.call, "played", 1)
+        place = details.place
+        file = place.file or str(use.path)
+        outcome = InteractionOutcome(place.number, details.call, "played", 1, file)
         if details.number in unplayed:
             outcome = replace(outcome, outcome="never played", plays=0)
 
         outcomes.append(outcome)
 
-    return ReplayReport(str(use.path), tuple(outcomes), shown.misses)
+    report = ReplayReport(str(use.path), tuple(outcomes), shown.misses)
+    if report.is_of_several:
+        # Only the first has a page.
+        report = report.of_file(outcomes[0].cassette)
+
+    return report
 
 
 # The cassettes of a whole suite

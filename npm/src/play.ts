@@ -78,7 +78,9 @@ export interface Miss {
 
 /** An interaction that was not wholly played. */
 export interface Unplayed {
+  /** Its number in the file `cassette`. */
   number: number;
+  cassette: string;
   method: string;
   name?: string | null;
 }

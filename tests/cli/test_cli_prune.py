@@ -12,8 +12,10 @@ from messages import text
 
 from mrtr_cassette.cli import main
 from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import report_of_replay, summary_data
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 SCRIPT = tuple((tool(name), text(name)) for name in ("one", "two", "three"))
 
@@ -96,3 +98,18 @@ def test_report_that_proves_nothing_changes_nothing() -> None:
 
     assert "missed requests, and may be cut short" in prune().stderr
     assert Path("c.json").read_bytes() == data
+
+
+def test_files_that_were_played_as_one_are_pruned_one_by_one() -> None:
+    """The report has the number that a call has in its own file; equal files need their names."""
+    other = cassette_of((tool("four"), text("4")), (tool("five"), text("5")))
+    Path("other.json").write_bytes(dump(loaded(other, "other.json")))
+    cassettes = [load_cassette(Path(name)) for name in ("c.json", "other.json")]
+    player = Player(combine_cassettes(cassettes))
+    for name in ("one", "two", "three", "five"):
+        play(player, post(tool(name)))
+
+    report(player)
+
+    assert prune().stderr == "c.json: everything was played; nothing was removed\n"
+    assert prune("other.json").stdout == 'removed #1 tools/call "four"\n'

@@ -265,7 +265,7 @@ def runner_sees_one_line(_miss: Miss, report: MissReport) -> None:
 
 def page_shows_it(_miss: Miss, report: MissReport) -> None:
     """Open the page with it."""
-    outcome = InteractionOutcome(1, report.request, "played", 1)
+    outcome = InteractionOutcome(1, report.request, "played", 1, "c.json")
     replayed = ReplayReport(report.cassette, (outcome,), (report,))
     html = "".join(
         cassette_page(ONE_CALL, page_assets(), replayed, None, ignores_nothing)

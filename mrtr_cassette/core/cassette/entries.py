@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
+    InteractionPlace,
     PushedRequest,
     RecordedExchange,
     RecordedInteraction,
@@ -96,11 +97,13 @@ class EntryPlace(NamedTuple):
     Attributes:
         turn: the turn that its request answers, from 1; 0 for a first request.
         asking_turn: the turn that its response asks, if it does.
+        in_file: its interaction by the number in its own file, as messages name it.
     """
 
     interaction: int
     turn: int
     asking_turn: int
+    in_file: InteractionPlace
 
 
 class EntryNumbers(NamedTuple):
@@ -384,7 +387,7 @@ class MadeWrite(NamedTuple):
         """The same with the number of its interaction."""
         if self.entry is None:
             return self.plain_description
-        return f"#{self.entry.interaction} {self.description}"
+        return f"{self.entry.place.in_file} {self.description}"
 
     @property
     def plain_description(self) -> str:
@@ -549,7 +552,10 @@ def _call_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
             answered = interaction.asking_turn(position - 1)
 
         place = EntryPlace(
-            interaction.number, answered, interaction.asking_turn(position)
+            interaction.number,
+            answered,
+            interaction.asking_turn(position),
+            interaction.place,
         )
         yield _Draft(exchanges[position], 0, place, parent)
 
@@ -563,7 +569,7 @@ def _posted_answer_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
         questions = {question.key: question for question in turn.pushed_requests}
         pending = interaction.exchanges[turn.position]
         for answer in turn.answers:
-            place = EntryPlace(interaction.number, number, 0)
+            place = EntryPlace(interaction.number, number, 0, interaction.place)
             question = questions[answer.key]
             yield _Draft(answer.exchange, 0, place, pending=pending, question=question)
 
@@ -588,7 +594,7 @@ def _step_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
             parent = answered.asking
 
         asked_number = asking.get(step.exchange, 0)
-        place = EntryPlace(interaction.number, number, asked_number)
+        place = EntryPlace(interaction.number, number, asked_number, interaction.place)
         created_by = interaction.exchanges[-1]
         draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
         draft.state = step.state

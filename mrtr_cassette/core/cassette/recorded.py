@@ -337,7 +337,25 @@ class TaskTurn(NamedTuple):
     given: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class InteractionPlace(NamedTuple):
+    """An interaction by its number in its own file, which is only named beside other files."""
+
+    number: int
+    file: str = ""
+
+    def __str__(self) -> str:
+        """Return it as messages name it."""
+        return self.named_with("")
+
+    def named_with(self, call: str) -> str:
+        """Return it as messages name it with its call."""
+        name = f"#{self.number} {call}".rstrip()
+        if self.file:
+            return f"{name} in {self.file}"
+        return name
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
@@ -352,6 +370,13 @@ class RecordedInteraction:
     is_orphan: bool
     pushed_turns: tuple[PushedTurn, ...] = ()
     steps: tuple[TaskStep, ...] = ()
+    file_place: InteractionPlace | None = None
+    """Its place if several files are played together."""
+
+    @property
+    def place(self) -> InteractionPlace:
+        """Its number in its own file."""
+        return self.file_place or InteractionPlace(self.number)
 
     @property
     def shared_count(self) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
+    InteractionPlace,
     RecordedBy,
     RecordedExchange,
     RecordedInteraction,
@@ -166,6 +167,8 @@ RULE_WORDS: Final = {
 def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     """Return several cassettes as one, in which each has write histories of its own.
 
+    Interactions are numbered through all of them, and keep the numbers in their files for messages.
+
     Raises:
         CassetteError: they were recorded by different rules.
     """
@@ -189,7 +192,9 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
             numbers[interaction.number] = earlier_count + interaction.number
 
         for interaction in moved.interactions:
-            interactions.append(with_numbers(interaction, numbers))
+            place = InteractionPlace(interaction.number, cassette.path)
+            renumbered = with_numbers(interaction, numbers)
+            interactions.append(replace(renumbered, file_place=place))
 
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
             recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))

@@ -753,9 +753,8 @@ class _Search:
         answers = self.lookup.answers
         for entry in self._same_call_entries:
             if answers is not None and entry.matched.lookup.answers == answers:
-                return (
-                    f"#{entry.interaction} has this answer, to another ask of this call"
-                )
+                place = entry.place.in_file
+                return f"{place} has this answer, to another ask of this call"
 
         received = self.call.answers
         recorded = _call_of(nearest).answers

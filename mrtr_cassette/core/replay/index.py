@@ -349,7 +349,7 @@ class StatelessGroups:
             "the state of its task depends on earlier answers and cancellations"
         )
         for call in tasks.changing_calls:
-            dependent_items.append(f"(#{call.interaction}): {why_dependent}")
+            dependent_items.append(f"({call.place.in_file}): {why_dependent}")
 
         for entry in self._entries.by_arrival:
             why_dependent = ""
@@ -363,7 +363,7 @@ class StatelessGroups:
                 why_dependent = "a stream has events that other requests caused"
 
             if why_dependent:
-                number = f"(#{entry.interaction})"
+                number = f"({entry.place.in_file})"
                 if entry.session:
                     number = f"{entry.session} {number}"
 
@@ -525,9 +525,9 @@ def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
 
 def _numbers_and_call(group: Sequence[ReplayEntry]) -> str:
     """Name a group by the numbers of its interactions, and by its call."""
-    numbers = sorted({entry.interaction for entry in group})
-    numbers_in_words = shorten(", ".join([f"#{number}" for number in numbers]))
-    return f"{numbers_in_words}: {_first_answered(group).key}"
+    places = {entry.interaction: entry.place.in_file for entry in group}
+    numbers = [str(places[number]) for number in sorted(places)]
+    return f"{shorten(', '.join(numbers))}: {_first_answered(group).key}"
 
 
 def _numbers_with_pushes(cassette: Cassette) -> set[int]:

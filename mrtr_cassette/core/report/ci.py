@@ -48,7 +48,7 @@ def replay_junit(report: ReplayReport) -> bytes:
 def _replay_cases(report: ReplayReport) -> Iterator[Case]:
     """Return the interactions, misses and faults of a replay as cases."""
     for interaction in report.interactions:
-        name = f"#{interaction.number} {interaction.call}"
+        name = report.title_of(interaction)
         is_played = interaction.outcome == "played"
         yield Case(name, skip_reason=None if is_played else interaction.outcome)
 
@@ -132,8 +132,9 @@ def _suite_element(suite: Suite) -> ET.Element:
 
 
 def miss_annotation(report: MissReport) -> str:
-    """Return a miss as a workflow command of GitHub Actions."""
-    return error_annotation(report.cassette, f"miss: {report.reason}", report.text)
+    """Return a miss as a workflow command of GitHub Actions, beside the nearest recording."""
+    file = report.cassette if report.nearest is None else report.nearest.cassette
+    return error_annotation(file, f"miss: {report.reason}", report.text)
 
 
 def error_annotation(file: str, title: str, text: str) -> str:

@@ -12,6 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     VERSION,
     Branch,
     Cassette,
+    InteractionPlace,
     RecordedExchange,
     RecordedInteraction,
     RecordedTurn,
@@ -96,6 +97,7 @@ class Interaction:
     """One logical call on a cassette.
 
     Attributes:
+        place: its number in its own file.
         arguments_json: canonical JSON text of its arguments; None if it had none.
         ended: how it ended, such as `HTTP 200, result`.
         is_orphan: its first request continues a state that no recorded ask issued.
@@ -112,6 +114,7 @@ class Interaction:
     """
 
     number: int
+    place: InteractionPlace
     call: str
     arguments_json: str | None
     turns: tuple[Turn, ...]
@@ -181,6 +184,7 @@ def _interaction_details(
 
     return Interaction(
         number=recorded.number,
+        place=recorded.place,
         call=call.title,
         arguments_json=arguments_json(call),
         turns=turns,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
@@ -12,11 +12,19 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
 from mrtr_cassette.core.report.details import final_of, task_words
-from mrtr_cassette.core.report.replay_events import Event, Said, kinds_of, said
+from mrtr_cassette.core.report.replay_events import (
+    Event,
+    Said,
+    kinds_of,
+    place_members,
+    said,
+)
 from mrtr_cassette.core.report.runs import (
     CallResult,
+    InteractionOutcome,
     RecordingReport,
     ReplayReport,
+    StrayedRead,
     recording_text,
     summary_text,
 )
@@ -303,12 +311,12 @@ def failed_said(problem: str) -> Said:
 def caught_up_said(asker: ReplayEntry) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
     turn = asker.place.asking_turn
-    ask = f"#{asker.interaction} ({asker.key}, ask of turn {turn})"
+    ask = f"{asker.place.in_file} ({asker.key}, ask of turn {turn})"
     line = f"      repeated the conversation up to {ask}, for an answer that is not recorded"
     event = {
         "event": "caught-up",
         "call": str(asker.key),
-        "interaction": asker.interaction,
+        **place_members(asker.place.in_file),
     }
 
     return said({**event, "turn": turn}, line)
@@ -316,12 +324,12 @@ def caught_up_said(asker: ReplayEntry) -> Said:
 
 def repeated_said(entry: ReplayEntry) -> Said:
     """Return that the server was made to repeat a write that had been played."""
-    line = f"      repeated #{entry.interaction} ({entry.key}), which was played and may have "
+    line = f"      repeated {entry.place.in_file} ({entry.key}), which was played and may have "
     line += "changed something, for a call that is not recorded"
     event = {
         "event": "repeated",
         "call": str(entry.key),
-        "interaction": entry.interaction,
+        **place_members(entry.place.in_file),
     }
 
     return said(event, line)
@@ -335,10 +343,10 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     event = {
         "event": "concluded",
         "interactions": len(report.interactions),
-        "unplayed": [interaction.number for interaction in report.incomplete],
+        "unplayed": _numbers_in(report, report.incomplete),
         "misses": len(report.misses),
         "harmless": sum(request.times for request in report.harmless),
-        "after_other_writes": [read.number for read in report.after_other_writes],
+        "after_other_writes": _numbers_in(report, report.after_other_writes),
     }
 
     if report.faults:
@@ -351,6 +359,15 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
         event["by_kind"] = as_data(report.by_kind, {})
 
     return event, summary_text(report, terms)
+
+
+def _numbers_in(
+    report: ReplayReport, found: Iterable[InteractionOutcome | StrayedRead]
+) -> list[Any]:
+    """Return the numbers of interactions, with their files if there are several."""
+    if report.is_of_several:
+        return [[interaction.number, interaction.cassette] for interaction in found]
+    return [interaction.number for interaction in found]
 
 
 def recording_said(report: RecordingReport) -> Said:

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.recorded import (
+    InteractionPlace,
+    RecordedExchange,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -42,7 +46,7 @@ def played_events(play: Play) -> Iterator[Event]:
     """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
     entry = play.entry
     call = (entry.created_by or entry).key
-    place: Event = {"call": str(call), "interaction": entry.interaction}
+    place: Event = {"call": str(call), **place_members(entry.place.in_file)}
     via = "result"
     if entry.created_by is not None:
         via = "task"
@@ -64,6 +68,13 @@ def played_events(play: Play) -> Iterator[Event]:
     if entry.is_ask or is_asking_task:
         asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
         yield {**asked, "keys": kinds_of(entry.asked_inputs)}
+
+
+def place_members(place: InteractionPlace) -> Event:
+    """Return the number of an interaction, and its file if there are several."""
+    if place.file:
+        return {"interaction": place.number, "cassette": place.file}
+    return {"interaction": place.number}
 
 
 def _answered_event(entry: ReplayEntry, place: Event) -> Event:
@@ -89,7 +100,7 @@ def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
                 continue
 
             call = interaction.exchanges[turn.position].call
-            place = {"call": call.title, "interaction": interaction.number}
+            place = {"call": call.title, **place_members(interaction.place)}
             asked = {"event": "asked", **place, "turn": number, "via": "push"}
             for request in turn.pushed_requests:
                 event = {**asked, "keys": kinds_of({request.key: request.asked_input})}
@@ -105,14 +116,21 @@ def harmless_event(harmless: Harmless) -> Event:
 
 def missed_event(miss: Miss) -> Event:
     """Return that a request was missed."""
-    nearest = miss.nearest
-    return {
+    event: Event = {
         "event": "missed",
         "call": miss.call.title,
         "reason": miss.reason.value,
-        "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
+        "nearest": None,
         "pointers": [printable(difference.pointer) for difference in miss.differences],
     }
+
+    if miss.nearest is not None:
+        place = miss.nearest.place.in_file
+        event["nearest"] = [place.number, miss.nearest.turn]
+        if place.file:
+            event["cassette"] = place.file
+
+    return event
 
 
 def fault_said(fault: str, call: str) -> Said:

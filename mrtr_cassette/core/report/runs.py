@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, NamedTuple
 import orjson
 
 from mrtr_cassette.core.answers.forms import CallTurn, Unanswered, spelled_pair
-from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.entries import ReplayEntry
+from mrtr_cassette.core.cassette.recorded import Cassette, InteractionPlace
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -63,17 +64,29 @@ _BEGINS_MISS: Final = "miss: "
 
 
 class Nearest(NamedTuple):
-    """The recorded exchange that comes nearest to a request without a recorded reply."""
+    """The recorded exchange that comes nearest to a request without a recorded reply.
+
+    `cassette` is the file that has it, and counts its interaction.
+    """
 
     interaction: int
     turn: int
     call: str
+    cassette: str
 
     def __str__(self) -> str:
         """Return its place on the cassette."""
-        if not self.turn:
-            return f"#{self.interaction} ({self.call})"
-        return f"#{self.interaction} ({self.call}, answer of turn {self.turn})"
+        exchange = self.call
+        if self.turn:
+            exchange += f", answer of turn {self.turn}"
+
+        return f"#{self.interaction} ({exchange}) in {self.cassette}"
+
+
+def nearest_recording(entry: ReplayEntry, call: str, path: str) -> Nearest:
+    """Return the recorded exchange that comes nearest to a request; `path` is the player's."""
+    place = entry.place.in_file
+    return Nearest(place.number, entry.turn, call, place.file or path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +141,7 @@ def miss_report(
     request = shown(_request_text(miss))
     detail = shown(miss.detail)
     questions = list(map(shown, _differing_questions(miss)))
-    nearest = _nearest_recording(miss, shown)
+    nearest = _nearest_to(miss, shown, path)
     differences = []
     for difference in miss.differences:
         differences.append(_shown_difference(difference, shown))
@@ -141,7 +154,7 @@ def miss_report(
     if nearest is None:
         lines.append(f"  cassette: {path}")
     else:
-        lines.append(f"  nearest:  {nearest} in {path}")
+        lines.append(f"  nearest:  {nearest}")
 
     lines += map(_difference_line, differences)
     head = "  fix:      "
@@ -162,7 +175,7 @@ def miss_report(
     )
 
 
-def _nearest_recording(miss: Miss, shown: Callable[[str], str]) -> Nearest | None:
+def _nearest_to(miss: Miss, shown: Callable[[str], str], path: str) -> Nearest | None:
     """Return the recorded exchange that comes nearest to a missed request."""
     entry = miss.nearest
     if entry is None:
@@ -172,7 +185,7 @@ def _nearest_recording(miss: Miss, shown: Callable[[str], str]) -> Nearest | Non
     if entry.answered_question is not None:
         key = entry.answered_question.pending.key
 
-    return Nearest(entry.interaction, entry.turn, shown(str(key)))
+    return nearest_recording(entry, shown(str(key)), path)
 
 
 def _shown_difference(
@@ -276,12 +289,16 @@ Outcome = Literal["played", "played in part", "never played"]
 
 @dataclass(frozen=True, slots=True)
 class InteractionOutcome:
-    """Whether an interaction was played in a replay, and how many of its own replies were."""
+    """Whether an interaction was played in a replay, and how many of its own replies were.
+
+    `number` is its own in the file `cassette`.
+    """
 
     number: int
     call: str
     outcome: Outcome
     plays: int
+    cassette: str
 
 
 class HarmlessRequest(NamedTuple):
@@ -298,6 +315,7 @@ class StrayedRead(NamedTuple):
     number: int
     call: str
     times: int
+    cassette: str
 
 
 class KindMatch(NamedTuple):
@@ -317,13 +335,53 @@ class ReplayReport:
     harmless: tuple[HarmlessRequest, ...] = ()
     elsewhere: tuple[str, ...] = ()
     without_response: tuple[int, ...] = ()
-    """Numbers of the interactions that were played up to a call whose response was not recorded."""
+    """The interactions that were played up to a call whose response was not recorded.
+
+    They are counted, from 1, through `interactions`.
+    """
 
     after_other_writes: tuple[StrayedRead, ...] = ()
     faults: tuple[FaultOutcome, ...] = ()
     by_kind: tuple[KindMatch, ...] = ()
     learned: Mapping[str, str] = field(default_factory=dict)
     """The values that requests have taught, with their texts."""
+
+    @property
+    def is_of_several(self) -> bool:
+        """Whether several cassettes were played together."""
+        return len({call.cassette for call in self.interactions}) > 1
+
+    def of_file(self, file: str) -> ReplayReport:
+        """Return what it says of a single cassette, and all misses."""
+        interactions = []
+        without_response = []
+        for number, call in enumerate(self.interactions, start=1):
+            if call.cassette == file:
+                interactions.append(call)
+                if number in self.without_response:
+                    without_response.append(len(interactions))
+
+        misses = []
+        for miss in self.misses:
+            if miss.nearest is None or miss.nearest.cassette == file:
+                misses.append(miss)
+            else:
+                misses.append(replace(miss, nearest=None))
+
+        strayed = [read for read in self.after_other_writes if read.cassette == file]
+        return replace(
+            self,
+            cassette=file,
+            interactions=tuple(interactions),
+            misses=tuple(misses),
+            without_response=tuple(without_response),
+            after_other_writes=tuple(strayed),
+        )
+
+    def title_of(self, found: InteractionOutcome | StrayedRead) -> str:
+        """Return an interaction's number and call, and its file if there are several."""
+        file = found.cassette if self.is_of_several else ""
+        return InteractionPlace(found.number, file).named_with(found.call)
 
     @property
     def has_unmet_fault(self) -> bool:
@@ -342,7 +400,8 @@ class UnplayedError(MrtrCassetteError):
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
         lines = [f"not all that is on {path} was played:"]
         for interaction in unplayed:
-            lines.append(f"  #{interaction.number} {interaction.call}")
+            name = interaction.place.named_with(interaction.call)
+            lines.append(f"  {name}")
 
         super().__init__("\n".join(lines))
         self.unplayed = tuple(unplayed)
@@ -366,11 +425,17 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
             outcome = "played in part" if plays else "never played"
 
         call = redacted(str(entries[0].key))
-        interactions.append(InteractionOutcome(number, call, outcome, plays))
+        place = entries[0].place.in_file
+        interactions.append(
+            InteractionOutcome(
+                place.number, call, outcome, plays, place.file or player.path
+            )
+        )
 
     strayed = []
     for number, times in player.after_other_writes.items():
-        strayed.append(StrayedRead(number, interactions[number - 1].call, times))
+        read = interactions[number - 1]
+        strayed.append(StrayedRead(read.number, read.call, times, read.cassette))
 
     harmless: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
@@ -415,7 +480,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     lines = [f"{played}, {_misses_text(report.misses)}"]
     unplayed = []
     for call in incomplete:
-        unplayed.append(f"  {call.outcome}: #{call.number} {call.call}")
+        unplayed.append(f"  {call.outcome}: {report.title_of(call)}")
 
     if report.misses and unplayed:
         # A client goes no further than its miss, which a list of all that is left would hide.
@@ -426,8 +491,8 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
 
     unanswered_lines = []
     for number in report.without_response:
-        call = report.interactions[number - 1]
-        unanswered_lines.append(f"  no response was recorded: #{number} {call.call}")
+        title = report.title_of(report.interactions[number - 1])
+        unanswered_lines.append(f"  no response was recorded: {title}")
 
     lines += _first_ten(unanswered_lines)
     harmless = []
@@ -440,9 +505,9 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     lines += _first_ten(harmless)
     strayed = []
     for read in report.after_other_writes:
-        place = f"#{read.number} {read.call}"
+        title = report.title_of(read)
         strayed.append(
-            f"  played after other writes than recorded{_times_words(read.times)}: {place}"
+            f"  played after other writes than recorded{_times_words(read.times)}: {title}"
         )
 
     lines += _first_ten(strayed)
@@ -514,7 +579,25 @@ def summary_data(report: ReplayReport | RecordingReport) -> Any:
     return as_data(report, {})
 
 
-def is_report_of(report: ReplayReport, cassette: Cassette) -> bool:
+def report_on(report: ReplayReport, cassette: Cassette) -> ReplayReport | None:
+    """Return what a report says of a cassette, which may have been played with others.
+
+    It keeps all misses, as a replay that missed a request may be cut short. Return None if it has
+    nothing of the cassette, or if several have the same calls and none of them has its path.
+    """
+    files = list(dict.fromkeys([call.cassette for call in report.interactions]))
+    reports = {file: report.of_file(file) for file in files}
+    fitting = [file for file in files if _has_calls_of(reports[file], cassette)]
+    if cassette.path in fitting:
+        fitting = [cassette.path]
+
+    if len(fitting) != 1:
+        return None
+
+    return reports[fitting[0]]
+
+
+def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
     """Tell whether a report has the calls of a cassette, in its order."""
     if len(report.interactions) != len(cassette.interactions):
         return False
@@ -562,6 +645,7 @@ def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     nearest = members["nearest"]
     return replace(
         MissReport(**members),
+        questions=tuple(members["questions"]),
         nearest=nearest and Nearest(**nearest),
         differences=_saved_rows(Difference, members["differences"]),
         fixes=tuple(members["fixes"]),

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.replay.diagnosis import Divergence
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.runs import MissReport, Nearest
+from mrtr_cassette.core.report.runs import MissReport, nearest_recording
 from mrtr_cassette.core.report.text import as_data, markdown_table
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -91,7 +91,7 @@ def _why_left(
         raise AssertionError("unreachable because it is no miss")
 
     call = printable(player.shown_text(str(entry.key)))
-    nearest = Nearest(entry.interaction, entry.turn, call)
+    nearest = nearest_recording(entry, call, player.path)
     detail = f"this was played from another recording, {nearest}"
 
     return MissReport(

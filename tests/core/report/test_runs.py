@@ -48,6 +48,7 @@ from verifying import reported_miss
 
 from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.drive.appending import unrecorded_miss
 from mrtr_cassette.core.protocol.any_server import Harmless
 from mrtr_cassette.core.protocol.calls import read_call
@@ -89,11 +90,11 @@ from mrtr_cassette.core.report.runs import (
     UnpublishedError,
     call_data,
     error_body,
-    is_report_of,
     problem_lines,
     recording_text,
     report_of_miss,
     report_of_replay,
+    report_on,
     saved_report,
     summary_data,
     summary_text,
@@ -192,7 +193,51 @@ def test_report_of_a_call_with_a_secret_is_its_cassettes() -> None:
     report = report_of_replay(player)
 
     assert "<github>" in report.interactions[0].call
-    assert is_report_of(report, player.recording)
+    assert report_on(report, player.recording) == report
+
+
+def replay_of_several() -> Player:
+    """Return a replay of two files as one: with a play, a stray read and a miss in the second."""
+    first = cassette_of((tool("one"), text("1")), (tool("two"), text("2")))
+    second = cassette_of((tool("set"), text("set")), (tool("get"), text("3")))
+    cassettes = [loaded(first, "a.json"), loaded(second, "b.json")]
+    player = Player(combine_cassettes(cassettes), reads=["get"])
+    play(player, tool("get"))
+    missed(player, tool("get", key="x"))
+
+    return player
+
+
+def test_interactions_of_several_files_have_their_own_numbers() -> None:
+    """A person finds them under these with `inspect`; programs get the file beside each number."""
+    player = replay_of_several()
+    report = report_of_replay(player)
+    (miss,) = report.misses
+    event, summary = replay_said(report)
+
+    assert '\n  nearest:  #2 (tools/call "get") in b.json\n' in miss.text
+    assert 'after other writes than recorded: #2 tools/call "get" in b.json' in summary
+    assert event["unplayed"] == [[1, "a.json"], [2, "a.json"], [1, "b.json"]]
+    assert missed_event(player.misses[0])["nearest"] == [2, 0]
+    assert missed_event(player.misses[0])["cassette"] == "b.json"
+    assert miss_annotation(miss).startswith("::error file=b.json,")
+    assert b'name="#2 tools/call &quot;get&quot; in b.json"' in replay_junit(report)
+    assert saved_report(orjson.dumps(summary_data(report))) == report
+
+
+def test_report_of_several_files_tells_of_each() -> None:
+    """A miss is shown beside the nearest recording in its own file, and without one elsewhere."""
+    report = report_of_replay(replay_of_several())
+    first = cassette_of((tool("one"), text("1")), (tool("two"), text("2")))
+    of_first = report_on(report, loaded(first, "elsewhere/a.json"))
+    of_second = report.of_file("b.json")
+
+    assert of_first is not None
+    assert [call.number for call in of_first.interactions] == [1, 2]
+    assert (of_first.misses[0].nearest, of_first.after_other_writes) == (None, ())
+    assert of_second.misses == report.misses
+    assert of_second.after_other_writes == report.after_other_writes
+    assert report_on(report, loaded(cassette_of(), "b.json")) is None
 
 
 @pytest.mark.parametrize(
@@ -410,7 +455,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
     first, *others = report.interactions
     hostile = ReplayReport(
         words,
-        (InteractionOutcome(1, words, first.outcome, 1), *others),
+        (InteractionOutcome(1, words, first.outcome, 1, words), *others),
         (replace(miss, request=words, detail=words, text=words),),
     )
 
