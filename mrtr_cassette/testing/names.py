@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,9 +116,8 @@ def _paths_by_markers(node: Any) -> list[Path]:
     return [cassette_path(node, file) for file in files]
 
 
-def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
+def hint_at_rename(path: Path, used: Container[Path]) -> str:
     """Return a line about an unused cassette whose test may have been renamed, or nothing."""
-    used = cassettes_of(items)
     unused = {
         _short_name(file): file
         for file in path.parent.glob("*.json")

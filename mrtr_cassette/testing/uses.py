@@ -148,14 +148,13 @@ class Uses:
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
-        items = request.session.items
         path = Path(request.node.path)
 
         def fail(error: MrtrCassetteError) -> NoReturn:
             """Fail the test, with a hint if its files are faked or it may have been renamed."""
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
-                hint = hint_at_rename(path, items)
+                hint = hint_at_rename(path, self._tests_of(request.session))
 
             raise pytest.fail.Exception(
                 error.in_terms(SUITE_TERMS) + hint, pytrace=False
@@ -217,14 +216,18 @@ class Uses:
         if is_of_test and settings.name is None:
             return None
 
-        if not self._tests_by_cassette:
-            self._tests_by_cassette = cassettes_of(request.session.items)
-
-        sharers = list(self._tests_by_cassette.get(path, []))
+        sharers = list(self._tests_of(request.session).get(path, []))
         if is_of_test:
             sharers.append(request.node.nodeid)
 
         return sharers
+
+    def _tests_of(self, session: pytest.Session) -> Mapping[Path, list[str]]:
+        """Return the cassettes that the tests of the run have, found once, with these tests."""
+        if not self._tests_by_cassette:
+            self._tests_by_cassette = cassettes_of(session.items)
+
+        return self._tests_by_cassette
 
     # Following the tests
 

@@ -7,6 +7,9 @@ import json
 import pytest
 from suites import ONE_TEST
 
+from mrtr_cassette.testing import uses
+from mrtr_cassette.testing.names import cassettes_of
+
 pytest_plugins = ["pytester"]
 
 # --- Files ---
@@ -248,6 +251,25 @@ def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(
     assert [line for line in result.outlines if line.startswith("cassettes/")] == [
         ORPHAN
     ]
+
+
+def test_cassettes_of_all_tests_are_found_once(pytester, monkeypatch):
+    """However many tests lack theirs: a suite may have thousands, and each of them is looked at."""
+    found = []
+
+    def counted(items):
+        found.append(len(items))
+        return cassettes_of(items)
+
+    monkeypatch.setattr(uses, "cassettes_of", counted)
+    pytester.makepyfile(
+        test_two="def test_a(mrtr_cassette): mrtr_cassette.url\n"
+        "def test_b(mrtr_cassette): mrtr_cassette.url\n"
+    )
+    ran = pytester.inline_run("-p", "no:cacheprovider", "--mrtr-mode=none")
+
+    assert ran.countoutcomes() == [0, 0, 2]
+    assert found == [2]
 
 
 def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
