@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +27,7 @@ from mrtr_cassette.shell.files.journals import (
     hint_at_journal,
     recorded_in_journal,
 )
+from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, recorded_by_client
 from mrtr_cassette.shell.runs.journaling import RecordSession, check_output, kept_as_in
 from mrtr_cassette.shell.runs.recording import recording
@@ -357,6 +359,14 @@ class VerifyingUse(RecordingUse):
 
     _upstream_purpose = "hold to {}"
     _has_differences = False
+
+    def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
+        """Return the problems as texts, and remove the recording, which nobody needs any more."""
+        try:
+            return super().conclude(passed=passed, plays_all=plays_all)
+        finally:
+            place = path_of(self._session.path)
+            shutil.rmtree(place.parent, ignore_errors=True)
 
     def _recording_place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
         """Return a temporary place, since the cassette itself is not written."""

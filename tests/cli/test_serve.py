@@ -192,6 +192,19 @@ def test_modes_are_those_of_the_fixture(recorded: Path, tmp_path: Path) -> None:
         assert play["mode"] == "none"
 
 
+def test_what_a_play_has_verified_is_removed(recorded: Path, tmp_path: Path) -> None:
+    """A process that serves a suite for days keeps no recording of each play."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with serving(recorded, environment={"TMPDIR": str(temporary)}) as serve:
+        play = serve.begin("deploy", mode="verify", upstream=DEMO)
+        deploy(play["url"], "prod")
+
+        assert list(temporary.rglob("*.journal")) != []
+        assert serve.end(play)["outcome"] == "different"
+        assert list(temporary.rglob("deploy.json*")) == []
+
+
 def test_several_cassettes_are_played_as_one(recorded: Path, tmp_path: Path) -> None:
     """A play may name a list of cassettes."""
     for name in ("one", "two"):
