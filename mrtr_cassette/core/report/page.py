@@ -66,6 +66,11 @@ def cassette_page(
         if call.branch is not None:
             branches[call.branch.of].append(call)
 
+    outcomes = {}
+    if replay is not None:
+        # A test has them in the order of the calls, which an edited file may not have.
+        outcomes = {outcome.number: outcome for outcome in replay.interactions}
+
     facts: dict[str, Any] = {"comparison": None, "earlier": (), "changed": {}}
     if first is not None:
         comparison = cassette_comparison(first, cassette, ignored_for)
@@ -86,6 +91,7 @@ def cassette_page(
         sessions=sessions,
         spans=spans_of(cassette.interactions, sessions),
         branches=branches,
+        outcomes=outcomes,
         misses_near=_misses_near(replay),
         covered=coverage_of([details]),
         is_redacted=bool(redactions_of(cassette)),

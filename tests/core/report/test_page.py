@@ -262,6 +262,19 @@ def test_page_is_as_its_outline_says(name: str, *, updates_goldens: bool) -> Non
     assert all("disabled" in control.attributes for control in controls)
 
 
+def test_outcomes_are_found_by_number() -> None:
+    """The page of a failed test has them in the order of the calls, as an edited file has not."""
+    script = ((tool("first"), text("1")), (tool("second"), text("2")))
+    player = player_of(*script)
+    play(player, tool("second"))
+    report = report_of_replay(player)
+    turned = replace(report, interactions=report.interactions[::-1])
+    page = page_of(recording(*script), turned)
+
+    assert "never played" in page.by_id("i1").text
+    assert "never played" not in page.by_id("i2").text
+
+
 def test_long_values_are_cut() -> None:
     """A page has to stay quick; `inspect` shows the rest."""
     page = page_of(recording((CALL, text("x" * 20_050))))
