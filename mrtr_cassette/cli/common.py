@@ -160,7 +160,7 @@ class _Cassette(click.Path):
     """A cassette: a file of this machine, or the URL of one in a store."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return where it stands."""
+        """Return its place."""
         return location_of(os.fsdecode(super().convert(value, param, ctx)))
 
 

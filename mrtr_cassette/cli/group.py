@@ -232,7 +232,7 @@ class TakesCommand(Command):
 
 
 def after_dashes(ctx: click.Context) -> list[str] | None:
-    """Return what stands after `--`, which may be nothing; None without `--`."""
+    """Return the words after `--`, of which there may be none; None without `--`."""
     program: list[str] | None = ctx.meta.get(_PROGRAM_KEY)
     return program
 

@@ -371,8 +371,8 @@ def replay(
     options = replace(
         read_options(ReplayOptions, given, log), beside=[*map(full_name, others)]
     )
-    for each in cassettes:
-        tell_of_journal(each, log)
+    for place in cassettes:
+        tell_of_journal(place, log)
 
     if trials:
         if stdio or options.admin_port is not None:
