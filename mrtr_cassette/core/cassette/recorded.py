@@ -355,7 +355,7 @@ class InteractionPlace(NamedTuple):
         return name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
