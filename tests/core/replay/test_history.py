@@ -382,9 +382,9 @@ def test_questions_of_several_cassettes_stay_apart() -> None:
 
     player = Player(combine_cassettes([asked("one"), asked("two")]))
     states = [state_in(play(player, SET)) for _ in range(2)]
-    second, first = [retry(SET, {"a": YES}, state=state) for state in reversed(states)]
+    answering_second = retry(SET, {"a": YES}, state=states[1])
 
-    assert [said(play(player, second)), said(play(player, first))] == ["two", "one"]
+    assert said(play(player, answering_second)) == "two"
 
 
 def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
