@@ -127,6 +127,7 @@ class Continuation(NamedTuple):
     end: End
     ended_ms: float
     ended_after: int
+    digests: tuple[tuple[str, str], ...] = ()
 
 
 def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
@@ -143,13 +144,17 @@ def _tree_of_continuation(
     exchange: RecordedExchange, response: Response
 ) -> dict[str, Any]:
     """Return the JSON of a line with further pieces of a response, and its present end."""
-    return {
+    tree: dict[str, Any] = {
         "continues": exchange.number,
         "ended_ms": exchange.ended_ms,
         "ended_after": exchange.ended_after,
         "end": response.end.value,
         "pieces": _piece_trees(response.pieces),
     }
+    if exchange.digests:
+        tree["digests"] = dict(exchange.digests)
+
+    return tree
 
 
 def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
@@ -207,6 +212,7 @@ def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
         end=End(tree["end"]),
         ended_ms=tree["ended_ms"],
         ended_after=tree["ended_after"],
+        digests=tuple(tree.get("digests", {}).items()),
     )
 
 
@@ -295,8 +301,10 @@ def _continued_exchange(
         return exchange
 
     pieces = [*response.pieces]
+    digests = [*exchange.digests]
     for continuation in continuations:
         pieces += continuation.pieces
+        digests += continuation.digests
 
     last_continuation = continuations[-1]
     whole_response = replace(response, pieces=tuple(pieces), end=last_continuation.end)
@@ -305,6 +313,7 @@ def _continued_exchange(
         response=whole_response,
         ended_ms=last_continuation.ended_ms,
         ended_after=last_continuation.ended_after,
+        digests=tuple(digests),
     )
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from builders import JOURNAL_HEADER, Conversation, rpc
+from builders import JOURNAL_HEADER, STREAM_HEADERS, Conversation, answer, get, rpc, sse
 from core.secrets.planted import GITHUB
 from hypothesis import given
 from hypothesis import strategies as st
+from pushing import SESSION
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.journal import decode_line, encode_line
+from mrtr_cassette.core.cassette.journal import (
+    decode_journal,
+    decode_line,
+    encode_header,
+    encode_line,
+)
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.drive.rerecording import recorded_over
@@ -92,6 +98,31 @@ def test_each_announced_digest_is_that_of_the_text(
     assert_agree(cassette)
     assert_agree(again)
     assert_agree(over)
+
+
+def test_digests_on_a_stream_of_many_calls_agree() -> None:
+    """Each message of such a stream is written as it comes, with the digests that it brings."""
+    text = f"key: {GITHUB}"
+    talk = Conversation(redacts=True)
+    observation = talk.observation(talk.request(get("/mcp", SESSION)))
+    dues = [observation.response_started(200, STREAM_HEADERS)]
+    for value in ({"files": [sha256(text)]}, {"contents": [{"text": text}]}):
+        message = sse(answer(rpc("resources/read"), value))
+        dues.append(observation.response_bytes(message, 1.0))
+
+    journal = encode_header(JOURNAL_HEADER)
+    for due in dues:
+        assert due is not None
+
+        sealed = talk.recorder.seal(due.exchange, due.call).exchange
+        journal += encode_line(sealed, continues=due.continues)
+
+    cassette = assembled([*decode_journal(journal, "one").exchanges.values()])
+    (exchange,) = cassette.exchanges
+
+    assert exchange.response is not None
+    assert sha256(text).encode() not in exchange.response.body
+    assert sha256("key: <github:1>").encode() in exchange.response.body
 
 
 def test_no_other_digest_of_a_secret_is_kept() -> None:
