@@ -223,7 +223,7 @@ def is_free_within(path: Path, seconds: float) -> bool:
 
     def wait() -> None:
         with suppress(OSError), path.open("rb") as file:
-            # Several may hold it together.
+            # Several processes may share it, and all of them have to be gone.
             fcntl.flock(file, fcntl.LOCK_EX)
 
     # Nothing ends the wait for a lock but the lock: a thread may be left behind.

@@ -136,15 +136,15 @@ class Journal:
                 path.parent.mkdir(parents=True, exist_ok=True)
 
             _remove_if_only_errors(path)
-            self._descriptor_of_file = os.open(
+            self._descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
             )
             try:
-                fcntl.flock(self._descriptor_of_file, fcntl.LOCK_EX)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
                 self.append(encode_header(header))
             except OSError:
                 path.unlink()
-                os.close(self._descriptor_of_file)
+                os.close(self._descriptor)
                 raise
         except FileExistsError:
             raise journal_in_the_way(cassette) from None
@@ -165,7 +165,7 @@ class Journal:
         rest = b"\n" + line if self._is_torn else line
         self._is_torn = True
         while rest:
-            rest = rest[os.write(self._descriptor_of_file, rest) :]
+            rest = rest[os.write(self._descriptor, rest) :]
 
         self._is_torn = not line.endswith(b"\n")
 
@@ -176,7 +176,7 @@ class Journal:
             CassetteError: the journal is gone, and what it had is lost.
         """
         with suppress(OSError):
-            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor_of_file)):
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
                 return
 
         raise CassetteError(
@@ -186,7 +186,7 @@ class Journal:
 
     def close(self) -> None:
         """Close the file, which stays; it is locked until then, so that nobody recovers it."""
-        os.close(self._descriptor_of_file)
+        os.close(self._descriptor)
 
 
 def _remove_if_only_errors(path: Path) -> None:

@@ -16,7 +16,7 @@ from mrtr_cassette.options import FilePath
 from mrtr_cassette.shell.files.disk import check_name
 
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
-"""What the schemes begin with whose URLs have a container where others have a user."""
+"""Beginnings of the schemes whose URLs have a container where others have a user."""
 
 _HIDDEN_CREDENTIALS: Final = "***"
 _fetched_bodies: dict[str, bytes] = {}
@@ -58,7 +58,7 @@ class StoreFile(NamedTuple):
 
     @property
     def local_name(self) -> str:
-        """The name of its files on this machine, which no other URL has."""
+        """The name of its files here; URLs that differ in user or query only have the same."""
         return f"{self.name}.{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
 
     def absolute(self) -> StoreFile:
@@ -150,7 +150,7 @@ class StoreFile(NamedTuple):
 
 
 def _kind_if_exists(store: Any, path: str) -> str | None:
-    """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
+    """Return fsspec's type of what is at a path, such as `file`; None if nothing is there."""
     with suppress(FileNotFoundError):
         return str(store.info(path)["type"])
 

@@ -72,7 +72,7 @@ class RecordSession(Session):
     """Its journal becomes a cassette at the end."""
 
     publishes_anyway: bool = False
-    """Nothing speaks against publishing it."""
+    """It is published even if it has only errors, or the recorded command has failed."""
 
     exchanges: int = 0
     """How many exchanges are in the journal."""
@@ -214,7 +214,7 @@ class RecordSession(Session):
                 self.published, left_out = publish_journal(self.path)
                 self.problem = left_out or self.problem
         finally:
-            # Until then nobody takes it for one that was left behind.
+            # While it is open it is locked, and nobody takes it for a killed recorder's.
             self.journal.close()
 
     def report_failure(self, error: Exception) -> None:

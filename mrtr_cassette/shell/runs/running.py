@@ -168,8 +168,10 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
     async with stop_signals() as signals:
         coming = asyncio.ensure_future(signals.get())
         coming.add_done_callback(lambda _: told.set())
-        yield told
-        coming.cancel()
+        try:
+            yield told
+        finally:
+            coming.cancel()
 
     _ignore_signals()
 
