@@ -43,6 +43,7 @@ class Channel(Generic[E]):
         self._exchange_by_question: dict[str, E] = {}
         """Where the server has asked what is not answered, by canonical texts of ids."""
         self._exchange_by_token: dict[str, E] = {}
+        self._token_by_exchange: dict[E, str] = {}
         self._pending_calls: dict[E, None] = {}
         """The calls that wait for their responses, the latest last."""
 
@@ -61,6 +62,7 @@ class Channel(Generic[E]):
         self._pending_requests.setdefault(message.id, []).append(exchange)
         if message.progress_token is not None:
             self._exchange_by_token[message.progress_token] = exchange
+            self._token_by_exchange[exchange] = message.progress_token
 
         if not listens(call, None):
             self._pending_calls[exchange] = None
@@ -95,9 +97,9 @@ class Channel(Generic[E]):
             if not exchanges:
                 del self._pending_requests[request_id]
 
-            for token in [*self._exchange_by_token]:
-                if self._exchange_by_token[token] == exchange:
-                    del self._exchange_by_token[token]
+            token = self._token_by_exchange.pop(exchange, "")
+            if self._exchange_by_token.get(token) == exchange:
+                del self._exchange_by_token[token]
 
             self.stop_waiting_for(exchange)
             return exchange, True

@@ -86,6 +86,22 @@ def test_progress_belongs_to_the_call_with_its_token() -> None:
     assert pipe.take_server_line(progress("a")) == part(LISTENING)
 
 
+def test_token_that_two_calls_have_is_the_later_one_s_until_that_is_answered() -> None:
+    """The end of the earlier call takes nothing from the later one."""
+    pipe, _ = channel()
+    pipe.take_client_line(with_token(ADD, "a"))
+    later = with_id(ADD, 2)
+    pipe.take_client_line(with_token(later, "a"))
+
+    assert pipe.take_server_line(answer(ADD, {})) == last(1)
+    assert pipe.take_server_line(progress("a")) == part(2)
+    assert pipe.is_token_in_use('"a"')
+
+    pipe.take_server_line(answer(later, {}))
+
+    assert not pipe.is_token_in_use('"a"')
+
+
 @pytest.mark.parametrize(
     "line", [PUSH, notification("notifications/message"), b"noise", b""]
 )
