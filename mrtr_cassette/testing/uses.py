@@ -7,7 +7,7 @@ import sys
 import unittest
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -125,7 +125,7 @@ class Uses:
         self, request: pytest.FixtureRequest
     ) -> Iterator[Callable[..., MrtrCassette]]:
         """Give what opens cassettes by name."""
-        uses: list[CassetteUse] = []
+        running = ExitStack()
 
         def opened(*name: Any, **options: Any) -> MrtrCassette:
             """Record or replay the cassette of this name until the fixture is torn down."""
@@ -136,13 +136,13 @@ class Uses:
                 return [place_of_call("mrtr_cassettes", name, options)]
 
             use = self._begin_use(request, places)
-            uses.append(use)
+            running.callback(use.stop)
             self._named_by_tests.add(use.path)
             return use.shown
 
-        yield opened
-        for use in reversed(uses):
-            use.stop()
+        # One that can't be stopped keeps none of the others running.
+        with running:
+            yield opened
 
     def _begin_use(
         self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]

@@ -14,8 +14,10 @@ from suites import ONE_TEST
 
 from mrtr_cassette.core.cassette.journal import encode_header, encode_line
 from mrtr_cassette.demo.server import create_app
+from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.runs.running import in_thread
 from mrtr_cassette.shell.runs.upstreams import serving_application
+from mrtr_cassette.testing.suite_cassette import CassetteUse
 
 pytest_plugins = ["pytester"]
 
@@ -457,6 +459,40 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
     result.stdout.fnmatch_lines(
         [*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"]
     )
+
+
+def test_all_cassettes_of_a_test_are_stopped(suite, recorded, monkeypatch):
+    """Although one of them fails: what it served would stay until the end of the run."""
+    stop = CassetteUse.stop
+    stopped = []
+
+    def failing_stop(use):
+        stop(use)
+        stopped.append(use)
+        if len(stopped) == 1:
+            raise CassetteError(use.path, "the disk is full")
+
+    monkeypatch.setattr(CassetteUse, "stop", failing_stop)
+    suite.write(
+        "test_two.py",
+        f"""
+        def test_plays_two(mrtr_cassettes):
+            mrtr_cassettes({str(recorded)!r})
+            mrtr_cassettes({str(recorded)!r})
+
+        def test_later():
+            pass
+        """,
+    )
+    later = []
+
+    class Later:
+        def pytest_runtest_setup(self, item):
+            later.append((item.name, len(stopped)))
+
+    suite.pytester.inline_run("-p", "no:cacheprovider", plugins=[Later()])
+
+    assert later == [("test_plays_two", 0), ("test_later", 2)]
 
 
 def test_an_interrupted_run_publishes_nothing(suite):
