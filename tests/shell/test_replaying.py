@@ -71,6 +71,7 @@ from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.stores import Location, keep_fetched, location_of
 from mrtr_cassette.shell.runs.replaying import LoadedReplays, ReplayServer, replaying
 from mrtr_cassette.shell.runs.sessions import ReplaySession
 
@@ -597,6 +598,32 @@ async def test_response_waits_some_time_only_for_a_stream_that_nobody_reads() ->
     await server.handle(call, downstream)
 
     assert b'"done":1' in downstream.got
+
+
+def test_cassette_that_is_played_again_and_again_stays_loaded(tmp_path: Path) -> None:
+    """Others push each other out, and a cassette that is in no file pushes out none."""
+    raw = encode_cassette(cassette_of((tool("x"), result({}))))
+    paths = [tmp_path / f"{number}.json" for number in range(40)]
+    for path in paths:
+        path.write_bytes(raw)
+
+    store_file = location_of(keep_fetched("https://a.example/loaded-again.json", raw))
+    loaded_replays = LoadedReplays()
+
+    def load(place: Location) -> Cassette:
+        return loaded_replays.get(place, over_http, ReplayOptions())[0]
+
+    first = load(paths[0])
+    for path in paths[1:]:
+        load(path)
+
+        assert load(paths[0]) is first
+
+    for _ in paths:
+        load(store_file)
+
+    assert load(paths[-1]) is load(paths[-1])
+    assert load(paths[0]) is first
 
 
 def test_plays_that_begin_at_once_load_their_cassette_once(tmp_path: Path) -> None:

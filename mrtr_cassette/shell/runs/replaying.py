@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from string import punctuation
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -195,6 +196,7 @@ class LoadedReplays:
     def __init__(self) -> None:
         self._lock = Lock()
         self._loaded_replays: dict[object, tuple[Cassette, Player]] = {}
+        """The one that was played last is the last one."""
 
     def get(
         self,
@@ -212,31 +214,40 @@ class LoadedReplays:
         for name in options_of(ReplayOptions):
             values.append(repr(getattr(options, name)))
 
-        key = (tuple(map(_version_of, files)), to_transport, tuple(values))
-        # Threads that begin to play the same cassette at once load it once.
-        with self._lock:
-            if key not in self._loaded_replays:
-                # What was there before is probably outdated.
-                while len(self._loaded_replays) >= _MOST_LOADED:
-                    self._loaded_replays.pop(next(iter(self._loaded_replays)))
-
-                self._loaded_replays[key] = _load_replay(path, to_transport, options)
-
-            cassette, template = self._loaded_replays[key]
-            player = template.fresh_player()
+        load = partial(_load_replay, path, to_transport, options)
+        versions = tuple(map(_version_of, files))
+        if None in versions:
+            cassette, player = load()
+        else:
+            key = (versions, to_transport, tuple(values))
+            cassette, player = self._kept_replay(key, load)
 
         if options.secrets:
             player.add_settings(UserSettings(secrets=options.secrets))
 
         return cassette, player
 
+    def _kept_replay(
+        self, key: object, load: Callable[[], tuple[Cassette, Player]]
+    ) -> tuple[Cassette, Player]:
+        """Return what is kept under a key, or loaded now, with a player of its own."""
+        # Threads that begin to play the same cassette at once load it once.
+        with self._lock:
+            loaded = self._loaded_replays.pop(key, None) or load()
+            self._loaded_replays[key] = loaded
+            if len(self._loaded_replays) > _MOST_LOADED:
+                del self._loaded_replays[next(iter(self._loaded_replays))]
 
-def _version_of(path: str) -> object:
-    """Return what changes when a file does; what is in a store is always another one."""
+            cassette, template = loaded
+            return cassette, template.fresh_player()
+
+
+def _version_of(path: str) -> tuple[object, ...] | None:
+    """Return what changes when a file does; None for what is in a store, which may always."""
     try:
         state = os.stat(path)  # noqa: PTH116  a hundred times faster for many files
     except OSError:
-        return object()
+        return None
 
     return path, state.st_ino, state.st_size, state.st_mtime_ns
 
