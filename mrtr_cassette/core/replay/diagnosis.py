@@ -549,7 +549,11 @@ def _nearest_miss(
     received = _compared_part(call, reason, ignored)
     nearest = candidates[0]
     fewest: list[Difference] | None = None
+    first_of_equal: dict[int, ReplayEntry] = {}
     for entry in candidates:
+        first_of_equal.setdefault(entry.numbers.lookup, entry)
+
+    for entry in first_of_equal.values():
         recorded = _compared_part(_call_of(entry), reason, ignored)
         differing = list(differences(recorded, received, without_null=without_null))
         if fewest is None or len(differing) < len(fewest):

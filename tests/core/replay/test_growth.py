@@ -91,6 +91,18 @@ def test_request_takes_as_many_steps_beside_many_others(
     assert counts[1] < 1.5 * counts[0]
 
 
+def test_miss_is_compared_with_equal_requests_once() -> None:
+    """They have the same differences, however often a call was recorded."""
+    counts = []
+    for size in (FEW, MANY):
+        script = [(WRITE, text(str(number))) for number in range(size)]
+        player = player_of(*script)
+        missed(player, tool("send", text="y"))
+        counts.append(steps(partial(missed, player, tool("send", text="z"))))
+
+    assert counts[1] - counts[0] < 100 * (MANY - FEW)
+
+
 def test_first_miss_of_a_play_takes_as_many_steps_as_its_next() -> None:
     """Where recorded calls have secrets is found out in the first play that has to know."""
     login = tool("login", password="hunter2-Zq8vKx")
