@@ -248,7 +248,7 @@ class ReplayEntry:
     @property
     def is_about_a_copy(self) -> bool:
         """Whether its response says nothing to a client without a copy of an earlier one."""
-        return is_about_a_copy(self.exchange)
+        return responds_about_copy(self.exchange)
 
     @property
     def is_refused(self) -> bool:
@@ -335,7 +335,7 @@ def _arrival_of(
     return number, place.interaction, place.turn
 
 
-def is_about_a_copy(exchange: RecordedExchange) -> bool:
+def responds_about_copy(exchange: RecordedExchange) -> bool:
     """Tell whether a response says nothing to a client without a copy of an earlier one."""
     response = exchange.response
     return response is not None and response.status in ABOUT_COPIES
@@ -621,7 +621,7 @@ class _EntryWriter:
         """Write the entry of the next exchange."""
         exchange = draft.exchange
         call, matched = self._read_request(exchange.request)
-        if is_about_a_copy(exchange):
+        if responds_about_copy(exchange):
             # An older cassette doesn't have the condition.
             traits = matched.traits._replace(is_conditional=True)
             matched = matched._replace(traits=traits)
@@ -647,7 +647,7 @@ class _EntryWriter:
             state=draft.state,
             resumed_entry=resumed,
             is_listening=_is_listening(call, exchange, resumed),
-            is_pong=self._is_pong(session, asker, answered),
+            is_pong=self._entry_answers_ping(session, asker, answered),
             arrival=_arrival_of(exchange, draft.place),
         )
 
@@ -667,13 +667,13 @@ class _EntryWriter:
             return None
         return AnsweredQuestion(pending, draft.question)
 
-    def _is_pong(
+    def _entry_answers_ping(
         self, session: str, answer: Message | None, answered: AnsweredQuestion | None
     ) -> bool:
         """Tell whether an answer is to a ping, and not to another request that was pushed."""
         if answered is not None and answered.request.message.method != PING:
             return False
-        return is_pong(session, answer, self._pings)
+        return answers_ping(session, answer, self._pings)
 
     def _counted_numbers(
         self,
@@ -714,7 +714,7 @@ def _asker_of(message: Message | None) -> Message | None:
     return Message(b"", message.kind, {}, message.method, message.id, {}, meta)
 
 
-def is_pong(session: str, answer: Message | None, pings: PingIds) -> bool:
+def answers_ping(session: str, answer: Message | None, pings: PingIds) -> bool:
     """Tell whether a message answers a ping, however it does so."""
     if answer is None or answer.kind is not Kind.RESPONSE:
         return False

@@ -119,7 +119,7 @@ class Delivery:
 
     @property
     def skippable_request(self) -> ReplayEntry | None:
-        """What its client may never send and next part waits for, or None.
+        """The request that the next part waits for and its client may never send, or None.
 
         This is a notification, a read, or another call than the one that the part is about. Nothing
         is skipped before a client has initialized.
@@ -178,7 +178,7 @@ class Delivery:
     def end(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
         self.is_left = True
-        self.session.note_response(self.entry.stream)
+        self.session.note_response_to(self.entry.stream)
 
     def _streams_owing(self, part: Part) -> list[Delivery]:
         """Return the streams that have to send something before a part."""
@@ -409,7 +409,7 @@ class Delivery:
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
         earlier_call = gate.earlier_call
-        if earlier_call is not None and not self.session.has_answered(earlier_call):
+        if earlier_call is not None and not self.session.has_response_to(earlier_call):
             return False
         subject = gate.subject_request
         return subject is None or self.session.has_arrived(subject)
@@ -418,7 +418,7 @@ class Delivery:
         """Tell whether a response that came before is still under way."""
         session = self.session
         for call in gate.earlier_calls:
-            if session.has_arrived(call) and not session.has_answered(call):
+            if session.has_arrived(call) and not session.has_response_to(call):
                 return True
 
         return False
@@ -602,7 +602,7 @@ class Deliveries:
         delivery.sent_count = piece + 1
         if len(delivery.reply.parts) == delivery.sent_count:
             # What a call's stream has after that was never seen, unless it has its response.
-            is_whole = _has_whole_response(entry.exchange.response)
+            is_whole = _was_answered_or_open(entry.exchange.response)
             if not entry.is_listening and not is_whole:
                 return None
 
@@ -770,7 +770,7 @@ class Deliveries:
         return reply
 
 
-def _has_whole_response(response: Response | None) -> bool:
+def _was_answered_or_open(response: Response | None) -> bool:
     """Tell whether a stream had its response, or was open when the recording ended."""
     if response is None:
         return False

@@ -127,7 +127,7 @@ class _WriteHistory:
     """One recorded history, and which of its writes a play has made.
 
     Calls of one family that a play has in flight together may end in any order, whether or not
-    they were in flight together when they were recorded: `beside` counts them.
+    they were in flight together when they were recorded: `others_in_flight` counts them.
     """
 
     def __init__(self, recorded: _RecordedWrites) -> None:

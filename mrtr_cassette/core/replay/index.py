@@ -545,7 +545,7 @@ def _why_dependent(entry: ReplayEntry, pushing: Collection[int]) -> str:
 
 
 def _refuse_cassette(cassette: Cassette, reason: str, items: Sequence[str]) -> None:
-    """Refuse a cassette for a reason that some items have."""
+    """Raise an error that lists some items, if there are any."""
     if not items:
         return
 

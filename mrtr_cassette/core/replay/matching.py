@@ -175,6 +175,7 @@ class MatchedForm:
         rules = self._cassette.redaction or RedactionRules()
         self._redactor = Redactor(rules, self._token_of_secret)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
+        # The credentials know what was given or is in headers; what is found is known apart.
         self._redactor.on_find = self._note_sent_secret
         self._secrets_sent_before = RepeatedSecrets()
         """The secrets that clients have sent, which no message shows."""
@@ -343,7 +344,8 @@ class MatchedForm:
         themselves: those that were sent before, and what stands in the places of placeholders.
         """
         self._secrets_sent_now = RepeatedSecrets()
-        matched = self._without_found_secrets(request)
+        matched = self.values.sealed_request(self._with_placeholders(request))
+        matched = self.values.alike_request(matched)
         if (
             not self.has_placeholders
             or self._distinguishing_key(matched) in self._recorded_keys
@@ -368,11 +370,6 @@ class MatchedForm:
                 self._learned_secrets[session, secret] = text
 
         return matched
-
-    def _without_found_secrets(self, request: Request) -> Request:
-        """Return a request without the secrets that are found, and with references."""
-        request = self.values.sealed_request(self._with_placeholders(request))
-        return self.values.alike_request(request)
 
     def _with_placeholders(self, request: Request) -> Request:
         """Return a request with placeholders for the secrets that rules find."""

@@ -75,8 +75,9 @@ class ChosenRecording(NamedTuple):
     """The recording that a request gets; without one, the nearest ones, and why they don't fit.
 
     Attributes:
-        other_recorded_session: that for which its live session is taken, if for another one.
-        row: the row from which it is.
+        other_recorded_session: the recorded session that the live one turns out to be, if it isn't
+            the one taken so far.
+        row: the row that it was chosen from.
         used_count: how many calls of the row are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
@@ -163,8 +164,14 @@ class PlayOrder:
         self._lookups_by_session: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
-            if entry.session:
-                self._index_entry(entry)
+            session = entry.session
+            if not session:
+                continue
+
+            lookups = self._lookups_by_session.setdefault(session, set())
+            lookups.add(entry.numbers.lookup)
+            if entry.key.method == INITIALIZED:
+                self._handshakes.setdefault(session, []).append(entry)
 
         self.start_afresh()
 
@@ -182,13 +189,6 @@ class PlayOrder:
         self._last_session_number = max(
             map(session_number, self._lookups_by_session), default=0
         )
-
-    def _index_entry(self, entry: ReplayEntry) -> None:
-        """Take an exchange of a recorded session."""
-        session = entry.session
-        self._lookups_by_session.setdefault(session, set()).add(entry.numbers.lookup)
-        if entry.key.method == INITIALIZED:
-            self._handshakes.setdefault(session, []).append(entry)
 
     @property
     def entries_played(self) -> set[ReplayEntry]:
@@ -658,10 +658,6 @@ class PlayOrder:
         return entry.kind is Kind.NOTIFICATION or self.effects.only_reads(entry.key)
 
     # Playing
-
-    def switch_recorded_session(self, session: LiveSession, recorded: str) -> None:
-        """Take a live session for another recorded one."""
-        session.switch_to(recorded)
 
     def note_choice(self, chosen: ChosenRecording, session: LiveSession) -> None:
         """Take note of how the recording was chosen that is played next."""

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.entries import (
     MatchedRequest,
     ReplayEntry,
+    answers_ping,
     entries_leading_elsewhere,
     entries_of,
-    is_pong,
     is_received,
     learned_origin,
 )
@@ -87,8 +87,8 @@ class Choice(NamedTuple):
         request_as_recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         chosen: the recording that it gets, or why there is none.
-        switched: the reply that goes on as the one to another call, as the client answers the
-            server as this one was answered; or None.
+        switched: the pending reply that goes on as that of an equal call, for which the client's
+            answer was recorded; or None.
     """
 
     request: Request
@@ -132,7 +132,7 @@ class Player:
         differing_values: gives the recorded values that match others of a request by their kind.
         was_probed: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
-        stops: after a miss, requests get the same miss; `stopped` is how many did.
+        stops: after a miss, requests get the same miss; `stopped_request_count` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
         divergences: where the play left each recording.
         learned: the texts of values that requests have taught, by name.
@@ -237,7 +237,7 @@ class Player:
 
     def fresh_player(self) -> Player:
         """Return one of the same cassette with the same options, which has played nothing."""
-        # It is found out once for all.
+        # What all plays share is found out before they part.
         _ = (
             self._recorded_requests.by_likeness,
             self._entries_leading_elsewhere,
@@ -406,9 +406,7 @@ class Player:
 
         chosen = choice.chosen
         if chosen.other_recorded_session is not None:
-            self._play_order.switch_recorded_session(
-                session, chosen.other_recorded_session
-            )
+            session.switch_to(chosen.other_recorded_session)
             for stream in self._deliveries.switch_streams_of_session(session):
                 self.play_counts[stream] += 1
                 session.count_play(stream)
@@ -584,7 +582,7 @@ class Player:
             shown_request = self._shown_call(choice.request_as_recorded)
             return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
 
-        if is_pong(session.recorded_session, call.message, self._recorded_pings):
+        if answers_ping(session.recorded_session, call.message, self._recorded_pings):
             return only_status(call, ACCEPTED)
 
         event_id = resumed_event(choice.request)
@@ -596,7 +594,7 @@ class Player:
             return self._play_of_entry(choice.request, rest.entry, session, rest)
 
         if not self._strict:
-            harmless = self._unrecorded_answer(call, choice.chosen)
+            harmless = self._count_unrecorded_answer(call, choice.chosen)
             if harmless is not None:
                 return harmless
 
@@ -610,10 +608,10 @@ class Player:
 
         return self._count_miss(miss)
 
-    def _unrecorded_answer(
+    def _count_unrecorded_answer(
         self, call: Call, chosen: ChosenRecording
     ) -> Harmless | None:
-        """Answer a call of a tool that the server doesn't have, or what any server answers."""
+        """Answer a call of an unknown tool, or what any server answers, and count that."""
         session = session_of(call.request)
         lacks_session = self._play_order.opened_sessions.is_outside(
             session, call.endpoint

@@ -30,7 +30,8 @@ class LiveSession:
     Attributes:
         recorded_session: the id of the one that is played in it; empty for clients without one.
         sent_counts: how many parts of each listening stream its client has had.
-        misses_of_refused_calls: for each call, the wrong answer to what the server asked meanwhile.
+        misses_of_refused_calls: by call, the miss that it gets because its client answered the
+            server wrongly.
         unrecorded_events: events for its client that were not recorded, of a session whose
             responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
@@ -157,11 +158,11 @@ class LiveSession:
         numbers = entry.numbers
         return self.arrival_counts.get(numbers.lookup, 0) >= numbers.occurrence
 
-    def note_response(self, entry: ReplayEntry) -> None:
+    def note_response_to(self, entry: ReplayEntry) -> None:
         """Take note that a client has the response to a request like a recorded one."""
         self._response_counts[entry.numbers.lookup] += 1
 
-    def has_answered(self, entry: ReplayEntry) -> bool:
+    def has_response_to(self, entry: ReplayEntry) -> bool:
         """Tell whether a client has the response to a request like a recorded one."""
         return self._response_counts[entry.numbers.lookup] >= entry.numbers.occurrence
 

@@ -141,7 +141,7 @@ class RecordedTask:
         return True
 
     def has_request_like(self, lookup: LookupKey) -> bool:
-        """Tell whether a request is like a recorded one, but for its answers."""
+        """Tell whether a request is like a step but for its answers, or no step has its method."""
         is_recorded = False
         for step in self.steps:
             if step.key.method == lookup.call.method:
@@ -157,11 +157,6 @@ class LiveTask:
 
     Attributes:
         accepted: the updates and cancellations that came and were recorded.
-
-    Args:
-        played_at: when the call was played, in seconds since 1970; None leaves times as recorded.
-        poll_interval: the milliseconds between polls that the client is told.
-        is_over: its last state is the only one.
     """
 
     def __init__(
@@ -172,6 +167,14 @@ class LiveTask:
         poll_interval: int | None = None,
         is_over: bool = False,
     ) -> None:
+        """Begin the play of a task.
+
+        Args:
+            played_at: when the call was played, in seconds since 1970; None leaves times as
+                recorded.
+            poll_interval: the milliseconds between polls that the client is told.
+            is_over: its last state is the only one.
+        """
         self.recorded = recorded
         self.accepted: list[LookupKey] = []
         self._played_at = played_at

@@ -143,13 +143,13 @@ class Timelines:
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
-        # By session, the requests, and all else that may cause something.
         self._requests_by_session: dict[str, list[ReplayEntry]] = {}
         self._nonrequest_causes_by_session: dict[str, list[ReplayEntry]] = {}
-        # The requests by their ids (True) and their progress tokens.
+        """What is no request and may cause something."""
         self._requests_by_id_or_token: dict[
             tuple[str, bool, str | None], list[ReplayEntry]
         ] = {}
+        """The requests of a session by their ids (True) and their progress tokens."""
         self._answers_by_pending: dict[ReplayEntry, list[ReplayEntry]] = {}
         self._pending_call_by_question: dict[
             tuple[RecordedExchange, int], ReplayEntry

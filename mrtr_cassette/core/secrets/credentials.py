@@ -84,7 +84,7 @@ class _KnownText(NamedTuple):
 
 
 class _Indexed(NamedTuple):
-    """The same with how it is found."""
+    """The spellings of a known text, and the grams by which they are found."""
 
     shown: str
     spellings: tuple[_Spelling, ...]

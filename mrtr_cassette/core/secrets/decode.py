@@ -46,8 +46,8 @@ class Decoded:
     ) -> None:
         """Undo all escapes; `ratio` is how many characters spell a byte, or 0 if that varies."""
         parts: list[str] = []
-        # Of each part: where it begins, where that is spelled, and with how many times as many
-        # characters.
+        # Of each part: where it begins, where that is spelled, and how many characters spell one
+        # of its own.
         self._starts = [0]
         self._sources = [0]
         self._ratios = [1]

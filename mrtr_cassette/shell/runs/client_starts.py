@@ -195,10 +195,10 @@ def _added_faults(
         return first or second
 
     added = []
-    for one_start, next_start in zip(first, second, strict=True):
-        came = one_start.came + next_start.came
-        times = one_start.times + next_start.times
-        added.append(FaultOutcome(one_start.fault, came, times))
+    for of_first, of_second in zip(first, second, strict=True):
+        came = of_first.came + of_second.came
+        times = of_first.times + of_second.times
+        added.append(FaultOutcome(of_first.fault, came, times))
 
     return added
 
