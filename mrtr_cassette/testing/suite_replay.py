@@ -103,9 +103,13 @@ class MissingUse(CassetteUse):
         self.request.fail(self.error)
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:  # noqa: ARG002
-        """Return why a test that passed should not have."""
+        """Return why a test that passed should not have: it has swallowed the error."""
         self.outcome = "not used"
-        return [str(self.error)] if passed and self._is_needed else []
+        is_told = self.failed or self.given_up is not None
+        if not passed or is_told or not self._is_needed:
+            return []
+
+        return [str(self.error)]
 
     def load_recorded(self) -> None:
         """Return None: there is none."""

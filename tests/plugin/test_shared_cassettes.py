@@ -305,3 +305,28 @@ def test_miss_on_a_shared_cassette_recommends_nothing_that_loses(suite):
     (told,) = [line for line in result.outlines if "too with pytest " in line]
     suite.run(*told.partition("too with pytest ")[2].split())
     suite.run("--mrtr-mode=none", passed=2)
+
+
+def test_missing_shared_cassette_fails_its_test_once(suite):
+    """The same text is no error at the teardown of the last test too, unless it was swallowed."""
+    suite.write(
+        "test_one.py",
+        """
+        def test_one(mrtr_cassette_session):
+            mrtr_cassette_session.call("add", {"a": 1, "b": 1})
+        """,
+    )
+
+    suite.run("--mrtr-mode=none", failed=1)
+    suite.write(
+        "test_one.py",
+        """
+        import pytest
+
+        def test_one(mrtr_cassette_session):
+            with pytest.raises(BaseException, match="no such cassette"):
+                mrtr_cassette_session.url
+        """,
+    )
+
+    suite.run("--mrtr-mode=none", passed=1, errors=1)
