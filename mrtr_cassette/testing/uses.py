@@ -155,6 +155,7 @@ class Uses:
             hint = _hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, self._tests_of(request.session))
+                hint = hint or _hint_at_xfail(request.node, path)
 
             raise pytest.fail.Exception(
                 error.in_terms(SUITE_TERMS) + hint, pytrace=False
@@ -377,7 +378,8 @@ class Uses:
             self._count_outcome(use.outcome)
             self._note_redacted(use.path, use.redacted)
             if passes and not objections:
-                warnings += use.warnings
+                hint = "" if use.given_up is None else _hint_at_name(use.path)
+                warnings += [f"{warning}{hint}" for warning in use.warnings]
                 self._note_answers(use)
                 self._note_results(use)
 
@@ -556,6 +558,26 @@ def _hint_at_faked_files(node: Any) -> str:
     return (
         "\nthe fixture fs fakes the file system of this test, cassettes too: request "
         "mrtr_cassette before fs to replay it, and record it without fs"
+    )
+
+
+def _hint_at_name(path: Path) -> str:
+    """Return a line about what has a cassette written whose test does not pass."""
+    return (
+        "\na cassette with a name is written all the same: "
+        f'@pytest.mark.mrtr_cassette("{path.name}")'
+    )
+
+
+def _hint_at_xfail(node: Any, path: Path) -> str:
+    """Return a line about a missing cassette of a test that is expected to fail, or nothing."""
+    is_own = isinstance(node, pytest.Item) and path == cassette_path(node, None)
+    if not is_own or node.get_closest_marker("xfail") is None:
+        return ""
+
+    return (
+        "\nthis test is expected to fail, and a test's own cassette is written when it passes"
+        f"{_hint_at_name(path)}"
     )
 
 

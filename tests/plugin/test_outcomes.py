@@ -80,6 +80,50 @@ def table():
     return found
 
 
+GIVEN_UP = """
+    import pytest
+    from mrtr_cassette.demo.server import create_app
+
+    pytestmark = pytest.mark.mrtr_cassette(upstream=create_app())
+
+    {marker}
+    @pytest.mark.xfail(raises=AssertionError)
+    def test_known(mrtr_cassette):
+        mrtr_cassette.call("deploy", {{"env": "a"}}, answers={{"confirm": True}})
+        assert 0
+
+    {marker}
+    def test_later(mrtr_cassette):
+        mrtr_cassette.call("deploy", {{"env": "a"}}, answers={{"confirm": True}})
+        pytest.skip("later")
+"""
+
+
+def test_advice_for_a_test_that_never_passes_works(suite):
+    """The error and the warning say which marker has its cassette written, and that has it."""
+    for path in suite.path.glob("test_*.py"):
+        path.unlink()
+
+    suite.write("test_up.py", GIVEN_UP.format(marker=""))
+    cassettes = suite.path / "cassettes"
+    outcomes = {"passed": 0, "xfailed": 1}
+    missing = suite.run("--mrtr-mode=none", failed=2, passed=0).stdout.str()
+    said = suite.run("--mrtr-mode=once", skipped=1, **outcomes).stdout.str()
+
+    assert not list(cassettes.rglob("*.json"))
+    assert '@pytest.mark.mrtr_cassette("test_known.json")' in missing
+
+    advice = '@pytest.mark.mrtr_cassette("test_later.json")'
+
+    assert advice in said
+
+    suite.write("test_up.py", GIVEN_UP.format(marker=advice))
+    for mode in ("once", "none"):
+        suite.run(f"--mrtr-mode={mode}", skipped=1, **outcomes)
+
+        assert (cassettes / "test_later.json").exists()
+
+
 def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
     """Each cell of the table is what a run does, and two modes leave all cassettes alone."""
     folder = suite.path / "cassettes"
