@@ -34,6 +34,30 @@ def _given(flag: str, keyword: str, value: str = "") -> WayOut:
 
 
 _IN_MARKER = "in the marker mrtr_cassette"
+_UPSTREAM_IN_MARKER = (
+    "name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+)
+_PLACES_BY_SCOPE = {
+    "class": {
+        _IN_MARKER: f"{_IN_MARKER} of the class",
+        _UPSTREAM_IN_MARKER: _UPSTREAM_IN_MARKER.replace(
+            "marker", "marker of the class"
+        ),
+    },
+    "module": {
+        _IN_MARKER: f"{_IN_MARKER} of the module (pytestmark)",
+        _UPSTREAM_IN_MARKER: (
+            "name an upstream in the marker of the module, "
+            "pytestmark = pytest.mark.mrtr_cassette(upstream=...), or "
+        ),
+    },
+    "session": {
+        _IN_MARKER: "in the fixture mrtr_cassette_config",
+        _UPSTREAM_IN_MARKER: "",
+    },
+}
+"""What stands for the marker of a test, for the cassettes that tests share by a fixture."""
+
 _IN_PLAY = "in the options of the play"
 _MODE_APPEND = "MRTR_CASSETTE_MODE=append"
 _MODE_ALL = "MRTR_CASSETTE_MODE=all"
@@ -159,8 +183,8 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "name_upstream": WayOut(
         "",
         "",
-        "name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or override "
-        "the fixture mrtr_upstream; it may be a URL, a command or an application",
+        f"{_UPSTREAM_IN_MARKER}override the fixture mrtr_upstream; it may be a URL, a command or "
+        "an application",
         f"name an upstream {_IN_PLAY}: a URL, or a command as a list",
     ),
     "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all", _MODE_ALL),
@@ -225,6 +249,16 @@ RECORDING: Final = (
     "record_started_too",
 )
 """The ways out that record."""
+
+
+def terms_of_scope(terms: Terms, scope: str) -> dict[str, str]:
+    """Return the terms for the fixture of a scope, which reads no marker of a test in it."""
+    changed = dict(terms)
+    for place, wider_place in _PLACES_BY_SCOPE.get(scope, {}).items():
+        for name, text in changed.items():
+            changed[name] = text.replace(place, wider_place)
+
+    return changed
 
 
 def without_upstream(terms: Terms) -> dict[str, str]:

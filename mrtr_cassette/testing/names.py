@@ -16,7 +16,13 @@ import pytest
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.shell.files.disk import check_name
-from mrtr_cassette.terms import RECORDING, SHELL_TERMS, SUITE_TERMS, without_upstream
+from mrtr_cassette.terms import (
+    RECORDING,
+    SHELL_TERMS,
+    SUITE_TERMS,
+    terms_of_scope,
+    without_upstream,
+)
 from mrtr_cassette.testing.settings import (
     Place,
     combined_options,
@@ -27,12 +33,17 @@ from mrtr_cassette.testing.suite_cassette import Settings
 
 
 def settings_of(
-    places: Sequence[Place], test: str = "", *, has_upstream: bool = True
+    places: Sequence[Place],
+    test: str = "",
+    *,
+    scope: str = "function",
+    has_upstream: bool = True,
 ) -> Settings:
     """Return the settings that several places give a test, from the farthest to the nearest.
 
     Args:
         test: what pytest is given to run the test again.
+        scope: that of the fixture, which reads the markers of what it belongs to.
         has_upstream: the suite may name an upstream elsewhere.
     """
     values = combined_options(places, SUITE_TERMS)
@@ -40,6 +51,7 @@ def settings_of(
     if not has_upstream and "upstream" not in values:
         terms = without_upstream(terms)
 
+    terms = terms_of_scope(terms, scope)
     if test:
         terms["test"] = f" {shlex.quote(test)}"
 

@@ -207,7 +207,11 @@ class Uses:
         for place in [self._ini_place, config, *places()]:
             given.append(_with_fixtures(place, request))
 
-        return settings_of(given, test, has_upstream=has_upstream)
+        scope = "function"
+        if not isinstance(request.node, pytest.Item):
+            scope = request.scope
+
+        return settings_of(given, test, scope=scope, has_upstream=has_upstream)
 
     def _sharers_of(
         self, request: pytest.FixtureRequest, path: Path, settings: Settings

@@ -227,6 +227,67 @@ def test_without_an_upstream_nothing_is_recorded(suite):
     assert suite.cassettes() == []
 
 
+WIDER = """
+    import pytest
+    from agent import APPLICATION
+
+    MARK = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+    NO_MARK = pytest.mark.filterwarnings("error")
+    pytestmark = MARK_OF_MODULE
+
+    @pytest.fixture(scope="session")
+    def mrtr_cassette_config():
+        return CONFIG
+
+    @MARK_OF_CLASS
+    class TestDeploy:
+        @MARK
+        def test_add(self, mrtr_cassette_SCOPE):
+            arguments = {"env": "a"}
+            mrtr_cassette_SCOPE.call("deploy", arguments, answers={"confirm": True})
+"""
+PLACES = {"MARK_OF_MODULE": "NO_MARK", "MARK_OF_CLASS": "NO_MARK", "CONFIG": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("scope", "advice", "place"),
+    [
+        (
+            "class",
+            "in the marker of the class, @pytest.mark.mrtr_cassette(",
+            {"MARK_OF_CLASS": "MARK"},
+        ),
+        (
+            "module",
+            "in the marker of the module, pytestmark = pytest.mark.mrtr_cassette(",
+            {"MARK_OF_MODULE": "MARK"},
+        ),
+        (
+            "session",
+            "from; override the fixture mrtr_upstream",
+            {"CONFIG": "{'upstream': APPLICATION}"},
+        ),
+    ],
+    ids=["class", "module", "session"],
+)
+def test_advice_names_the_place_that_a_wider_fixture_reads(suite, scope, advice, place):
+    """A test's own marker does nothing for it; what the text names does."""
+
+    def write(places):
+        text = WIDER.replace("SCOPE", scope)
+        for name, value in places.items():
+            text = text.replace(name, value)
+
+        suite.write("test_one.py", text)
+
+    write(PLACES)
+
+    assert advice in suite.run(errors=1).stdout.str()
+
+    write({**PLACES, **place})
+    suite.run()
+
+
 def test_an_upstream_that_dies_fails_the_test(suite):
     """What the upstream did not answer can't be replayed, so nothing is published."""
     suite.write(
