@@ -36,6 +36,10 @@ for line in sys.stdin:
     elif asked["method"] == "tools/call":
         text = said(params["name"], params.get("arguments", {}))
         answer["result"] = {"content": [{"type": "text", "text": text}]}
+    elif asked["method"] == "tools/list":
+        names = [name for name in ("get", "put") if name not in without]
+        schema = {"type": "object"}
+        answer["result"] = {"tools": [{"name": name, "inputSchema": schema} for name in names]}
     else:
         answer["result"] = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     if "result" in answer:
@@ -52,8 +56,8 @@ for number, word in enumerate(sys.argv[1:], start=1):
     name, _, note = word.partition("=")
     params = {"name": name, "arguments": {"note": note} if note else {}}
     call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-    if name == "discover":
-        call |= {"method": "server/discover", "params": {}}
+    if name in ("server/discover", "tools/list"):
+        call |= {"method": name, "params": {}}
     request = urllib.request.Request(os.environ["MRTR_CASSETTE_URL"], json.dumps(call).encode())
     request.add_header("Content-Type", "application/json")
     urllib.request.urlopen(request).read()
@@ -133,7 +137,7 @@ def test_what_is_recorded_over_stands_in_the_order_of_the_conversation(
 
 def test_a_changed_word_changes_the_lines_that_have_it(project: Project) -> None:
     """Beside it a cassette that is recorded again has another date, recorder and digest."""
-    calls = ("discover", "put=a", "put=b", "get", "put=c")
+    calls = ("server/discover", "put=a", "put=b", "get", "put=c")
     before = project.record("1old", *calls)
     after = project.record("1new", *calls)
     changed = []
@@ -151,7 +155,7 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
     project: Project,
 ) -> None:
     """In the text, and in all reports with what was expected."""
-    project.record("1", "discover", "put=a", "get")
+    project.record("1", "server/discover", "put=a", "get")
     reports = []
     for kind in ("json", "md", "xml"):
         reports += ["--report", f"report.{kind}"]
@@ -179,9 +183,24 @@ def test_a_tool_that_is_gone_is_refused_with_the_words_of_the_server(
         assert "['a']" in text
 
 
+def test_a_tool_that_is_gone_is_accepted_with_its_list_at_once(
+    project: Project,
+) -> None:
+    """The advice has both verdicts, and nothing differs once it was followed."""
+    project.record("1", "server/discover", "tools/list", "get", "put=a")
+    told = project.verify("1 get", code=1)
+    verdicts = re.findall("--accept [a-z-]+", told)
+
+    assert verdicts == ["--accept refused", "--accept surface-changed"]
+
+    project.verify("1 get", *" ".join(verdicts).split())
+
+    assert "4 interactions: 4 same" in project.verify("1 get")
+
+
 def test_a_new_version_is_told_once(project: Project) -> None:
     """As information, whatever the number of calls that say it."""
-    project.record("1", "discover", "put=a", "put=b", "get")
+    project.record("1", "server/discover", "put=a", "put=b", "get")
     told = project.verify("2")
 
     assert "4 interactions: 4 same" in told

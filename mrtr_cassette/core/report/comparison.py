@@ -815,10 +815,16 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
 def _verdicts_accepted_with(
     heaviest: Verdict, proposed: Sequence[Proposal]
 ) -> set[str]:
-    """Return the verdicts to accept, so that all changes of the heaviest responses are."""
+    """Return the verdicts to accept, so that all changes of the heaviest responses are.
+
+    A list in which the tool of a refused call is missing is accepted with the refusal.
+    """
     accepted = {str(heaviest)}
     for proposal in accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS):
-        if heaviest in proposal.verdicts:
+        is_list_of_refused = (
+            heaviest == "refused" and "surface-changed" in proposal.verdicts
+        )
+        if heaviest in proposal.verdicts or is_list_of_refused:
             accepted |= proposal.verdicts
 
     return accepted
