@@ -422,6 +422,13 @@ def test_server_that_answers_nothing_leaves_no_cassette(tmp_path: Path) -> None:
     assert b"ended with 7 and answered nothing" in done.stderr
     assert not output.exists()
 
+    # What has no response is in nobody's way.
+    again = spoken(recorder(output), ask(1))
+
+    assert again.returncode == 0
+    assert output.exists()
+    assert not output.with_name("c.json.journal").exists()
+
 
 @pytest.fixture
 def own_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

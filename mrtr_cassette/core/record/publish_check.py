@@ -57,6 +57,11 @@ class Outcomes:
             self.errors[exchange.number or 0] = (error, path)
 
     @property
+    def has_response(self) -> bool:
+        """Whether an exchange has a response that says something about the server."""
+        return bool(self.errors) or self.has_success
+
+    @property
     def has_only_errors(self) -> bool:
         """Whether there are exchanges, and all are errors that are not MCP's."""
         return bool(self.errors) and not self.has_success

@@ -122,7 +122,8 @@ class Journal:
     def __init__(self, cassette: Location, header: JournalHeader) -> None:
         """Create the journal of a recording to a cassette.
 
-        It takes the place of one that has nothing but errors that are not MCP's, such as 404.
+        It takes the place of one that has nothing but errors that are not MCP's, such as 404, and
+        of one of a server on pipes that responded to nothing.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
@@ -135,7 +136,7 @@ class Journal:
             with suppress(FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
 
-            _remove_if_only_errors(path)
+            _remove_if_useless(path)
             self._descriptor = os.open(
                 path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600
             )
@@ -189,8 +190,8 @@ class Journal:
         os.close(self._descriptor)
 
 
-def _remove_if_only_errors(path: Path) -> None:
-    """Remove an unlocked journal that has exchanges, all of them errors that are not MCP's.
+def _remove_if_useless(path: Path) -> None:
+    """Remove an unlocked journal that has exchanges, but only errors or a server that was silent.
 
     Its lock is held meanwhile: another recorder that finds it too must not remove the next one.
     """
@@ -200,10 +201,13 @@ def _remove_if_only_errors(path: Path) -> None:
             return
 
         outcomes = Outcomes()
-        for exchange in read_journal(path).exchanges.values():
+        journal = read_journal(path)
+        for exchange in journal.exchanges.values():
             outcomes.note_outcome(exchange)
 
-        if outcomes.has_only_errors:
+        is_on_pipes = journal.header.transport == "stdio" and bool(journal.exchanges)
+        was_silent = is_on_pipes and not outcomes.has_response
+        if outcomes.has_only_errors or was_silent:
             path.unlink()
 
 

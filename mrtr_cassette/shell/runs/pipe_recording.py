@@ -225,7 +225,7 @@ async def _record_on_pipes(
     with server_process(process.arguments, add_settings, process.cwd) as server:
         code = await _PipedRecorder(session, server).run(told)
 
-    if not session.outcomes.errors and not session.outcomes.has_success:
+    if not session.outcomes.has_response:
         program = process.arguments[0]
         session.failure = f"{program!r} ended with {code} and answered nothing"
 
