@@ -501,6 +501,22 @@ class RecordedInteraction:
             return None
         return polled_state(self.ending_exchange.rpc_response)
 
+    @property
+    def passing_poll_failures(self) -> int:
+        """How many polls of its task got no state while its client polled on."""
+        failures = 0
+        passing_failures = 0
+        for step in self.steps:
+            if step.exchange.call.method != GET_TASK:
+                continue
+
+            if step.state is None:
+                failures += step.polls
+            else:
+                passing_failures = failures
+
+        return passing_failures
+
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""
         return asking_turn(position, self.pushed_turns)

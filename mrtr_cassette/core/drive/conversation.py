@@ -336,7 +336,7 @@ class Conversation:
     told of the task when that is created, and of each state that asks something new. A task that
     has not ended when the conversation does is cancelled. Without a script nothing is answered.
     The recorded client may have left the call early: then `departure` says how. `first` is sent in
-    place of the call without answers.
+    place of the call without answers. The task is polled on after as many `poll_failures`.
     """
 
     def __init__(
@@ -348,6 +348,7 @@ class Conversation:
         follows_task: bool = True,
         departure: Departure | None = None,
         first: Request | None = None,
+        poll_failures: int = 0,
     ) -> None:
         self.request = request
         self.session = session
@@ -358,6 +359,7 @@ class Conversation:
         """The latest state of the task that the server has made of the call."""
         self._script = script
         self._follows_task = follows_task
+        self._poll_failures_left = poll_failures
         self._ask_count = 0
         self._seen_keys: set[str] = set()
         """The live keys under which the task has asked."""
@@ -583,6 +585,10 @@ class Conversation:
     ) -> None:
         """Take a state of the task, which may ask something new, or be the last one."""
         state = polled_state(response)
+        if state is None and self._poll_failures_left:
+            self._poll_failures_left -= 1
+            return
+
         self.task = state
         if state is None or state.is_over:
             self.stopping_point = Finished(self._ask_count + 1, exchange, response)

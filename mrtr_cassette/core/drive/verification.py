@@ -400,7 +400,11 @@ class Verifier:
 
         request = self._request_for_live_server(planned.call.request)
         conversation = Conversation(
-            request, script, session, departure=planned.departure
+            request,
+            script,
+            session,
+            departure=planned.departure,
+            poll_failures=planned.interaction.passing_poll_failures,
         )
         self._conversations_by_number[number] = conversation
         repeated = RepeatedInteraction(planned, conversation, script)
@@ -429,7 +433,12 @@ class Verifier:
         request = self._request_for_live_server(planned.call.request)
         session = self._session_of(planned)
 
-        return Conversation(request, script, session)
+        return Conversation(
+            request,
+            script,
+            session,
+            poll_failures=planned.interaction.passing_poll_failures,
+        )
 
     def _script_of(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""

@@ -225,6 +225,31 @@ def test_live_task_is_held_to_the_recorded_one(
     assert methods(sent)[-1] == last
 
 
+BUSY = (get(TASK), Answer((refusal(get(TASK).body),)))
+WORKS = (get(TASK), state(TASK))
+ENDED = (get(TASK), state(TASK, "completed", result=text("built")))
+
+
+@pytest.mark.parametrize(
+    ("polls", "responses", "verdict"),
+    [
+        ([WORKS, BUSY, ENDED], (state(LIVE), refusal, state(LIVE), ENDS), "same"),
+        ([WORKS, BUSY, ENDED], (state(LIVE), ENDS), "same"),
+        ([WORKS, BUSY, WORKS, BUSY, ENDED], (refusal, refusal, ENDS), "same"),
+        ([WORKS, BUSY, ENDED], (refusal, refusal), "refused"),
+        ([WORKS, ENDED], (state(LIVE), refusal), "refused"),
+        ([WORKS, BUSY], (state(LIVE), refusal), "same"),
+    ],
+)
+def test_task_is_polled_on_where_its_client_went_on_after_a_failed_poll(
+    polls: list[Step], responses: tuple[Json, ...], verdict: str
+) -> None:
+    """As many polls may fail as did while it was recorded; then the endings are compared."""
+    found, _ = verified([(CALL, created(TASK)), *polls], created(LIVE), *responses)
+
+    assert found.verdict == verdict
+
+
 def test_questions_may_come_together_or_one_by_one() -> None:
     """Each gets its recorded answer, whichever polls showed them."""
     both = [f"{TASK}:a1", f"{TASK}:b2"]
