@@ -27,7 +27,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
-from mrtr_cassette.core.wire.http import Piece, Response
+from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 # Facts about one exchange
@@ -247,6 +247,10 @@ def _task_facts_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
         return TaskFacts(sha256, is_poll=is_poll)
 
     message = exchange.rpc_response
+    if message is None and response.end is End.OPEN:
+        # The client left before the state had come.
+        return TaskFacts(sha256, is_poll=True)
+
     state = polled_state(message)
     if state is None:
         error = None

@@ -128,6 +128,16 @@ REFUSED = {"code": -32603, "message": "no seats"}
     [
         ((), [], []),
         (((get(TASK), Answer((), status=0, end=End.OPEN)),), [], []),
+        (
+            (
+                (get(TASK), WORKS),
+                (get(TASK), Answer((), end=End.OPEN)),
+                (get(TASK), Answer((b'{"jsonrpc":',), end=End.OPEN)),
+                (cancel(TASK), {}),
+            ),
+            ["working", "cancel"],
+            [],
+        ),
         (((get(TASK), WORKS), (cancel(TASK), {})), ["working", "cancel"], []),
         (
             (
@@ -175,6 +185,7 @@ REFUSED = {"code": -32603, "message": "no seats"}
     ids=[
         "left at once",
         "left while it polled",
+        "left after the head of a poll",
         "cancelled",
         "cancelled, and seen",
         "failed",
