@@ -48,12 +48,7 @@ from mrtr_cassette.core.secrets.names import (
     with_changed_refs,
 )
 from mrtr_cassette.core.secrets.sealed import is_searched
-from mrtr_cassette.core.wire.http import (
-    ABOUT_COPIES,
-    ANSWERED_BY_HEADER,
-    REFUSED,
-    Request,
-)
+from mrtr_cassette.core.wire.http import ABOUT_COPIES, ANSWERED_BY_HEADER, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 RECEIVED: Final = "received."
@@ -253,10 +248,7 @@ class ReplayEntry:
     @property
     def is_refused(self) -> bool:
         """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
-        response = self.exchange.response
-        if response is not None and response.status >= REFUSED:
-            return True
-        return "error" in self.exchange.rpc_members
+        return self.exchange.is_refused
 
     def leads_elsewhere(self, origin: ServerOrigin) -> str | None:
         """Return the origin to which its response sends clients, if it isn't the server's."""

@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.tasks import (
     polled_state,
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import Request, Response, named_by_user
+from mrtr_cassette.core.wire.http import REFUSED, Request, Response, named_by_user
 
 VERSION: Final = 1
 """The version of the format of cassettes."""
@@ -105,6 +105,13 @@ class RecordedExchange:
         """The members of the JSON-RPC response to its request; none if there is no response."""
         response = self.rpc_response
         return {} if response is None else response.tree
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
+        if self.response is not None and self.response.status >= REFUSED:
+            return True
+        return "error" in self.rpc_members
 
     @property
     def created_task(self) -> TaskState | None:

@@ -3,7 +3,8 @@
 The updates and cancellations of the recording cut the recorded states into stretches. A poll gets
 the next state of the present stretch, and its last one again and again; where nothing was polled in
 a stretch, that is the latest state before it. An update may give the recorded answers in other
-portions: the next stretch begins as soon as all answers of the recorded update have come.
+portions: the next stretch begins as soon as all answers of the recorded update have come. An
+answer that the server refused need not come before the next one.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class RecordedTask:
         self.cancellations: list[int] = []
         self.answers: dict[str, list[str]] = {}
         self._needed_counts: dict[int, dict[str, int]] = {}
+        self._accepted_answers: set[tuple[str, str]] = set()
         for step_place, step in enumerate(steps):
             self.questions.update(step.asked_inputs)
             if step.key.method == GET_TASK:
@@ -99,6 +101,8 @@ class RecordedTask:
                 answers_to_key.append(answer)
 
             self._needed_counts[at][key] = len(answers_to_key)
+            if not step.is_refused:
+                self._accepted_answers.add((key, answer))
 
     @property
     def id(self) -> str:
@@ -139,6 +143,19 @@ class RecordedTask:
                 return False
 
         return True
+
+    def due_count(self, key: str, given: int) -> int:
+        """Return how many answers to a key have come with the next one that was not refused."""
+        answers = self.answers.get(key, [])
+        for count, answer in enumerate(answers[given:], start=given + 1):
+            if (key, answer) in self._accepted_answers:
+                return count
+
+        return len(answers)
+
+    def comes_by(self, cause: int, key: str, count: int) -> bool:
+        """Tell whether the answer of a cause to a key is among the first ones to it."""
+        return self._needed_counts[cause][key] <= count
 
     def has_request_like(self, lookup: LookupKey) -> bool:
         """Tell whether a request is like a step but for its answers, or no step has its method."""
@@ -329,21 +346,22 @@ class LiveTask:
 
         waiting = self._waiting_causes()
         for key, answer in answers.items():
-            expected = task.answers[key][self._given_counts[key] :]
-            if expected[:1] == [answer]:
-                self._given_counts[key] += 1
+            count = self._given_counts[key]
+            due_answers = task.answers[key][count : task.due_count(key, count)]
+            if answer in due_answers:
+                self._given_counts[key] += due_answers.index(answer) + 1
 
         arrived_entries = []
         for cause in waiting:
             if task.has_come(cause, self._given_counts):
                 arrived_entries.append(task.steps[cause])
 
-        acknowledged = task.steps[0]
-        for cause, update in task.causes.items():
-            if answers.items() & update.items():
-                acknowledged = task.steps[cause]
+        def nearness(cause: int) -> tuple[int, int]:
+            shared_answers = answers.items() & task.causes[cause].items()
+            return len(shared_answers), cause
 
-        return Step(acknowledged, arrived_entries)
+        acknowledging_cause = max(task.causes, key=nearness)
+        return Step(task.steps[acknowledging_cause], arrived_entries)
 
     def _waiting_causes(self) -> list[int]:
         """Return the causes whose answers have not all come."""
@@ -377,7 +395,8 @@ class LiveTask:
             count = self._given_counts[key]
             latest = max(count - 1, 0)
             # The next answer, or the latest one again.
-            expected = task.answers.get(key, [])[latest : count + 1]
+            due_count = task.due_count(key, count)
+            expected = task.answers.get(key, [])[latest:due_count]
             if answer not in expected:
                 differing[key] = None
 
@@ -401,11 +420,14 @@ class LiveTask:
                 recorded_answers = answers.input_responses or {}
 
             for key in differing.keys() & recorded_answers.keys():
-                differing[key] = recorded_answers[key]
+                due_count = task.due_count(key, self._given_counts[key])
+                if not task.comes_by(cause, key, due_count):
+                    continue
 
-            if first_key in recorded_answers:
-                detail = "other answers were recorded"
-                nearest = task.steps[cause]
+                differing[key] = recorded_answers[key]
+                if key == first_key:
+                    detail = "other answers were recorded"
+                    nearest = task.steps[cause]
 
         return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
 

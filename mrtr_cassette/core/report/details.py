@@ -110,7 +110,7 @@ class Interaction:
         notifications: those that the server sent meanwhile on the call's own streams.
         listens: it is a stream on which the server tells of other calls.
         task: the states of the task that the server made of it, and the client's steps
-            (`answered`, `cancel`), in order.
+            (`answered`, `answer refused`, `cancel`, `cancel refused`), in order.
     """
 
     number: int
@@ -221,9 +221,13 @@ def _task_step_words(step: TaskStep) -> str:
     """Return a step of a task in words."""
     if step.state is not None:
         return task_words(step.state, step.polls)
-    if step.is_update:
-        return "answered"
-    return "cancel" if step.is_cancellation else "error"
+    if not step.is_update and not step.is_cancellation:
+        return "error"
+
+    words = "answer" if step.is_update else "cancel"
+    if step.exchange.is_refused:
+        return f"{words} refused"
+    return "answered" if step.is_update else words
 
 
 def task_words(state: TaskState, polls: int = 1) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import (
+    Answer,
     Conversation,
     Step,
     as_request,
@@ -16,6 +17,7 @@ from builders import (
     missed,
     play,
     post,
+    refusal,
     result_of,
     rpc,
     sent_now,
@@ -43,9 +45,12 @@ CANCEL = cancel(TASK)
 
 def gives(*keys: str, action: str = "accept") -> Request:
     """Return an update that gives the recorded answers to some keys, or others."""
-    return update(
-        TASK, {key: {"action": action, "content": {"key": key}} for key in keys}
-    )
+    return update(TASK, {key: gives_to(key, action) for key in keys})
+
+
+def gives_to(key: str, action: str = "accept") -> Json:
+    """Return the recorded answer to a key, or another one."""
+    return {"action": action, "content": {"key": key}}
 
 
 CREATED: Step = (CALL, created(TASK))
@@ -59,6 +64,15 @@ A: Step = (gives("a"), {"ack": "a"})
 B: Step = (gives("b"), {"ack": "b"})
 BOTH: Step = (gives("a", "b"), {"ack": "ab"})
 CANCELS: Step = (CANCEL, {"ack": "cancel"})
+
+
+def refused(request: Request) -> Step:
+    """Return a request that the server refuses."""
+    return request, Answer((refusal(request.body),))
+
+
+REFUSED_A = refused(gives("a", action="decline"))
+REFUSED_BOTH = refused(update(TASK, {"a": {"action": "decline"}, "b": gives_to("b")}))
 
 
 def player_of(*steps: Step, **options: Json) -> Player:
@@ -78,7 +92,11 @@ def does(player: Player, request: bytes | Request) -> str:
         return decision.reason.value
 
     assert isinstance(decision, Play)
-    told = json.loads(sent_now(decision))["result"]
+    message = json.loads(sent_now(decision))
+    if "error" in message:
+        return "refused"
+
+    told = message["result"]
     if "ack" in told:
         return f"ack {told['ack']}"
 
@@ -123,6 +141,18 @@ def does(player: Player, request: bytes | Request) -> str:
             (POLL, gives("a", "b"), gives("c"), POLL),
             "input_required a b, answers-differ, answers-differ, input_required a b",
             id="an answer that was not recorded is a miss",
+        ),
+        pytest.param(
+            (ASKS_A, REFUSED_A, REFUSED_A, ASKS_A, A, DONE),
+            (POLL, gives("a"), POLL, gives("a", action="decline")),
+            "input_required a, ack a, completed, answers-differ",
+            id="an answer that was refused need not come before the next one",
+        ),
+        pytest.param(
+            (ASKS_BOTH, REFUSED_BOTH, ASKS_A, BOTH, DONE),
+            (POLL, *[REFUSED_BOTH[0]] * 2, POLL, gives("a", "b"), POLL),
+            "input_required a b, refused, refused, input_required a, ack ab, completed",
+            id="an answer that was refused is refused, as often as it comes",
         ),
         pytest.param(
             (WORKING, ASKS_A, A, DONE),
@@ -239,6 +269,7 @@ def test_poll_interval_is_told_where_one_was_recorded() -> None:
 
 def test_answer_is_shown_beside_the_recorded_one() -> None:
     """A miss has the question, both answers, and the ways out."""
+    declined: Step = (gives("a", action="decline"), {})
     player = player_of(ASKS_A, A, DONE)
     play(player, CALL)
     play(player, POLL)
@@ -254,6 +285,14 @@ def test_answer_is_shown_beside_the_recorded_one() -> None:
         "  fix:      answer as recorded",
         "       or:  record the whole call, or session, with this answer, into another cassette",
     ]
+
+    for answers in ((A, declined), (REFUSED_A, A)):
+        player = player_of(ASKS_A, *answers, DONE)
+        play(player, CALL)
+        play(player, POLL)
+        (difference,) = missed(player, gives("a", action="cancel")).differences
+
+        assert (difference.recorded, difference.received) == ('"accept"', '"cancel"')
 
     player = player_of(ASKS_BOTH, A, B, DONE)
     play(player, CALL)

@@ -16,6 +16,7 @@ from builders import (
     Conversation,
     Step,
     answer,
+    as_request,
     cassette_of,
     get,
     loaded,
@@ -40,7 +41,7 @@ from pushing import (
     cassette_with,
     elicit,
 )
-from tasking import task_steps
+from tasking import cancel, task_steps
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
@@ -239,6 +240,24 @@ def test_json_is_indented_for_people() -> None:
 def interactions_of(*script: Step, **options: Any) -> tuple[Interaction, ...]:
     """Return the calls of a script's cassette."""
     return details_of(loaded(cassette_of(*script, **options))).interactions
+
+
+def test_refused_steps_of_a_task_are_shown_as_such() -> None:
+    """An answer that the server refused has changed nothing, unlike the one after it."""
+    call, _, asked, answered, ended = task_steps("t1")
+    refused: list[Step] = []
+    for request in (answered[0], cancel("t1")):
+        refused.append((request, Answer((refusal(as_request(request).body),))))
+
+    (interaction,) = interactions_of(call, asked, *refused, answered, ended)
+
+    assert list(interaction.task) == [
+        "input_required",
+        "answer refused",
+        "cancel refused",
+        "answered",
+        "completed",
+    ]
 
 
 def test_parameters_are_those_of_the_first_request() -> None:
