@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders import conversation, follow, loaded, retry, rpc, tool, with_id
+from builders import (
+    cassette_of,
+    conversation,
+    follow,
+    loaded,
+    retry,
+    rpc,
+    tool,
+    with_id,
+)
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from messages import Json, asks, text
+from messages import YES, Json, asks, text
+from tasking import created, get, state, update
 from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import cassette_comparison
+from mrtr_cassette.core.compare.handles import sent_back_in
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.rerecording import recorded_over
 from mrtr_cassette.core.drive.verification import Verifier
@@ -183,6 +194,24 @@ def test_what_the_client_said_first_is_no_handle(pair: tuple[str, str]) -> None:
 
     assert repeated(verifier, first, text(f"At {new}"))[0] == "text-changed"
     assert repeated(verifier, second, text(f"At {old}"))[1]["arguments"] == {"id": old}
+
+
+def test_names_of_a_cassette_are_no_handles() -> None:
+    """Tasks of equal calls have names with the same digest, which no server made up."""
+    script: list[Any] = []
+    for task in (
+        "786512e2-9e0d-44bd-8f29-789f320fe840",
+        "0e6f4f3a-4f4a-4a0c-9c39-0fd6f5d3c7aa",
+    ):
+        key = f"{task}:a1"
+        script += [
+            (tool("build"), created(task)),
+            (get(task), state(task, "input_required", key)),
+            (update(task, {key: YES}), {}),
+            (get(task), state(task, "completed", result=text("built"))),
+        ]
+
+    assert list(sent_back_in(loaded(cassette_of(*script)))) == []
 
 
 def test_words_and_small_numbers_are_no_handles() -> None:

@@ -14,6 +14,7 @@ from mrtr_cassette.core.compare.values import Change, paired_indices, value_chan
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
+from mrtr_cassette.core.secrets.names import Ref, split_at_refs
 from mrtr_cassette.core.secrets.sealed import reads_as_words
 from mrtr_cassette.core.wire.http import Request, header_text, without_header
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, splice
@@ -154,10 +155,14 @@ def handles_issued_in(exchange: RecordedExchange) -> set[str]:
 
 
 def _handle_words(raw: bytes) -> Iterator[str]:
-    """Yield the words in JSON that are long enough for handles."""
-    for match in _ESCAPE_OR_LONG_TOKEN.finditer(raw):
-        if not match[0].startswith(b"\\"):
-            yield match[0].decode()
+    """Yield the words in JSON that are long enough for handles, and in none of our names."""
+    for part in split_at_refs(raw):
+        if isinstance(part, Ref):
+            continue
+
+        for match in _ESCAPE_OR_LONG_TOKEN.finditer(part):
+            if not match[0].startswith(b"\\"):
+                yield match[0].decode()
 
 
 class Handles:
