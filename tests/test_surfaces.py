@@ -72,7 +72,7 @@ def library() -> Iterator[str]:
 
 def suites() -> Iterator[str]:
     """Yield the arguments of the marker, which are those of a play too, and the fixtures."""
-    yield from sorted(f"marker {name}" for name in settings._OPTION_NAMES)
+    yield from sorted(f"marker {name}" for name in settings.OPTION_NAMES)
     for name in (*FIXTURES, *FURTHER_FIXTURES):
         assert hasattr(pytest_plugin, name)
         yield f"fixture {name}"

@@ -27,7 +27,7 @@ from mrtr_cassette.errors import (
     UpstreamError,
     UsageError,
 )
-from mrtr_cassette.options import Mode, default_mode, mode_named
+from mrtr_cassette.options import Mode, check_names, default_mode, mode_named
 from mrtr_cassette.shell.files.cassettes import cassettes_in
 from mrtr_cassette.shell.files.disk import check_name
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
@@ -39,6 +39,7 @@ from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
 from mrtr_cassette.shell.runs.views import days_too_old
 from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
 from mrtr_cassette.testing.settings import (
+    OPTION_NAMES,
     OPTIONS,
     Place,
     combined_options,
@@ -56,11 +57,23 @@ from mrtr_cassette.testing.suite_replay import MissingUse, use_of
 T = TypeVar("T")
 
 _A_PLAY: Final = "a play"
-_NOT_FOR_PLAYS: Final = frozenset(
-    {"answers", "host", "port", "allow_hosts", "name", "beside", "before_record"}
+_A_TRIAL: Final = "a trial"
+_FOR_ALL_PLAYS: Final = "all plays have the address of this process"
+_WHY_NOT_FOR_PLAYS: Final[Mapping[str, str]] = {
+    "host": _FOR_ALL_PLAYS,
+    "port": _FOR_ALL_PLAYS,
+    "allow_hosts": _FOR_ALL_PLAYS,
+    "answers": "the client of the play answers",
+    "before_record": "a function can't be sent as JSON",
+}
+"""The options of a test's cassette that a play does not take, with the reasons."""
+
+_TRIAL_OPTIONS: Final = tuple(
+    name
+    for name in OPTION_NAMES
+    if name != "upstream" and name not in _WHY_NOT_FOR_PLAYS
 )
-"""The options of a test's cassette that JSON can't have, or that belong to the process, or to calls
-without a client."""
+_PLAY_OPTIONS: Final = ("cassette", "upstream", *_TRIAL_OPTIONS)
 
 _FILE_OPTIONS: Final = tuple(
     name for name, option in OPTIONS.items() if option.kind == "file"
@@ -429,8 +442,9 @@ class Plays:
     def _begin_play(self, values: dict[str, Any]) -> CassettePlay:
         """Begin a play, in a thread: its upstream may take long to start."""
         for name in values:
-            if name in _NOT_FOR_PLAYS:
-                raise UsageError(f"{_A_PLAY} has no option {name!r}")
+            if name in _WHY_NOT_FOR_PLAYS:
+                reason = _WHY_NOT_FOR_PLAYS[name]
+                raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
 
         mode = self._mode_of(values.pop("mode", None))
         chosen = combined_options(self._option_places(values), PLAY_TERMS)
@@ -495,20 +509,22 @@ class Plays:
 
         given = self._trials_setup
         if given is None:
+            check_names(values, _PLAY_OPTIONS, _A_PLAY)
             values["cassette"] = self._cassettes_of(values)
             return [place_of_call(_A_PLAY, (), values)]
 
         for name in ("cassette", "upstream"):
             if name in values:
                 raise UsageError(
-                    f"a trial has no option {name!r}",
+                    f"{_A_TRIAL} has no option {name!r}",
                     hint="it plays the cassettes that this process was started with",
                 )
 
+        check_names(values, _TRIAL_OPTIONS, _A_TRIAL)
         names = tuple(map(full_name, given.cassettes))
         return [
             Place("the command line", given.options, names),
-            Place("a trial", values),
+            Place(_A_TRIAL, values),
         ]
 
     def _cassettes_of(self, values: Mapping[str, Any]) -> list[Path]:

@@ -64,7 +64,7 @@ def _suite_options() -> dict[str, Option]:
 
 
 OPTIONS: Final[Mapping[str, Option]] = _suite_options()
-_OPTION_NAMES = ("upstream", *OPTIONS, "answers")
+OPTION_NAMES: Final = ("upstream", *OPTIONS, "answers")
 
 
 class Place(NamedTuple):
@@ -115,7 +115,7 @@ def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
     """
     values: dict[str, Any] = {}
     for place in places:
-        check_names(place.values, _OPTION_NAMES, place.name)
+        check_names(place.values, OPTION_NAMES, place.name)
         if place.files:
             values["name"] = place.files[0]
             values["beside"] = [str(file) for file in place.files[1:]]

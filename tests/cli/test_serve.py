@@ -409,7 +409,21 @@ def test_a_command_finds_the_folder_that_is_served(tmp_path: Path) -> None:
             "not one of none, once, append, all, verify",
         ),
         ({"cassette": "deploy", "ignor": []}, 400, "did you mean 'ignore'?"),
-        ({"cassette": "deploy", "port": 1}, 400, "a play has no option 'port'"),
+        (
+            {"cassette": "deploy", "qqq": 1},
+            400,
+            "a play has no option 'qqq'; it has cassette, upstream, redact_env",
+        ),
+        (
+            {"cassette": "deploy", "port": 1},
+            400,
+            "no option 'port'; all plays have the address of this process",
+        ),
+        (
+            {"cassette": "deploy", "answers": {}},
+            400,
+            "no option 'answers'; the client of the play answers",
+        ),
         ({"cassette": "deploy", "ignore": "/a"}, 400, "ignore is a single text"),
         ({"cassette": "new", "mode": "none"}, 404, "there is no such cassette"),
         ({"cassette": "new"}, 400, "name an upstream in the options of the play"),
