@@ -59,6 +59,7 @@ def invoke(*arguments: object) -> Result:
         ("./s3://c.json", Path("s3:/c.json")),
         (Path("s3://bucket/c.json"), Path("s3:/bucket/c.json")),
         ("file:///runs/a%20b.json", Path("/runs/a b.json")),
+        ("FILE:/runs/a%20b.json", Path("/runs/a b.json")),
         ("FILE://localhost/c.json", Path("/c.json")),
         ("s3://bucket/c.json", StoreFile("s3://bucket/c.json")),
         ("GS://bucket/a/c.json", StoreFile("GS://bucket/a/c.json")),

@@ -18,6 +18,9 @@ from mrtr_cassette.shell.files.disk import check_name
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """Beginnings of the schemes whose URLs have a container where others have a user."""
 
+_FILE_URL: Final = "file:/"
+"""What the URLs of files begin with, which may have no place for a host."""
+
 _HIDDEN_CREDENTIALS: Final = "***"
 _fetched_bodies: dict[str, bytes] = {}
 """The cassettes that this process has fetched, by the names that stand for them."""
@@ -191,10 +194,12 @@ def location_of(place: FilePath | Location) -> Location:
     """
     if isinstance(place, StoreFile):
         return place
+    if isinstance(place, str) and place.lower().startswith(_FILE_URL):
+        return _checked_path(_path_in_url(place))
     if not isinstance(place, str) or "://" not in place:
         return _checked_path(place)
 
-    scheme, _, rest = place.partition("://")
+    scheme = place.partition("://")[0]
     if place in _fetched_bodies:
         return StoreFile(place)
 
@@ -207,8 +212,6 @@ def location_of(place: FilePath | Location) -> Location:
 
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return _checked_path(place)
-    if scheme.lower() == "file":
-        return _checked_path(unquote(rest.removeprefix("localhost")))
 
     stored = StoreFile(place)
     if not stored.name:
@@ -218,6 +221,15 @@ def location_of(place: FilePath | Location) -> Location:
         )
 
     return stored
+
+
+def _path_in_url(url: str) -> str:
+    """Return the path that a URL of a file has, with a host or with one slash (RFC 8089)."""
+    path = url[len("file:") :]
+    if path.startswith("//"):
+        path = path.removeprefix("//").removeprefix("localhost")
+
+    return unquote(path)
 
 
 def _checked_path(name: FilePath) -> Path:
