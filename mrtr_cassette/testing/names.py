@@ -128,6 +128,14 @@ def _paths_by_markers(node: Any) -> list[Path]:
     return [cassette_path(node, file) for file in files]
 
 
+def hint_at_name(path: Path) -> str:
+    """Return a line about what has a cassette written whose test does not pass."""
+    return (
+        "\na cassette with a name is written all the same: "
+        f'@pytest.mark.mrtr_cassette("{path.name}")'
+    )
+
+
 def hint_at_rename(path: Path, used: Container[Path]) -> str:
     """Return a line about an unused cassette whose test may have been renamed, or nothing."""
     unused = {

@@ -35,6 +35,7 @@ from mrtr_cassette.testing.names import (
     cassette_folder,
     cassette_path,
     cassettes_of,
+    hint_at_name,
     hint_at_rename,
     places_of_markers,
     settings_of,
@@ -207,11 +208,7 @@ class Uses:
         for place in [self._ini_place, config, *places()]:
             given.append(_with_fixtures(place, request))
 
-        scope = "function"
-        if not isinstance(request.node, pytest.Item):
-            scope = request.scope
-
-        return settings_of(given, test, scope=scope, has_upstream=has_upstream)
+        return settings_of(given, test, scope=request.scope, has_upstream=has_upstream)
 
     def _sharers_of(
         self, request: pytest.FixtureRequest, path: Path, settings: Settings
@@ -382,7 +379,7 @@ class Uses:
             self._count_outcome(use.outcome)
             self._note_redacted(use.path, use.redacted)
             if passes and not objections:
-                hint = "" if use.given_up is None else _hint_at_name(use.path)
+                hint = "" if use.given_up is None else hint_at_name(use.path)
                 warnings += [f"{warning}{hint}" for warning in use.warnings]
                 self._note_answers(use)
                 self._note_results(use)
@@ -565,14 +562,6 @@ def _hint_at_faked_files(node: Any) -> str:
     )
 
 
-def _hint_at_name(path: Path) -> str:
-    """Return a line about what has a cassette written whose test does not pass."""
-    return (
-        "\na cassette with a name is written all the same: "
-        f'@pytest.mark.mrtr_cassette("{path.name}")'
-    )
-
-
 def _hint_at_xfail(node: Any, path: Path) -> str:
     """Return a line about a missing cassette of a test that is expected to fail, or nothing."""
     is_own = isinstance(node, pytest.Item) and path == cassette_path(node, None)
@@ -581,7 +570,7 @@ def _hint_at_xfail(node: Any, path: Path) -> str:
 
     return (
         "\nthis test is expected to fail, and a test's own cassette is written when it passes"
-        f"{_hint_at_name(path)}"
+        f"{hint_at_name(path)}"
     )
 
 
