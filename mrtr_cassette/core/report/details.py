@@ -100,7 +100,7 @@ class Interaction:
         place: its number in its own file.
         arguments_json: canonical JSON text of its arguments; None if it had none.
         ended: how it ended, such as `HTTP 200, result`.
-        is_orphan: its first request continues a state that no recorded ask issued.
+        is_orphan: its first request continues an ask that was not recorded.
         size_bytes: bytes of its final response.
         duration_ms: how long its client waited for the server.
         person_ms: how long the server waited for answers to its questions.

@@ -145,7 +145,7 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
 def _origin_lines(interaction: Interaction) -> Iterator[str]:
     """Yield where an interaction comes from, if it continues another one."""
     if interaction.is_orphan:
-        yield "    orphan: continues a request state that no recorded ask issued"
+        yield "    orphan: continues an ask that was not recorded"
 
     branch = interaction.branch
     if branch is not None:
