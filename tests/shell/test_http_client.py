@@ -14,11 +14,13 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.http.client import (
     Client,
     HttpResponse,
     connected_client,
     read_up_to,
+    upstream_url,
 )
 from mrtr_cassette.shell.http.transport import network_reason
 
@@ -256,6 +258,30 @@ async def test_server_without_tls_is_told_as_one() -> None:
     reason = network_reason(caught.value)
 
     assert reason == "it speaks plain HTTP; use http:// instead of https://"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://h:99999/mcp", "'http://h:99999/mcp' has a port that is not a number"),
+        ("http://me:hunter2/mcp", "'http://…' has a port that is not a number"),
+        ("http://[::1]:x/mcp", "'http://…' has a port that is not a number"),
+        ("http://::1:80/mcp", "'http://::1:80/mcp' has an IPv6 address without"),
+        ("http://me:hunter2@::1/", "'http://…' is not an HTTP URL"),
+        ("http://a b/mcp", "'http://a b/mcp' has a space"),
+        ("http://me:hunt er2@h/", "'http://…' has a space"),
+        ("http://[::1/mcp", "'http://…' is not an HTTP URL"),
+        ("http://", "'http://' is not an HTTP URL"),
+        ("ftp://h/mcp", "'ftp://h/mcp' is not an HTTP URL"),
+        ("python server.py", "'python server.py' is not an HTTP URL"),
+    ],
+)
+def test_what_is_wrong_with_an_unusable_url_is_told(url: str, told: str) -> None:
+    """It is told in words, since a text that may have a password is not shown."""
+    with pytest.raises(UsageError) as caught:
+        upstream_url(url)
+
+    assert str(caught.value).startswith(f"the upstream {told}")
 
 
 @looped

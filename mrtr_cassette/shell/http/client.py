@@ -45,6 +45,10 @@ _NO_USER = re.compile(f"{_URL_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
 
 _NO_URL = re.compile(f"\\A({_URL_SCHEME}).*", re.DOTALL)
+_HTTP_AUTHORITY = re.compile("https?://([^/?#]*)", re.IGNORECASE)
+_PLAIN_IPV6 = re.compile("[0-9A-Fa-f]*(?::[0-9A-Fa-f.]*){2,}")
+_NO_BRACKETS: Final = "has an IPv6 address without brackets"
+_LARGEST_PORT: Final = 65_535
 _FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _PROXY_AUTH_REQUIRED: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 """A status that only a proxy has."""
@@ -475,15 +479,36 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
             "or in Python into a list"
         )
 
-        shown = text if _NO_USER.fullmatch(text) else _NO_URL.sub(r"\1…", text)
+        problem = _problem_of_url(text)
+        is_shown = problem == _NO_BRACKETS or _NO_USER.fullmatch(text)
+        shown = text if is_shown else _NO_URL.sub(r"\1…", text)
         if lacks_scheme(text):
             hint = f"write http://{shown}"
+        elif problem == _NO_BRACKETS:
+            hint = "write it like http://[::1]:8000/mcp"
 
-        raise UsageError(
-            f"the upstream {redacted(shown)!r} is not an HTTP URL", hint=hint
-        )
+        raise UsageError(f"the upstream {redacted(shown)!r} {problem}", hint=hint)
 
     return url
+
+
+def _problem_of_url(text: str) -> str:
+    """Return what is wrong with a URL of an upstream, without any part of it."""
+    match = _HTTP_AUTHORITY.match(text)
+    if match is None:
+        return "is not an HTTP URL"
+    if re.search(r"\s", text):
+        return "has a space"
+    if _PLAIN_IPV6.fullmatch(match[1]):
+        return _NO_BRACKETS
+
+    host, _, port = match[1].rpartition("@")[2].rpartition(":")
+    is_bracket_open = "[" in host and "]" not in host
+    is_port = re.fullmatch("[0-9]{1,5}", port) and int(port) <= _LARGEST_PORT
+    if host and not is_bracket_open and not is_port:
+        return f"has a port that is not a number up to {_LARGEST_PORT}"
+
+    return "is not an HTTP URL"
 
 
 def shown_url(url: URL) -> str:
