@@ -188,6 +188,25 @@ async def test_bytes_are_the_same_with_and_without_a_proxy(
     assert b"127.0.0.1" not in recorded or used is None
 
 
+@looped
+async def test_certificate_that_is_not_verified_is_told_with_the_ways_out(
+    tmp_path: Path, certificate: Path
+) -> None:
+    """The options that verify it, or any, are named."""
+    options = RecordOptions(publish_anyway=True)
+    async with (
+        upstream(script, tls=tls_of(certificate)) as server,
+        recording(server.url, tmp_path / "c.json", options) as session,
+    ):
+        answer = await post(session.url, message("ping"))
+
+    said = str(answer.json["error"]["message"])
+
+    assert "gave no response: its certificate is not verified (self" in said
+    assert "--ca-file" in said
+    assert "--insecure" in said
+
+
 REFUSED = response(b"", status="407 Proxy Authentication Required")
 
 

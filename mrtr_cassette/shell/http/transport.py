@@ -220,4 +220,11 @@ def network_reason(error: OSError) -> str:
 def no_response(shown_as: str, error: OSError | ValueError) -> str:
     """Say that an upstream gave no response, and why."""
     reason = network_reason(error) if isinstance(error, OSError) else str(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = (
+            f"its certificate is not verified ({error.verify_message}); name the certificate of "
+            "its authority with --ca-file, or accept any with --insecure; in Python these are "
+            "ca_file and insecure"
+        )
+
     return f"the upstream {shown_as} gave no response: {reason}"
