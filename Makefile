@@ -148,8 +148,7 @@ clean:
 		tests/languages/.built tests/conformance/everything_server.mts tests/conformance/node_modules
 
 # uv takes a tenth of the time of pip, which knows more about mirrors and is asked if uv fails.
-# Compiled once, as pip does it, and pytest its plugins and tests: else each worker and each program
-# of a test would do it anew.
+# Compiled once, as pip does it and pytest its plugins: else each program of a test would do it anew.
 define install
 	$(BIN)/uv pip install --quiet --native-tls --compile-bytecode --python $(BIN)/python $(1) \
 		|| $(BIN)/python -m pip install --quiet $(1)
@@ -165,7 +164,7 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(call install,--editable '.[dev]')
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --quiet --collect-only -p no:cacheprovider > $(VENV)/compiled-by-pytest
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --quiet --collect-only -p no:cacheprovider tests/test_exports.py > $(VENV)/compiled-by-pytest
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	$(call install,--editable '.[docs]')
