@@ -29,8 +29,7 @@ from processes import PROGRAM
 
 import mrtr_cassette
 from mrtr_cassette.testing.names import file_name
-from mrtr_cassette.testing.plays import _NOT_FOR_PLAYS
-from mrtr_cassette.testing.settings import OPTIONS
+from mrtr_cassette.testing.plays import _PLAY_OPTIONS
 
 NODE_FLOWS = ("node", "--test", "suite/flows.node.mjs")
 VITEST = ("../node_modules/.bin/vitest", "run")
@@ -119,7 +118,7 @@ def test_options_are_those_of_a_play(installed):
         if mark:
             named.add(name)
 
-    assert named == ({*OPTIONS, "upstream"} - _NOT_FOR_PLAYS)
+    assert named == {*_PLAY_OPTIONS} - {"cassette"}
 
 
 def test_names_of_cassettes_are_those_of_pytest(installed):
