@@ -172,8 +172,11 @@ class Delivery:
             stream.is_left = True
 
     def refuse(self, miss: Miss) -> None:
-        """Let the call get a miss as its response."""
+        """Let the call get a miss as its response; nobody waits for its cancellation any more."""
         self.session.misses_of_refused_calls[self.entry] = miss
+        cancellation = self.timelines.cancellation_of(self.entry)
+        if cancellation is not None:
+            self.session.waive_request(cancellation)
 
     def end(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""

@@ -201,6 +201,10 @@ class Timelines:
             self._cancelled_calls[entry] = calls[-1]
             self._cancellations.setdefault(calls[-1], entry)
 
+    def cancellation_of(self, call: ReplayEntry) -> ReplayEntry | None:
+        """Return the notification that cancels a call, or None."""
+        return self._cancellations.get(call)
+
     def call_concerned(self, entry: ReplayEntry) -> ReplayEntry | None:
         """Return the call that a notification cancels, or during which an answer was asked for."""
         return self._cancelled_calls.get(entry, entry.call_of_question)

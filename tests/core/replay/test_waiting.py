@@ -388,6 +388,29 @@ def test_call_whose_client_never_cancels_is_refused(where: str) -> None:
     assert told(responds)[0] == (b'"mine"', Reason.NO_RESPONSE)
 
 
+def test_refused_call_holds_up_nothing_with_its_cancellation() -> None:
+    """What followed the cancellation goes on as soon as the call has its miss."""
+    talk = Conversation()
+    call = talk.stream(within(CALL))
+    talk.exchange(within(cancellation(1)), ACCEPTED)
+    talk.event(call, STOPPED)
+    talk.end(call)
+    end = within(Request("DELETE", "/mcp", (), b""))
+    talk.exchange(end, Answer((b"bye",)))
+    player = replay_of(talk)
+    play = hit(player, within(CALL))
+    ending = delivery_of(player, end)
+
+    assert told(ending) == []
+
+    miss = player.count_call_without_response(play)
+    assert miss is not None
+    assert play.delivery is not None
+    play.delivery.refuse(miss)
+
+    assert told(ending) == [b"bye", End.COMPLETE]
+
+
 def test_id_of_a_cancelled_call_may_be_used_again() -> None:
     """The call that has it next is another one, and is not cancelled."""
     talk = Conversation()
