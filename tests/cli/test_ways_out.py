@@ -685,8 +685,8 @@ def test_every_way_out_is_tried() -> None:
 
     assert here | of_misses | parts | words == {*WAYS_OUT}
 
-    # What a report prints is tried by tests/cli/test_cli_cut.py, and what is said of a server with a
-    # URL is read by tests/core/cassette/test_client_config.py.
+    # What a report prints is tried by tests/cli/test_cli_cut.py, and what is said of wrapped servers
+    # is read by tests/cli/test_cli_wrap.py and tests/core/cassette/test_client_config.py.
     commands = {
         "accept_edit",
         "cut_shared",
@@ -697,6 +697,7 @@ def test_every_way_out_is_tried() -> None:
         "record_url",
         "report_replay",
         "unwrap_server",
+        "wrap_server",
     }
 
     assert commands == {*COMMANDS}

@@ -223,8 +223,7 @@ def no_response(shown_as: str, error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = (
             f"its certificate is not verified ({error.verify_message}); name the certificate of "
-            "its authority with --ca-file, or accept any with --insecure; in Python these are "
-            "ca_file and insecure"
+            "its authority with the option ca_file, or accept any with the option insecure"
         )
 
     return f"the upstream {shown_as} gave no response: {reason}"

@@ -2,7 +2,7 @@
 
 import { startVitest } from "vitest/node";
 
-const [name, testNamePattern] = process.argv.slice(2);
+const [name = "", testNamePattern = ""] = process.argv.slice(2);
 for (let runs = 0; runs < 2; runs += 1) {
   const vitest = await startVitest("test", [name], { watch: false, testNamePattern });
   await vitest.close();
