@@ -37,6 +37,8 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 ID_PATH: Final[MemberPath] = ("id",)
 TOKEN_PATH: Final[MemberPath] = ("params", "_meta", "progressToken")
 """Where a request has its progress token."""
+CANCELLED_ID_PATH: Final[MemberPath] = ("params", "requestId")
+"""Where a cancellation has the id of the request that it cancels."""
 
 ID_KEY = b'"id"'
 TOKEN_KEY = b'"progressToken"'
@@ -278,7 +280,7 @@ ECHO_PLACES: Final = (
     EchoPlace("response", ("result", "_meta", SUBSCRIPTION_ID), "id"),
     EchoPlace("notification", ("params", "_meta", SUBSCRIPTION_ID), "id"),
     EchoPlace("notification", ("params", "progressToken"), "progress_token"),
-    EchoPlace("notification", ("params", "requestId"), "id", CANCELLED),
+    EchoPlace("notification", CANCELLED_ID_PATH, "id", CANCELLED),
 )
 """All of them. Source: the schemas of MCP 2025-11-25 and 2026-07-28, RequestId, ProgressToken."""
 

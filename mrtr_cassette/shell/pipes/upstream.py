@@ -22,6 +22,7 @@ from mrtr_cassette.core.cassette.sessions import is_endpoint, posted_to
 from mrtr_cassette.core.cassette.transports import on_one_line
 from mrtr_cassette.core.protocol.calls import ids_given_in, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
+    CANCELLED_ID_PATH,
     ID_PATH,
     TOKEN_PATH,
     Kind,
@@ -81,8 +82,6 @@ _MUTE_S: Final = 20.0
 
 Some print a line for people before they serve.
 """
-
-_CANCELLED_ID_PATH: Final = ("params", "requestId")
 
 NEEDS_PORT: Final = "a server over HTTP needs {port} in its command"
 
@@ -476,7 +475,7 @@ class PipeUpstream:
 
         identity = self._pending_ids.get((session, message.cancelled_id))
         if identity is not None:
-            return _with_value(message.raw, _CANCELLED_ID_PATH, identity)
+            return _with_value(message.raw, CANCELLED_ID_PATH, identity)
         if channel.is_pending(message.cancelled_id):
             return None
 
