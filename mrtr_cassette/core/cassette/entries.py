@@ -604,7 +604,7 @@ class _EntryWriter:
         self.written: dict[RecordedExchange, ReplayEntry] = {}
         self._read_request = read
         self._pings = pings
-        self._streams = Streams[ReplayEntry]()
+        self._streams = Streams()
         self._lookup_numbers: dict[object, int] = {}
         self._path_numbers: dict[object, int] = {}
         self._occurrences: Counter[tuple[str, int]] = Counter()
@@ -622,7 +622,7 @@ class _EntryWriter:
         session = session_of_exchange(exchange)
         parent = self._entry_of(draft.parent)
         answered = self._answered_question(draft)
-        resumed = self._streams.resumed_by(exchange)
+        resumed = self._entry_of(self._streams.add(exchange))
         issued, question = _asked_by(exchange, matched)
         entry = ReplayEntry(
             exchange=exchange,
@@ -644,7 +644,6 @@ class _EntryWriter:
         )
 
         self.written[exchange] = entry
-        self._streams.add(exchange, entry)
 
     def _entry_of(self, exchange: RecordedExchange | None) -> ReplayEntry | None:
         """Return the entry of an exchange, which must be written; None without an exchange."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
-from typing import Generic, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -36,8 +35,6 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.sse import SseFramer, event_id, event_type, read_event
-
-E = TypeVar("E")
 
 _ENDPOINT_EVENT = b"endpoint"
 _MESSAGE_DATA = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
@@ -175,10 +172,10 @@ def ends_session(request: Request, response: Response | None) -> bool:
 
 def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     """Return a cassette in which interrupted streams are joined with those that resumed them."""
-    streams = Streams[RecordedExchange]()
+    streams = Streams()
     joined_responses: dict[RecordedExchange, Response] = {}
     for exchange in cassette.exchanges_by_arrival:
-        begun_exchange = streams.add(exchange, exchange)
+        begun_exchange = streams.add(exchange)
         rest_of_stream = exchange.response
         if (
             begun_exchange is None
@@ -219,26 +216,18 @@ def session_of_exchange(exchange: RecordedExchange) -> str:
     return session_of(exchange.request) or opened_session(exchange.response)
 
 
-class Streams(Generic[E]):
+class Streams:
     """The streams of a recording, by the ids of their events."""
 
     def __init__(self) -> None:
-        self._exchange_by_event: dict[tuple[str, str], E] = {}
+        self._begun_by_event: dict[tuple[str, str], RecordedExchange] = {}
 
-    def resumed_by(self, exchange: RecordedExchange) -> E | None:
-        """Return the name of the exchange that began the stream which another one resumes."""
-        event = resumed_event(exchange.request)
-        if not event:
-            return None
-        return self._exchange_by_event.get((session_of_exchange(exchange), event))
-
-    def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
-        """Take the next exchange in arrival order; return the name of the one that it resumes."""
-        begun = self.resumed_by(exchange)
-        name = known_as if begun is None else begun
+    def add(self, exchange: RecordedExchange) -> RecordedExchange | None:
+        """Take the next exchange in arrival order; return the one whose stream it resumes."""
         session = session_of_exchange(exchange)
+        begun = self._begun_by_event.get((session, resumed_event(exchange.request)))
         for _, identity in event_ids(exchange.response):
-            self._exchange_by_event.setdefault((session, identity), name)
+            self._begun_by_event.setdefault((session, identity), begun or exchange)
 
         return begun
 

@@ -432,7 +432,7 @@ class _Assembly:
 
     def _add_exchanges(self, exchanges: Mapping[int, RecordedExchange]) -> None:
         """Take the exchanges of this recording, without those that only closing clients cause."""
-        streams = Streams[int]()
+        streams = Streams()
         for number_here, recorded in sorted(exchanges.items()):
             number = self._number_offset + number_here
             exchange = recorded
@@ -440,7 +440,8 @@ class _Assembly:
                 exchange = self._renumbered_after_earlier(recorded, number)
 
             self._exchanges[number] = exchange
-            resumed = streams.add(exchange, number)
+            begun = streams.add(exchange)
+            resumed = None if begun is None else begun.number
             if resumed is not None and self._facts[resumed].listens:
                 resumed = None
 
