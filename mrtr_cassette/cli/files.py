@@ -591,10 +591,10 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
                 "to check it by"
             )
 
-    for number, place, side, rule in secrets:
-        where = f"#{number}, {side}"
+    for place, side, rule in secrets:
+        where = f"#{place.interaction}, {side}"
         if place.turn:
-            where = f"#{number}, answer of turn {place.turn}, {side}"
+            where = f"#{place.interaction}, answer of turn {place.turn}, {side}"
 
         tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
 

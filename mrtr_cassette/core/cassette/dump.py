@@ -348,10 +348,7 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
 
             tree: Tree = {"number": exchange.number}
             _add_recorder(tree, exchange, recorders)
-            tree["interaction"] = interaction.number
-            tree["turn"] = place.turn
-            tree["answer"] = place.answer
-            tree["step"] = place.step
+            tree.update(place._asdict())
             poll_count = polls.get(exchange, 1)
             if poll_count != 1:
                 tree["polls"] = poll_count

@@ -8,9 +8,13 @@ from dataclasses import replace
 
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
 from mrtr_cassette.core.cassette.load import decode_cassette
-from mrtr_cassette.core.cassette.loader import ExchangePlace, cassette_of, place_of
+from mrtr_cassette.core.cassette.loader import cassette_of, place_of
 from mrtr_cassette.core.cassette.model import CassetteModel, ExchangeFactsModel
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    ExchangePlace,
+    RecordedExchange,
+)
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.wire.http import Piece, Response
 
@@ -60,8 +64,7 @@ def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str
     digests: dict[ExchangePlace, str] = {}
     cassette = _loaded(file, path, ())
     for interaction in cassette.interactions:
-        for exchange, turn_place in interaction.placed_exchanges:
-            place = ExchangePlace(interaction.number, *turn_place)
+        for exchange, place in interaction.placed_exchanges:
             digests[place] = exchange_sha256(exchange.request, exchange.response)
 
     return digests

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any
 
 from mrtr_cassette.core.cassette.dump import exchange_sha256, task_turn_tree
 from mrtr_cassette.core.cassette.model import (
@@ -28,6 +28,7 @@ from mrtr_cassette.core.cassette.model import (
 from mrtr_cassette.core.cassette.recorded import (
     Branch,
     Cassette,
+    ExchangePlace,
     PostedAnswer,
     PushedRequest,
     PushedTurn,
@@ -50,20 +51,6 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.errors import CassetteError, damage_error
 from mrtr_cassette.terms import shell_command
-
-
-class ExchangePlace(NamedTuple):
-    """The place of an exchange in its cassette."""
-
-    interaction: int
-    turn: int = 0
-    """The turn that its request answers; 0: the first request."""
-
-    answer: int | None = None
-    """Index of a posted answer of its turn."""
-
-    step: int | None = None
-    """Index of a step of the task."""
 
 
 def place_of(facts: ExchangeFactsModel) -> ExchangePlace:

@@ -238,19 +238,18 @@ def _pushed_turn(number: int, pushed: PushedTurn) -> RecordedTurn:
     )
 
 
-def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
-    """Return the number of the turn that is asked by the response of the exchange at a position."""
-    # What was pushed while its request was pending comes before it.
-    pushed_before = sum(turn.position <= position for turn in pushed_turns)
-    return position + 1 + pushed_before
+class ExchangePlace(NamedTuple):
+    """The place of an exchange in its cassette."""
 
+    interaction: int
+    turn: int = 0
+    """The turn that its request answers; 0: the first request."""
 
-class TurnPlace(NamedTuple):
-    """The turn that an exchange answers, or 0; which posted answer of it, or step of the task."""
-
-    turn: int
     answer: int | None = None
+    """Index of a posted answer of its turn."""
+
     step: int | None = None
+    """Index of a step of the task."""
 
 
 class Branch(NamedTuple):
@@ -395,26 +394,25 @@ class RecordedInteraction:
         return turn - sum(number < turn for number in self.numbered_turns)
 
     @property
-    def placed_exchanges(self) -> tuple[tuple[RecordedExchange, TurnPlace], ...]:
+    def placed_exchanges(self) -> tuple[tuple[RecordedExchange, ExchangePlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
         placed = []
         shared = self.shared_count
         for position in range(shared, len(self.exchanges)):
-            answered = 0
-            if position:
-                answered = self.asking_turn(position - 1)
-
-            placed.append((self.exchanges[position], TurnPlace(answered)))
+            place = ExchangePlace(self.number, self.asking_turn(position - 1))
+            placed.append((self.exchanges[position], place))
 
         for number, turn in self.numbered_turns.items():
             if turn.position < shared:
                 continue
 
             for index, answer in enumerate(turn.answers):
-                placed.append((answer.exchange, TurnPlace(number, answer=index)))
+                place = ExchangePlace(self.number, number, answer=index)
+                placed.append((answer.exchange, place))
 
         for index, step in enumerate(self.steps):
-            placed.append((step.exchange, TurnPlace(0, step=index)))
+            place = ExchangePlace(self.number, step=index)
+            placed.append((step.exchange, place))
 
         return tuple(placed)
 
@@ -525,8 +523,10 @@ class RecordedInteraction:
         return passing_failures
 
     def asking_turn(self, position: int) -> int:
-        """Return the number of the turn that the response of one of `exchanges` asks."""
-        return asking_turn(position, self.pushed_turns)
+        """Return the number of the turn that the response of one of `exchanges` asks; 0 for -1."""
+        # What was pushed while its request was pending comes before it.
+        pushed_before = sum(turn.position <= position for turn in self.pushed_turns)
+        return position + 1 + pushed_before
 
     @property
     def asking_interactions(self) -> tuple[int, ...]:

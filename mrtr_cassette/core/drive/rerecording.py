@@ -18,7 +18,6 @@ from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
     RecordedInteraction,
-    TurnPlace,
     in_conversation_order,
     with_numbers,
 )
@@ -169,9 +168,10 @@ def _numbers_kept_together(overlap: _Overlap) -> set[int]:
             del kept[number]
 
 
-def _places_without_steps(interaction: RecordedInteraction) -> list[TurnPlace]:
-    """Return the places of an interaction's exchanges, without the steps of a task."""
-    return [place for _, place in interaction.placed_exchanges if place.step is None]
+def _places_without_steps(interaction: RecordedInteraction) -> list[object]:
+    """Return the places of exchanges in their interaction, without the steps of a task."""
+    places = interaction.placed_exchanges
+    return [place[1:] for _, place in places if place.step is None]
 
 
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:

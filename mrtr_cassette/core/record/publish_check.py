@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    ExchangePlace,
+    RecordedExchange,
+)
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.record.recorder import Side
 from mrtr_cassette.core.record.sealing import NO_RESPONSE, redacted_messages
@@ -106,7 +110,7 @@ def _transport_error(response: Response) -> str | None:
     return HTML if media_type.strip().lower() == "text/html" else None
 
 
-def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, str]]:
+def exposed_secrets(cassette: Cassette) -> Iterator[tuple[ExchangePlace, Side, str]]:
     """Yield what rules of redaction find on a cassette; a rule once for each side.
 
     It is searched by its own rules; one that was not redacted by the built-in ones.
@@ -129,6 +133,6 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[int, TurnPlace, Side, 
                 # A redactor asks for the tokens of equal headers only once.
                 redacted_messages(request, response, Redactor(rules, token))
                 for rule in dict.fromkeys(found_rules):
-                    yield interaction.number, place, side, rule
+                    yield place, side, rule
 
                 found_rules.clear()

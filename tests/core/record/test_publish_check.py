@@ -22,7 +22,7 @@ from builders import (
 )
 from messages import asks, text
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
+from mrtr_cassette.core.cassette.recorded import ExchangePlace, RecordedExchange
 from mrtr_cassette.core.record.publish_check import Outcomes, exposed_secrets
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
@@ -155,19 +155,19 @@ EXPOSING = (
 
 def test_secrets_are_found_where_they_stand() -> None:
     """Each rule that finds something is told once for each side of an exchange."""
-    first = TurnPlace(0)
-    answer = TurnPlace(1)
+    first = ExchangePlace(1)
+    answer = ExchangePlace(2, 1)
     cassette = loaded(cassette_of(*EXPOSING))
     found = list(exposed_secrets(cassette))
 
     assert sorted(found[:2]) == [
-        (1, first, "request", "github"),
-        (1, first, "request", "password"),
+        (first, "request", "github"),
+        (first, "request", "password"),
     ]
 
     assert found[2:] == [
-        (1, first, "response", "github"),
-        (2, answer, "response", "github"),
+        (first, "response", "github"),
+        (answer, "response", "github"),
     ]
 
     redacted = loaded(cassette_of(*EXPOSING, redacts=True))
@@ -181,4 +181,4 @@ def test_secrets_are_found_where_they_stand() -> None:
 
     found = exposed_secrets(loaded(cassette_of(*calls)))
 
-    assert [number for number, *_ in found] == [1, 2]
+    assert [place.interaction for place, *_ in found] == [1, 2]
