@@ -501,12 +501,11 @@ class _Draft:
     exchange: RecordedExchange
     index: int
     place: EntryPlace
-    parent: RecordedExchange | None = None
-    pending: RecordedExchange | None = None
-    question: PushedRequest | None = None
-    created_by: RecordedExchange | None = None
-    state: TaskState | None = None
-    due: tuple[float, int, int] = (0.0, 0, 0)
+    parent: RecordedExchange | None
+    pending: RecordedExchange | None
+    question: PushedRequest | None
+    created_by: RecordedExchange | None
+    due: tuple[float, int, int]
 
 
 def _drafts_of(cassette: Cassette) -> list[_Draft]:
@@ -514,83 +513,59 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
     drafts = []
     due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
     for index, interaction in enumerate(cassette.interactions):
-        interaction_drafts = [
-            *_call_drafts(interaction),
-            *_posted_answer_drafts(interaction),
-        ]
-        interaction_drafts += _step_drafts(interaction)
-        for draft in interaction_drafts:
-            draft.index = index
-            draft.due = _arrival_of(draft.exchange, draft.place)
+        for draft in _drafts_in(interaction, index):
             for referred_exchange in (draft.parent, draft.pending, draft.created_by):
                 if referred_exchange is not None:
                     draft.due = max(draft.due, due_by_exchange[referred_exchange])
 
             due_by_exchange[draft.exchange] = draft.due
-
-        drafts += interaction_drafts
+            drafts.append(draft)
 
     return drafts
 
 
-def _call_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
-    """Yield the drafts of a call and its retries, without those that a branch shares."""
+def _drafts_in(interaction: RecordedInteraction, index: int) -> Iterator[_Draft]:
+    """Yield the drafts of the exchanges that no earlier interaction has."""
     exchanges = interaction.exchanges
-    for position in range(interaction.shared_count, len(exchanges)):
-        parent = None
-        answered = 0
-        if position:
-            parent = exchanges[position - 1]
-            answered = interaction.asking_turn(position - 1)
+    parents = dict(zip(exchanges[1:], exchanges, strict=False))
+    asked_turns: dict[RecordedExchange, int] = {}
+    for position, exchange in enumerate(exchanges):
+        asked_turns[exchange] = interaction.asking_turn(position)
 
-        place = EntryPlace(
-            interaction.number,
-            answered,
-            interaction.asking_turn(position),
-            interaction.place,
-        )
-        yield _Draft(exchanges[position], 0, place, parent)
+    pushes: dict[RecordedExchange, tuple[RecordedExchange, PushedRequest]] = {}
+    for pushed in interaction.pushed_turns:
+        questions = {question.key: question for question in pushed.pushed_requests}
+        for answer in pushed.answers:
+            pending = exchanges[pushed.position]
+            pushes[answer.exchange] = (pending, questions[answer.key])
 
-
-def _posted_answer_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
-    """Yield the drafts of posted answers to the requests that were pushed during a call."""
-    for number, turn in interaction.numbered_turns.items():
-        if turn.position < interaction.shared_count:
-            continue
-
-        questions = {question.key: question for question in turn.pushed_requests}
-        pending = interaction.exchanges[turn.position]
-        for answer in turn.answers:
-            place = EntryPlace(interaction.number, number, 0, interaction.place)
-            question = questions[answer.key]
-            yield _Draft(answer.exchange, 0, place, pending=pending, question=question)
-
-
-def _step_drafts(interaction: RecordedInteraction) -> Iterator[_Draft]:
-    """Yield the drafts of the steps of a task, which refer to the call that created it."""
-    asking = {}
-    answering = {}
+    updated_turns: dict[RecordedExchange, int] = {}
     turns = interaction.turns if interaction.steps else ()
     for turn in turns:
         if turn.via == "task":
-            asking[turn.asking] = turn.number
-            for exchange in turn.answering:
-                answering[exchange] = turn
+            asked_turns[turn.asking] = turn.number
+            for update in turn.answering:
+                updated_turns[update] = turn.number
+                parents[update] = turn.asking
 
-    for step in interaction.steps:
-        parent = None
-        number = 0
-        answered = answering.get(step.exchange)
-        if answered is not None:
-            number = answered.number
-            parent = answered.asking
-
-        asked_number = asking.get(step.exchange, 0)
-        place = EntryPlace(interaction.number, number, asked_number, interaction.place)
-        created_by = interaction.exchanges[-1]
-        draft = _Draft(step.exchange, 0, place, parent, created_by=created_by)
-        draft.state = step.state
-        yield draft
+    for exchange, place in interaction.placed_exchanges:
+        entry_place = EntryPlace(
+            place.interaction,
+            updated_turns.get(exchange, place.turn),
+            asked_turns.get(exchange, 0),
+            interaction.place,
+        )
+        pending_exchange, question = pushes.get(exchange, (None, None))
+        yield _Draft(
+            exchange,
+            index,
+            entry_place,
+            parents.get(exchange),
+            pending_exchange,
+            question,
+            created_by=None if place.step is None else exchanges[-1],
+            due=_arrival_of(exchange, entry_place),
+        )
 
 
 class _EntryWriter:
@@ -636,7 +611,7 @@ class _EntryWriter:
             parent=parent,
             answered_question=answered,
             created_by=self._entry_of(draft.created_by),
-            state=draft.state,
+            state=None if draft.created_by is None else exchange.polled_state,
             resumed_entry=resumed,
             is_listening=_is_listening(call, exchange, resumed),
             is_pong=self._entry_answers_ping(session, asker, answered),
