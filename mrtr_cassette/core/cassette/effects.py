@@ -16,7 +16,7 @@ from mrtr_cassette.core.protocol.any_server import Harmless, json_answer
 from mrtr_cassette.core.protocol.calls import Call, CallKey, depends_on_writes
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
-from mrtr_cassette.core.wire.http import REFUSED
+from mrtr_cassette.core.wire.pointers import members_of
 
 _UNKNOWN_TOOL_CODES: Final = (-32601, -32602)
 """The codes with which servers refuse a tool that they don't have."""
@@ -110,20 +110,7 @@ class CallEffects:
         if entry.key.name in self.unknown_tools.refused_calls:
             return False
 
-        return not _was_refused(entry)
-
-
-def _was_refused(entry: ReplayEntry) -> bool:
-    """Tell whether a server refused a request, so that nothing came of it."""
-    response = entry.exchange.response
-    if response is None:
-        return False
-    if response.status >= REFUSED:
-        return True
-    if b'"error"' not in response.body:
-        return False
-
-    return entry.exchange.rpc_members.get("error") is not None
+        return not entry.is_refused
 
 
 # Tools that the server doesn't have
@@ -131,17 +118,13 @@ def _was_refused(entry: ReplayEntry) -> bool:
 
 def _listed_tools(entry: ReplayEntry) -> Iterator[tuple[str, bool]]:
     """Yield the tools in a list, and whether it says that they only read."""
-    result = entry.exchange.rpc_members.get("result")
-    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
-        return
-
-    for tool in result["tools"]:
-        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-            continue
-
-        hints = tool.get("annotations")
-        only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-        yield tool["name"], only_reads
+    tools = entry.exchange.result_members.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        members = members_of(tool)
+        name = members.get("name")
+        if isinstance(name, str):
+            hints = members_of(members.get("annotations"))
+            yield name, hints.get("readOnlyHint") is True
 
 
 class UnknownTools:
@@ -241,8 +224,7 @@ def _says_unknown_tool(entry: ReplayEntry) -> bool:
     if isinstance(error, dict):
         return error.get("code") in _UNKNOWN_TOOL_CODES
 
-    result = members.get("result")
-    if not isinstance(result, dict) or result.get("isError") is not True:
+    if entry.exchange.result_members.get("isError") is not True:
         return False
 
     return len(_name_pattern(entry.key.name).findall(_outcome_text(members))) > 0

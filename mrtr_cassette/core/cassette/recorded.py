@@ -26,6 +26,7 @@ from mrtr_cassette.core.protocol.tasks import (
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import REFUSED, Request, Response, named_by_user
+from mrtr_cassette.core.wire.pointers import members_of
 
 VERSION: Final = 1
 """The version of the format of cassettes."""
@@ -107,11 +108,21 @@ class RecordedExchange:
         return {} if response is None else response.tree
 
     @property
+    def result_members(self) -> dict[str, Any]:
+        """The members of the result that its request got; none if that is no object."""
+        return members_of(self.rpc_members.get("result"))
+
+    @property
     def is_refused(self) -> bool:
         """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
-        if self.response is not None and self.response.status >= REFUSED:
+        if self.response is None:
+            return False
+        if self.response.status >= REFUSED:
             return True
-        return "error" in self.rpc_members
+        if b'"error"' not in self.response.body:
+            return False
+
+        return self.rpc_members.get("error") is not None
 
     @property
     def created_task(self) -> TaskState | None:
@@ -128,15 +139,8 @@ class RecordedExchange:
     @property
     def next_cursor(self) -> str | None:
         """The cursor that its response, a page of a list, issued for the next one; or None."""
-        result = self.rpc_members.get("result")
-        if not isinstance(result, dict):
-            return None
-
-        cursor = result.get("nextCursor")
-        if not isinstance(cursor, str):
-            return None
-
-        return cursor
+        cursor = self.result_members.get("nextCursor")
+        return cursor if isinstance(cursor, str) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -454,7 +454,7 @@ class OwnClient:
 
     def take_discover_response(self, exchange: RecordedExchange) -> None:
         """Take the response to it."""
-        result = members_of(exchange.rpc_members.get("result"))
+        result = exchange.result_members
         versions = result.get("supportedVersions")
         extensions = value_at(result, ("capabilities", "extensions"))
         if TASKS in (extensions or ()):

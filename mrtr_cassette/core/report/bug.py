@@ -114,7 +114,7 @@ def _code_list(texts: Iterable[str]) -> str:
 
 def _server_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield the name and the version that a server gives itself in a response."""
-    result = members_of(exchange.rpc_members.get("result"))
+    result = exchange.result_members
     info = members_of(result.get("serverInfo"))
     if not info:
         info = members_of(members_of(result.get("_meta")).get(_SERVER_INFO))
@@ -125,8 +125,7 @@ def _server_in(exchange: RecordedExchange) -> Iterator[str]:
 
 def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield the versions of MCP that an exchange names."""
-    result = members_of(exchange.rpc_members.get("result"))
-    version = result.get("protocolVersion")
+    version = exchange.result_members.get("protocolVersion")
     if version and isinstance(version, str):
         yield version
 
