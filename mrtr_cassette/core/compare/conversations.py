@@ -47,12 +47,13 @@ from mrtr_cassette.core.compare.values import (
 )
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     Difference,
     differences,
     pointer_path,
+    without_null_members,
     without_paths,
 )
 
@@ -464,7 +465,7 @@ def _answers_of_retry(retry: RecordedExchange, ignored: Collection[MemberPath]) 
     answers = {}
     text = answers_text(retry.request.body)
     if text is not None:
-        answers = _without_null(comparable_tree(text))
+        answers = without_null_members(comparable_tree(text))
 
     return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
@@ -473,7 +474,9 @@ def _answers_by_key(
     turn: RecordedTurn, question: Collection[str], ignored: Collection[MemberPath]
 ) -> Any:
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
-    given = _without_null(comparable_by_key(turn.given_answers or {}, turn.names))
+    given = without_null_members(
+        comparable_by_key(turn.given_answers or {}, turn.names)
+    )
     answers = {key: given[key] for key in given if key in question}
     if turn.is_posted:
         # The paths are into each answer.
@@ -481,11 +484,6 @@ def _answers_by_key(
             answers[key] = without_paths(answer, ignored)
 
     return answers or ABSENT
-
-
-def _without_null(value: Any) -> Any:
-    """Return a value without members that are null, which count as absent."""
-    return parse(canonical(value, without_null=True).encode())
 
 
 def _partner_indices(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:

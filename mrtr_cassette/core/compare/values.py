@@ -17,6 +17,7 @@ from mrtr_cassette.core.wire.pointers import (
     ANY,
     Difference,
     ValuesAt,
+    canonical_or_none,
     differences,
     differing_places_within,
     without_side,
@@ -130,7 +131,7 @@ def without_ignored(
     masks = masks_in(ignored)
     kept = []
     for change in changes:
-        if _is_below_any(change.pointer, ignored):
+        if any(is_below(change.pointer, place) for place in ignored):
             continue
         if _only_words_differ(change, ignored) or _only_masked_differs(change, masks):
             continue
@@ -138,15 +139,6 @@ def without_ignored(
         kept.append(change)
 
     return kept
-
-
-def _is_below_any(pointer: str, outer: Iterable[str]) -> bool:
-    """Tell whether a place is at or within one of some outer ones."""
-    for place in outer:
-        if is_below(pointer, place):
-            return True
-
-    return False
 
 
 def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
@@ -404,14 +396,9 @@ def _kind_of(value: str | None) -> str | None:
 
 def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> Change:
     """Return a change from one value to another; either may be `ABSENT`."""
-    return Change(verdict, pointer, _json_of(recorded), _json_of(received))
-
-
-def _json_of(value: Any) -> str | None:
-    """Return a value as canonical JSON; None if it is absent."""
-    if value is ABSENT:
-        return None
-    return canonical(value)
+    return Change(
+        verdict, pointer, canonical_or_none(recorded), canonical_or_none(received)
+    )
 
 
 def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:

@@ -47,8 +47,8 @@ def differences(
     `within` returns the places in two values, or None for what is compared as a whole.
     """
     if without_null:
-        recorded = _without_null(recorded)
-        received = _without_null(received)
+        recorded = without_null_members(recorded)
+        received = without_null_members(received)
 
     found = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
@@ -62,8 +62,8 @@ def differences(
 
         difference = Difference(
             place.pointer,
-            _canonical_or_none(place.recorded),
-            _canonical_or_none(place.received),
+            canonical_or_none(place.recorded),
+            canonical_or_none(place.received),
         )
         if difference.recorded != difference.received:
             found.append(difference)
@@ -71,12 +71,12 @@ def differences(
     return found
 
 
-def _without_null(value: Any) -> Any:
-    """Return a value without its members that are null, at any depth."""
+def without_null_members(value: Any) -> Any:
+    """Return a value without its members that are null, at any depth, which count as absent."""
     return parse(canonical(value, without_null=True).encode())
 
 
-def _canonical_or_none(value: Any) -> str | None:
+def canonical_or_none(value: Any) -> str | None:
     """Return the canonical text of a value; None if there is no value."""
     return None if value is ABSENT else canonical(value)
 
