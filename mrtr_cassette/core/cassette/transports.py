@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import (
     endpoint_piece,
+    is_answered,
     opened_session,
     session_of_exchange,
 )
@@ -293,8 +294,8 @@ def _exchange_as_lines(
     if response is None:
         return line, None
 
-    texts = _message_texts(response)
-    has_message = _check_messages_can_be_lines(response, texts)
+    pieces = _line_pieces(response)
+    has_message = _check_lines_can_be_said(response, pieces)
     request_message = exchange.call.message
     expects_response = request_message is None or request_message.kind is Kind.REQUEST
     if not expects_response and not has_message:
@@ -302,42 +303,35 @@ def _exchange_as_lines(
 
     # A stream ends with its session, and a pipe with its server.
     end = End.OPEN if is_channel else response.end
-    return line, Response(NO_STATUS, (), _line_pieces(response, texts), end)
+    return line, Response(NO_STATUS, (), tuple(pieces), end)
 
 
-def _line_pieces(response: Response, texts: Iterable[bytes]) -> tuple[Piece, ...]:
+def _line_pieces(response: Response) -> list[Piece]:
     """Return the pieces of a response as lines; a piece without a message becomes empty."""
     pieces = []
-    for piece, text in zip(response.pieces, texts, strict=False):
-        line = b""
-        if text:
-            line = on_one_line(text) + b"\n"
-
-        pieces.append(piece._replace(raw=line))
-
-    return tuple(pieces)
-
-
-def _message_texts(response: Response) -> list[bytes]:
-    """Return what is said in each piece of a response over HTTP; empty if it has no message."""
-    if not response.is_event_stream:
-        earlier = len(response.pieces) - 1
-        return [b""] * earlier + [response.body]
-
-    texts = []
+    last = len(response.pieces) - 1
     for index, piece in enumerate(response.pieces):
-        data = read_event(piece.raw, first=index == 0).data
-        has_messages = bool(data and server_messages(data))
-        texts.append(data if data and has_messages else b"")
+        text = b""
+        if response.is_event_stream:
+            data = read_event(piece.raw, first=index == 0).data
+            if data and server_messages(data):
+                text = data
+        elif index == last:
+            text = response.body
 
-    return texts
+        if text:
+            text = on_one_line(text) + b"\n"
+
+        pieces.append(piece._replace(raw=text))
+
+    return pieces
 
 
-def _check_messages_can_be_lines(response: Response, texts: Iterable[bytes]) -> bool:
+def _check_lines_can_be_said(response: Response, lines: Iterable[Piece]) -> bool:
     """Make sure that pipes can say what a response says; tell whether it has a message."""
     has_message = False
-    for text in texts:
-        message = server_message(text) if text else None
+    for line in lines:
+        message = server_message(line.raw)
         if message is None:
             continue
 
@@ -475,27 +469,26 @@ def _lines_by_exchange(
     if stream.response is None:
         return lines
 
-    for index, piece in enumerate(stream.response.pieces):
-        piece_left = piece._replace(raw=b"")
-        data = read_event(piece.raw, first=index == 0).data
-        message = server_message(data) if data else None
-        if data and message is not None:
-            line = piece._replace(raw=on_one_line(data) + b"\n")
-            owner = _exchange_of_message(message, piece.arrived_count, posts_by_name)
-            if owner is None:
-                piece_left = line
-            else:
-                lines[owner].append(line)
+    for line in _line_pieces(stream.response):
+        piece_left = line
+        owner = _exchange_of_line(line, posts_by_name)
+        if owner is not None:
+            lines[owner].append(line)
+            piece_left = line._replace(raw=b"")
 
         lines[stream].append(piece_left)
 
     return lines
 
 
-def _exchange_of_message(
-    message: Message, after: int, posts_by_name: _PostsByName
+def _exchange_of_line(
+    line: Piece, posts_by_name: _PostsByName
 ) -> RecordedExchange | None:
-    """Return the latest request that a message responds to, or reports the progress of; or None."""
+    """Return the latest request that a line responds to, or reports the progress of; or None."""
+    message = server_message(line.raw)
+    if message is None:
+        return None
+
     is_response = message.kind is Kind.RESPONSE
     name = same_name(repeated_token(message))
     if is_response:
@@ -505,7 +498,7 @@ def _exchange_of_message(
         return None
 
     for post in reversed(posts_by_name[is_response, name]):
-        if (post.number or 0) <= after:
+        if (post.number or 0) <= line.arrived_count:
             return post
 
     return None
@@ -519,18 +512,8 @@ def _response_as_over_pipes(
     if request_message is not None and request_message.kind is not Kind.REQUEST:
         return None
 
-    end = End.OPEN
-    if request_message is not None and _has_response(pieces):
-        end = End.COMPLETE
+    response = Response(NO_STATUS, (), tuple(pieces), End.OPEN)
+    if request_message is not None and is_answered(response):
+        return replace(response, end=End.COMPLETE)
 
-    return Response(NO_STATUS, (), tuple(pieces), end)
-
-
-def _has_response(pieces: Iterable[Piece]) -> bool:
-    """Tell whether pieces of a pipe have a JSON-RPC response."""
-    for piece in pieces:
-        message = server_message(piece.raw)
-        if message is not None and message.kind is Kind.RESPONSE:
-            return True
-
-    return False
+    return response
