@@ -73,8 +73,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
     Raises:
         CassetteError: it is the line of something else, of another version, or damaged.
     """
-    line = _with_line_end(line)
-    body = _json_of(line)
+    body, is_intact = _json_of(line)
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -93,7 +92,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
             f"journal version {version}, and this program reads version {JOURNAL_VERSION}",
             hint="publish it with the version of mrtr-cassette that recorded it",
         )
-    if with_checksum(body) != line:
+    if not is_intact:
         raise CassetteError(
             path, "its first line is damaged: the checksum doesn't match"
         )
@@ -190,9 +189,8 @@ def decode_line(
     Raises:
         ValueError: it is torn, damaged, or something else.
     """
-    line = _with_line_end(line)
-    body = _json_of(line)
-    if with_checksum(body) != line:
+    body, is_intact = _json_of(line)
+    if not is_intact:
         raise ValueError("the checksum doesn't match")
 
     try:
@@ -322,13 +320,11 @@ def with_checksum(body: bytes) -> bytes:
     return b"%b %08x\n" % (body, crc32(body))
 
 
-def _with_line_end(line: bytes) -> bytes:
-    return line if line.endswith(b"\n") else line + b"\n"
-
-
-def _json_of(line: bytes) -> bytes:
-    """Return the JSON of a whole line, without its checksum."""
-    return line[:-CHECKSUM_LENGTH]
+def _json_of(line: bytes) -> tuple[bytes, bool]:
+    """Return the JSON of a line, with or without its end, and whether its checksum matches."""
+    whole_line = line.removesuffix(b"\n") + b"\n"
+    body = whole_line[:-CHECKSUM_LENGTH]
+    return body, with_checksum(body) == whole_line
 
 
 def _headers_of_pairs(pairs: Any) -> Headers:
