@@ -54,18 +54,18 @@ def _is_anything(_value: Any) -> bool:
     return True
 
 
-def _pattern_test(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
-    """Return a function that tells whether a value is a text that a pattern matches as a whole."""
+def _text_test(matches: Callable[[str], object]) -> Callable[[Any], bool]:
+    """Return a function that tells whether a value is a text that fulfils a condition."""
 
     def is_like(value: Any) -> bool:
-        return isinstance(value, str) and pattern.fullmatch(value) is not None
+        return isinstance(value, str) and bool(matches(value))
 
     return is_like
 
 
 _TEST_BY_KIND: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "uuid": _pattern_test(_UUID),
-    "rfc3339": _pattern_test(RFC3339),
+    "uuid": _text_test(_UUID.fullmatch),
+    "rfc3339": _text_test(RFC3339.fullmatch),
     "number": _is_number,
     "string": _is_text,
     "any": _is_anything,
@@ -123,16 +123,11 @@ def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
         )
 
     try:
-        is_match = whole_matcher(pattern)
+        return _text_test(whole_matcher(pattern))
     except ValueError as error:
         raise UsageError(
             f"<<match>> {pointer!r}: {kind} is not a regular expression: {error}"
         ) from None
-
-    def is_like(value: Any) -> bool:
-        return isinstance(value, str) and is_match(value)
-
-    return is_like
 
 
 class MatcherPlace(NamedTuple):
