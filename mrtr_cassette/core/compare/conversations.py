@@ -195,8 +195,15 @@ def _compared_sides(
     old_sides: Sequence[_Side], new_sides: Sequence[_Side]
 ) -> list[InteractionComparison]:
     """Compare the interactions of two cassettes with the same handles."""
-    partners = _partner_indices(old_sides, new_sides)
-    namesakes = _unpaired_namesakes(partners, old_sides, new_sides)
+    partners: dict[int, int] = {}
+    for level in range(3):
+        for old_index, new_index in _pairs_at(level, partners, old_sides, new_sides):
+            partners[new_index] = old_index
+
+    namesakes: dict[int, _Side] = {}
+    for old_index, new_index in _pairs_at(3, partners, old_sides, new_sides):
+        namesakes[new_sides[new_index].interaction.number] = old_sides[old_index]
+
     interactions = []
     for pair in _aligned_pairs(partners, old_sides, new_sides):
         if not pair.only_logs:
@@ -216,7 +223,7 @@ def handles_between(
 
     waiting_by_key: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
     for side in _sides_of(recorded, ignored_for):
-        waiting_by_key[side.keys[-1]].append(side.interaction)
+        waiting_by_key[side.keys[2]].append(side.interaction)
 
     for interaction in in_conversation_order(received.interactions):
         # Calls that send handles back are equal to recorded ones once these are known.
@@ -224,7 +231,7 @@ def handles_between(
             replace(received, interactions=(interaction,)), handles
         )
         for side in _sides_of(single_cassette, ignored_for):
-            partners = waiting_by_key[side.keys[-1]]
+            partners = waiting_by_key[side.keys[2]]
             if partners:
                 _take_handles(handles, partners.popleft(), side.interaction)
 
@@ -306,7 +313,7 @@ def comparison_with_run(
     made_sides = {side.interaction.number: side for side in new_sides}
     old_by_key: dict[object, list[_Side]] = defaultdict(list)
     for side in old_sides:
-        old_by_key[side.keys[-1]].append(side)
+        old_by_key[side.keys[2]].append(side)
 
     taken_by_mark: dict[str, Collection[int | None]] = {"+": ()}
     if may_lack_calls:
@@ -318,7 +325,7 @@ def comparison_with_run(
         shown_pair = pair
         if pair.mark in taken_by_mark and pair.received is not None:
             made_side = made_sides[pair.received]
-            candidates = old_by_key[made_side.keys[-1]]
+            candidates = old_by_key[made_side.keys[2]]
             taken = taken_by_mark[pair.mark]
             shown_pair = _equal_pair(candidates, taken, made_side) or pair
             if shown_pair is not pair:
@@ -356,12 +363,15 @@ _ABSENT_TURN = _Turn(ABSENT, ABSENT, None)
 
 
 class _Side(NamedTuple):
-    """One interaction as a comparison reads it; `keys` find its partner, the strictest first."""
+    """One interaction as a comparison reads it.
+
+    Its `keys` find its partner, the strictest first; the last one only finds one of its name.
+    """
 
     interaction: RecordedInteraction
     turns: list[_Turn]
     call: CallKey
-    keys: tuple[object, object, object]
+    keys: tuple[object, object, object, object]
     pointers: Collection[str]
 
 
@@ -412,8 +422,8 @@ def _paths_of(pointers: Collection[str]) -> list[MemberPath]:
 
 def _keys_of(
     key: CallKey, page: int, answers: Sequence[Any], masks: Sequence[str]
-) -> tuple[object, object, object]:
-    """Return the keys by which a partner is found, the strictest first."""
+) -> tuple[object, object, object, object]:
+    """Return the keys by which a partner is found, the strictest first, and one of its name."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
     endpoint = ""
     if not key.method:
@@ -425,7 +435,9 @@ def _keys_of(
     equal = (key.endpoint, equal_call, _texts_of(answers, ()))
     same_call = (endpoint, key.method, name, masked_json(arguments, masks), page)
 
-    return equal, (same_call, _texts_of(answers, masks)), same_call
+    same_answers = (same_call, _texts_of(answers, masks))
+
+    return equal, same_answers, same_call, (key.method, key.name)
 
 
 def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
@@ -486,16 +498,13 @@ def _answers_by_key(
     return answers or ABSENT
 
 
-def _partner_indices(old: Sequence[_Side], new: Sequence[_Side]) -> dict[int, int]:
-    """Return the index of the old interaction by the index of the new one."""
-    partners: dict[int, int] = {}
-    for level in range(3):
-        old_left = _keys_without_partner(old, set(partners.values()), level)
-        new_left = _keys_without_partner(new, partners, level)
-        for old_index, new_index in matching_places(old_left, new_left):
-            partners[new_index] = old_index
-
-    return partners
+def _pairs_at(
+    level: int, partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
+) -> list[tuple[int, int]]:
+    """Return the indices of interactions without a partner that have equal keys of a level."""
+    old_left = _keys_without_partner(old, set(partners.values()), level)
+    new_left = _keys_without_partner(new, partners, level)
+    return matching_places(old_left, new_left)
 
 
 def _keys_without_partner(
@@ -508,25 +517,6 @@ def _keys_without_partner(
             keys.append((index, side.keys[level]))
 
     return keys
-
-
-def _unpaired_namesakes(
-    partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
-) -> dict[int, _Side]:
-    """Return old interactions without a partner by the numbers of new ones of the same name."""
-    taken = set(partners.values())
-    unpaired: dict[tuple[str, str], list[_Side]] = defaultdict(list)
-    for index, side in enumerate(old):
-        if index not in taken:
-            unpaired[side.call.method, side.call.name].append(side)
-
-    namesake_by_number: dict[int, _Side] = {}
-    for index, side in enumerate(new):
-        namesakes = unpaired[side.call.method, side.call.name]
-        if index not in partners and namesakes:
-            namesake_by_number[side.interaction.number] = namesakes.pop(0)
-
-    return namesake_by_number
 
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
