@@ -174,7 +174,7 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
     }
 
     if turn.answered:
-        tree["answer"] = {"steps": list(turn.answered)}
+        tree["answer"] = {"steps": turn.answered}
 
     return tree
 

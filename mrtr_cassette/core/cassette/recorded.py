@@ -343,8 +343,8 @@ class TaskTurn(NamedTuple):
 
     asked: int
     requests: Mapping[str, InputRequest]
-    answered: tuple[int, ...] = ()
-    given: Mapping[str, Any] | None = None
+    answered: list[int]
+    given: dict[str, Any]
 
 
 class InteractionPlace(NamedTuple):
@@ -471,7 +471,7 @@ class RecordedInteraction:
             number,
             "task",
             turn.requests,
-            turn.given,
+            turn.given or None,
             key_names(turn.requests, self.task_id),
             asking,
             asking.ended_ms,
@@ -653,49 +653,32 @@ def _parts_with_exchanges(
 
 
 def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
-    """Return the turns of a task; an answer belongs to the latest turn that asks for its key."""
+    """Return the turns of a task; an answer belongs to the turn that asks for its key."""
     turns: list[TaskTurn] = []
+    turn_by_key: dict[str, TaskTurn] = {}
     for index, step in enumerate(steps):
-        state = step.state
-        if state is not None:
-            new_requests = _newly_asked(state, turns)
-            if new_requests:
-                turns.append(TaskTurn(index, new_requests))
+        requests: Mapping[str, InputRequest] = {}
+        if step.state is not None:
+            requests = step.state.input_requests
+
+        new_keys = [key for key in requests if key not in turn_by_key]
+        if new_keys:
+            turn = TaskTurn(index, {key: requests[key] for key in new_keys}, [], {})
+            turns.append(turn)
+            turn_by_key |= dict.fromkeys(new_keys, turn)
 
         answers = step.exchange.call.answers
-        if answers is not None and answers.input_responses:
-            for key, answer in answers.input_responses.items():
-                _add_answer(turns, key, answer, index)
-
-    return turns
-
-
-def _newly_asked(
-    state: TaskState, turns: Iterable[TaskTurn]
-) -> dict[str, InputRequest]:
-    """Return the requests for input of a state that no turn has yet."""
-    asked: set[str] = set()
-    for turn in turns:
-        asked.update(turn.requests)
-
-    requests = state.input_requests.items()
-    return {key: request for key, request in requests if key not in asked}
-
-
-def _add_answer(turns: list[TaskTurn], key: str, answer: Any, step: int) -> None:
-    """Add an answer, given in a step of the task, to the latest turn that asks for its key."""
-    for place in reversed(range(len(turns))):
-        turn = turns[place]
-        if key not in turn.requests:
+        if answers is None or answers.input_responses is None:
             continue
 
-        answered = turn.answered
-        if step not in answered:
-            answered = (*answered, step)
+        for key, answer in answers.input_responses.items():
+            if key in turn_by_key:
+                turn = turn_by_key[key]
+                turn.given[key] = answer
+                if index not in turn.answered[-1:]:
+                    turn.answered.append(index)
 
-        given = {**(turn.given or {}), key: answer}
-        turns[place] = turn._replace(answered=answered, given=given)
-        return
+    return turns
 
 
 def in_conversation_order(

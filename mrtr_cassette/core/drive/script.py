@@ -320,7 +320,7 @@ def _turns_until_left(interaction: RecordedInteraction) -> int | None:
         if task_step.is_cancellation:
             return sum(turn.asked < index for turn in turns)
 
-    is_left_at_question = bool(turns) and turns[-1].given is None
+    is_left_at_question = bool(turns) and not turns[-1].given
     if interaction.is_open and not is_left_at_question:
         return len(turns)
 
