@@ -716,31 +716,21 @@ def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
 
 
 def _verdict_of_place(change: Change) -> Verdict | None:
-    """Return the verdict on a change at a place that always means the same; else None."""
-    verdict = _verdict_of_values(change)
-    if verdict is not None:
-        return verdict
-    if is_below(change.pointer, ASKS_POINTER):
-        return "question-changed"
-    if change.pointer in _FAILURE_POINTERS:
-        return "error-changed"
-    if change.pointer in _SHAPE_POINTERS:
-        return "shape-changed"
-
-    return None
-
-
-def _verdict_of_values(change: Change) -> Verdict | None:
-    """Return the verdict on a change that means more by its values; else None."""
+    """Return the verdict on a change by its place, and for some by its values; else None."""
     pointer = change.pointer
     old = change.recorded or ""
     new = change.received or ""
     # The recorded answer repeats a state.
-    if pointer == f"/{REQUEST_STATE}" and not new:
+    is_lost_state = pointer == f"/{REQUEST_STATE}" and not new
+    if is_lost_state or is_below(pointer, ASKS_POINTER):
         return "question-changed"
-    if pointer == "/#status" and max(old, new) >= "400":
+
+    is_refused = pointer == "/#status" and max(old, new) >= "400"
+    if is_refused or pointer in _FAILURE_POINTERS:
         return "error-changed"
-    if pointer == "/#headers/content-type" and EVENT_STREAM in old + new:
+
+    is_framing = pointer == "/#headers/content-type" and EVENT_STREAM in old + new
+    if is_framing or pointer in _SHAPE_POINTERS:
         return "shape-changed"
 
     return None
