@@ -48,7 +48,7 @@ from mrtr_cassette.core.secrets.names import (
     with_changed_refs,
 )
 from mrtr_cassette.core.secrets.sealed import is_searched
-from mrtr_cassette.core.wire.http import ABOUT_COPIES, ANSWERED_BY_HEADER, Request
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 RECEIVED: Final = "received."
@@ -241,27 +241,9 @@ class ReplayEntry:
         return bool(self.matched.request.header(ANSWERED_BY_HEADER))
 
     @property
-    def is_about_a_copy(self) -> bool:
-        """Whether its response says nothing to a client without a copy of an earlier one."""
-        return responds_about_copy(self.exchange)
-
-    @property
     def is_refused(self) -> bool:
         """Whether the server refused its request, by the HTTP status or by a JSON-RPC error."""
         return self.exchange.is_refused
-
-    def leads_elsewhere(self, origin: ServerOrigin) -> str | None:
-        """Return the origin to which its response sends clients, if it isn't the server's."""
-        response = self.exchange.response
-        if response is None:
-            return None
-        if self.is_listening:
-            return endpoint_elsewhere(response, origin)
-
-        request = self.matched.request
-        return foreign_redirect_origin(
-            request, response.status, response.headers, origin
-        )
 
     def has_issued_state(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
@@ -275,7 +257,17 @@ def entries_leading_elsewhere(
     """Return the exchanges that send their clients elsewhere than to an origin, and where."""
     leading = {}
     for entry in entries:
-        elsewhere = entry.leads_elsewhere(origin)
+        response = entry.exchange.response
+        if response is None:
+            continue
+
+        if entry.is_listening:
+            elsewhere = endpoint_elsewhere(response, origin)
+        else:
+            elsewhere = foreign_redirect_origin(
+                entry.matched.request, response.status, response.headers, origin
+            )
+
         if elsewhere is not None:
             leading[entry] = elsewhere
 
@@ -327,12 +319,6 @@ def _arrival_of(
     return number, place.interaction, place.turn
 
 
-def responds_about_copy(exchange: RecordedExchange) -> bool:
-    """Tell whether a response says nothing to a client without a copy of an earlier one."""
-    response = exchange.response
-    return response is not None and response.status in ABOUT_COPIES
-
-
 def is_answer_to(entry: ReplayEntry, answer: Message) -> bool:
     """Tell whether a posted answer was recorded under the id of another one."""
     question = entry.answered_question
@@ -357,7 +343,7 @@ class MadeWrite(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The write in words: the call, and how its user answered."""
+        """The write in words: the call, how its user answered, and if nothing is recorded of it."""
         words = []
         step = self.entry
         while step is not None:
@@ -370,6 +356,8 @@ class MadeWrite(NamedTuple):
         call = ""
         if self.key is not None:
             call = f"{self.key} {self.key.arguments}"
+        if self.entry is None:
+            call = f"unrecorded {call}"
 
         words.append(call)
         return " answered ".join(reversed(words))
@@ -378,15 +366,8 @@ class MadeWrite(NamedTuple):
     def numbered_description(self) -> str:
         """The same with the number of its interaction."""
         if self.entry is None:
-            return self.plain_description
+            return self.description
         return f"{self.entry.place.in_file} {self.description}"
-
-    @property
-    def plain_description(self) -> str:
-        """The same, and whether nothing is recorded of it."""
-        if self.entry is None:
-            return f"unrecorded {self.description}"
-        return self.description
 
 
 def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
@@ -588,7 +569,7 @@ class _EntryWriter:
         """Write the entry of the next exchange."""
         exchange = draft.exchange
         call, matched = self._read_request(exchange.request)
-        if responds_about_copy(exchange):
+        if exchange.is_about_copy:
             # An older cassette doesn't have the condition.
             traits = matched.traits._replace(is_conditional=True)
             matched = matched._replace(traits=traits)

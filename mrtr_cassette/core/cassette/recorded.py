@@ -25,7 +25,13 @@ from mrtr_cassette.core.protocol.tasks import (
     polled_state,
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import REFUSED, Request, Response, named_by_user
+from mrtr_cassette.core.wire.http import (
+    ABOUT_COPIES,
+    REFUSED,
+    Request,
+    Response,
+    named_by_user,
+)
 from mrtr_cassette.core.wire.pointers import members_of
 
 VERSION: Final = 1
@@ -123,6 +129,11 @@ class RecordedExchange:
             return False
 
         return self.rpc_members.get("error") is not None
+
+    @property
+    def is_about_copy(self) -> bool:
+        """Whether its response says nothing to a client without a copy of an earlier one."""
+        return self.response is not None and self.response.status in ABOUT_COPIES
 
     @property
     def created_task(self) -> TaskState | None:

@@ -423,7 +423,7 @@ class PlayOrder:
             return Reason.SESSION_UNKNOWN
 
         if not traits.is_conditional:
-            allowed = [entry for entry in allowed if not entry.is_about_a_copy]
+            allowed = [entry for entry in allowed if not entry.exchange.is_about_copy]
 
         if not allowed:
             return Reason.CONDITION_MISSING
