@@ -195,29 +195,28 @@ class _Loader:
         self, number: int, model: InteractionModel, begin: int
     ) -> Iterator[RecordedExchange]:
         """Yield the exchanges of a call from one on, each the answer to the ask before it."""
-        requests: list[tuple[ExchangePlace, RequestModel | AnswerModel]] = []
-        requests.append((ExchangePlace(number), model.request))
-        responses: list[ResponseModel | None] = []
+        exchanges: list[
+            tuple[ExchangePlace, RequestModel | AnswerModel, ResponseModel | None]
+        ] = []
+        place = ExchangePlace(number)
+        request: RequestModel | AnswerModel | None = model.request
         for turn_number, turn in enumerate(model.elicitation_turns, start=1):
-            if len(responses) == len(requests):
+            if request is None:
                 raise ValueError(f"turn {turn_number} follows a turn without `answer`")
-            if not isinstance(turn, ResultTurnModel):
-                continue
 
-            responses.append(turn.ask)
-            if turn.answer is not None:
+            if isinstance(turn, ResultTurnModel):
+                exchanges.append((place, request, turn.ask))
                 place = ExchangePlace(number, turn_number)
-                requests.append((place, turn.answer))
+                request = turn.answer
 
-        if len(responses) < len(requests):
-            responses.append(model.response)
+        if request is not None:
+            exchanges.append((place, request, model.response))
         elif model.response is not None:
             raise ValueError("`response` follows a turn without `answer`")
 
         http = model.request.http
-        for position in range(begin, len(requests)):
-            place, request = requests[position]
-            yield self._loaded_exchange(place, request, http, responses[position])
+        for place, asked, answered in exchanges[begin:]:
+            yield self._loaded_exchange(place, asked, http, answered)
 
     def _task_steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
