@@ -122,14 +122,8 @@ def build_reply(
 
     What depends on the clock in the states of `tasks` is a gap.
     """
-    places = _Places(response, tasks)
-    places.find_gaps(request, waits)
-    if caller.repeated is not None:
-        places.add_repeated(caller.repeated)
-
-    if not places.gaps:
-        places.find_gaps_of_batch(caller.batch)
-
+    places = _Places(request, response, tasks, caller)
+    places.find_gaps(waits)
     parts = _parts_sent_together(
         response, waits, places.gaps, started_ms, ended, piecewise=piecewise
     )
@@ -212,35 +206,53 @@ _Place = tuple[Span, str, ReplayEntry | str | None]
 class _Places:
     """Finds the gaps of a body, and what its messages are about."""
 
-    def __init__(self, response: Response, tasks: Collection[str]) -> None:
+    def __init__(
+        self,
+        request: Message | None,
+        response: Response,
+        tasks: Collection[str],
+        caller: Caller,
+    ) -> None:
         self.gaps: list[Gap] = []
         self.notified: dict[int, TaskState] = {}
         self.response_piece: int | None = None
         self._response = response
+        self._repeated = caller.repeated
         self._task_ids: Collection[str] = ()
         if b'"taskId"' in response.body:
             self._task_ids = tasks
 
-    def find_gaps(self, request: Message | None, waits: Waits) -> None:
+        self._request: Message | None = None
+        self._askers: list[tuple[str, Message]] = []
+        """The requests to which the body responds, and what begins the names of their values."""
+        if request is not None and request.kind is Kind.REQUEST:
+            self._request = request
+            self._askers.append(("", request))
+
+        for place_in_batch, asker in enumerate(caller.batch):
+            self._askers.append((f"{place_in_batch}:", asker))
+
+    def find_gaps(self, waits: Waits) -> None:
         """Find the gaps in the messages of the body.
 
         The gates of a listening stream tell to which requests it responds.
         """
-        caller = None
-        if request is not None and request.kind is Kind.REQUEST:
-            caller = request
-
         for located in messages_in(self._response):
-            if caller is not None and _responds_to(located.message, caller):
+            message = located.message
+            if self._request is not None and _responds_to(message, self._request):
                 self.response_piece = located.piece
 
             subject_request = None
             if waits.pieces:
                 subject_request = waits.pieces[located.piece].subject_request
 
-            places = _echo_places(located.message, caller, subject_request)
+            places = self._echo_places(message, subject_request)
             if self._task_ids:
-                places += self._task_times(located.message, located.piece)
+                places += self._task_times(message, located.piece)
+
+            if self._repeated is not None:
+                for span, name in self._repeated(located):
+                    places.append((span, name, None))
 
             for place in places:
                 self._add_gap(located, place)
@@ -255,13 +267,21 @@ class _Places:
             recorded = self._response.body[span.start : span.end]
             self.gaps.append(Gap(span, value, recorded, source))
 
-    def add_repeated(self, repeated: FindRepeated) -> None:
-        """Take what messages repeat of the values that a request has."""
-        for located in messages_in(self._response):
-            for span, name in repeated(located):
-                self._add_gap(located, (span, name, None))
+    def _echo_places(self, message: Message, about: ReplayEntry | None) -> list[_Place]:
+        """Return where a message repeats values of a caller, or else of the request it is about."""
+        places: dict[Span, _Place] = {}
+        for prefix, asker in self._askers:
+            for echo in echoes_of_request(message, asker):
+                is_exact = echo.value in ("id", "progress_token")
+                # Beside `1` another request may have `"1"`, which is nearly the same.
+                if is_exact or echo.span not in places:
+                    places[echo.span] = (echo.span, f"{prefix}{echo.value}", None)
 
-        self.gaps.sort(key=attrgetter("span"))
+        if not places and about is not None and about.asker is not None:
+            for echo in echoes_of_request(message, about.asker):
+                places[echo.span] = (echo.span, echo.value, about)
+
+        return list(places.values())
 
     def _task_times(self, message: Message, piece: int) -> list[_Place]:
         """Return the places in a state of a task that depend on the clock."""
@@ -274,45 +294,7 @@ class _Places:
 
         return [(span, name, state.id) for name, span in clock_spans(message)]
 
-    def find_gaps_of_batch(self, batch: Sequence[Message]) -> None:
-        """Find the gaps in a body that responds to several requests."""
-        if not batch:
-            return
-
-        gaps: dict[Span, Gap] = {}
-        for located in messages_in(self._response):
-            for place_in_batch, asker in enumerate(batch):
-                for echo in echoes_of_request(located.message, asker):
-                    span = located.in_body(echo.span)
-                    is_exact = echo.value in ("id", "progress_token")
-                    # Beside `1` another request may have `"1"`, which is nearly the same.
-                    if span is not None and (is_exact or span not in gaps):
-                        recorded = self._response.body[span.start : span.end]
-                        gaps[span] = Gap(
-                            span, f"{place_in_batch}:{echo.value}", recorded
-                        )
-
-        self.gaps += sorted(gaps.values(), key=attrgetter("span"))
-
 
 def _responds_to(message: Message, request: Message) -> bool:
     """Tell whether a message is the response to a request, by its id."""
     return message.kind is Kind.RESPONSE and message.id == request.id
-
-
-def _echo_places(
-    message: Message, caller: Message | None, about: ReplayEntry | None
-) -> list[_Place]:
-    """Return where a message repeats values of the caller, or else of the request it is about."""
-    places: list[_Place] = []
-    if caller is not None:
-        for echo in echoes_of_request(message, caller):
-            places.append((echo.span, echo.value, None))
-
-    if places or about is None or about.asker is None:
-        return places
-
-    for echo in echoes_of_request(message, about.asker):
-        places.append((echo.span, echo.value, about))
-
-    return places
