@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -25,6 +26,9 @@ from mrtr_cassette.core.wire.http import End, Response
 _ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
 _EXTRA_PATIENCE_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one."""
+
+_TimedCall = tuple[tuple[int, float], ReplayEntry]
+"""A call, and when its response came: after how many requests, and at which time."""
 
 _NEVER_ENDED: Final = (float("inf"), float("inf"))
 
@@ -122,20 +126,6 @@ class Patience(NamedTuple):
 
     seconds: float
     is_for_cancellation: bool
-
-
-class _Passage:
-    """Splits what a response waits for among its pieces, by what had arrived before each."""
-
-    def __init__(self, causes: Sequence[ReplayEntry]) -> None:
-        self._causes = causes
-        self._passed_count = 0
-
-    def next_gate(self, after: int) -> Gate:
-        """Return the gate of the next piece, which came after this many requests in all."""
-        before = self._passed_count
-        self._passed_count = max(before, _count_arrived(self._causes, after))
-        return Gate(tuple(self._causes[before : self._passed_count]))
 
 
 class Timelines:
@@ -319,34 +309,24 @@ class Timelines:
             return NO_WAITS
 
         ended = _ended_after(exchange, response)
-        passage = _Passage(causes)
         # Of a whole body only its end is known.
-        gates = [
-            passage.next_gate(piece.arrived_count or ended) for piece in response.pieces
-        ]
-        if entry.is_listening:
-            gates = self._gates_with_subjects(entry, response, gates)
-            gates = self._gates_after_responses(entry, response, gates)
+        arrived = [piece.arrived_count or ended for piece in response.pieces]
+        counts = [_count_arrived(causes, after) for after in (*arrived, ended)]
+        gates = []
+        for before, behind in pairwise(accumulate([0, *counts], max)):
+            gates.append(Gate(tuple(causes[before:behind])))
 
-        end = Gate(_possible_causes(passage.next_gate(ended).causes))
-        if self._cancellations:
-            gates = self._gates_after_cancellations(entry, response, gates)
-            if not is_answered(response):
-                end = self._gate_after_cancellation(end, entry, ended)
+        end = Gate(_possible_causes(gates.pop().causes))
+        if entry.is_listening:
+            gates = self._gates_of_stream(entry, response, gates)
+
+        for index, after in enumerate(arrived):
+            gates[index] = self._gate_after_cancellation(gates[index], entry, after)
+
+        if not is_answered(response):
+            end = self._gate_after_cancellation(end, entry, ended)
 
         return Waits(tuple(gates), end)
-
-    def _gates_after_cancellations(
-        self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
-    ) -> list[Gate]:
-        """Let what came after the cancellation of its call wait for one."""
-        ended = _ended_after(entry.exchange, response)
-        waiting_gates = []
-        for gate, piece in zip(gates, response.pieces, strict=True):
-            arrived = piece.arrived_count or ended
-            waiting_gates.append(self._gate_after_cancellation(gate, entry, arrived))
-
-        return waiting_gates
 
     def _gate_after_cancellation(
         self, gate: Gate, entry: ReplayEntry, arrived: int
@@ -376,79 +356,53 @@ class Timelines:
         gates = self.waits_of(entry).pieces
         return Waits(gates[: messages[-1].piece + 1]).any_depends_on_later(entry)
 
-    def _gates_with_subjects(
+    def _gates_of_stream(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
     ) -> list[Gate]:
         """Let each message of a listening stream wait for the request that it is about.
 
-        One that is about none waits for all requests before it, as a client takes them in order.
+        One that is about none waits for all requests before it, as a client takes them in order,
+        and comes after the responses before it. A line that is no message, such as a log, is about
+        the last one of these.
         """
-        waiting_gates = []
-        messages = _messages_by_piece(response)
-        reads_before: list[ReplayEntry] = []
-        for index, gate in enumerate(gates):
-            message = messages.get(index)
-            after = response.pieces[index].arrived_count
-            subject_request = None
-            if message is not None:
-                subject_request = self._request_of(entry.session, message, after)
-                if subject_request is None:
-                    place = (entry.exchange, index)
-                    subject_request = self._pending_call_by_question.get(place)
-
-            reads_before += filter(is_reading_request, gate.causes)
-            causes = _possible_causes(gate.causes)
-            if message is not None and subject_request is None:
-                causes = tuple(sorted([*causes, *reads_before], key=_number_of))
-                reads_before = []
-
-            responds = message is not None and message.kind is Kind.RESPONSE
-            waiting_gates.append(Gate(causes, subject_request, responds))
-
-        return waiting_gates
-
-    def _gates_after_responses(
-        self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
-    ) -> list[Gate]:
-        """Let what is about no request come after the responses before it.
-
-        A line that is no message, such as a log, is about the last one.
-        """
+        messages = {located.piece: located.message for located in messages_in(response)}
         responses = self._responses_by_session.get(entry.session, [])
-        messages = _messages_by_piece(response)
-        waiting_gates = list(gates)
         # Its client had these before it began to listen.
-        passed_responses = bisect_left(
+        passed_count = bisect_left(
             responses, (_number_of(entry.stream), 0.0), key=itemgetter(0)
         )
+        reads_before: list[ReplayEntry] = []
+        waiting_gates = []
         for index, piece in enumerate(response.pieces):
-            gate = gates[index]
+            message = messages.get(index)
             moment = (piece.arrived_count, piece.at_ms)
-            if index not in messages:
-                responses_before = bisect_right(responses, moment, key=itemgetter(0))
-                if responses_before and response.is_lines:
-                    _, call = responses[responses_before - 1]
-                    waiting_gates[index] = gate._replace(earlier_call=call)
-            elif gate.subject_request is None and entry.session != NO_SESSION:
-                # What came in the same millisecond may have come later.
-                responses_before = bisect_left(responses, moment, key=itemgetter(0))
-                calls_before = []
-                for _, call in responses[passed_responses:responses_before]:
-                    # How often a task is polled depends on the pace.
-                    if call.created_by is None:
-                        calls_before.append(call)
+            reads_before += filter(is_reading_request, gates[index].causes)
+            gate = Gate(_possible_causes(gates[index].causes))
+            if message is not None:
+                subject = self._request_of(message, entry, index)
+                gate = Gate(gate.causes, subject, message.kind is Kind.RESPONSE)
+                if subject is None:
+                    causes = sorted([*gate.causes, *reads_before], key=_number_of)
+                    reads_before = []
+                    # What came in the same millisecond may have come later.
+                    count = bisect_left(responses, moment, key=itemgetter(0))
+                    calls = _calls_of_session(responses[passed_count:count])
+                    passed_count = max(passed_count, count)
+                    gate = gate._replace(causes=tuple(causes), earlier_calls=calls)
+            elif response.is_lines:
+                count = bisect_right(responses, moment, key=itemgetter(0))
+                if count:
+                    _, call = responses[count - 1]
+                    gate = gate._replace(earlier_call=call)
 
-                waiting_gates[index] = gate._replace(earlier_calls=tuple(calls_before))
-                passed_responses = max(passed_responses, responses_before)
+            waiting_gates.append(gate)
 
         return waiting_gates
 
     @cached_property
-    def _responses_by_session(
-        self,
-    ) -> dict[str, list[tuple[tuple[int, float], ReplayEntry]]]:
+    def _responses_by_session(self) -> dict[str, list[_TimedCall]]:
         """The calls of each session whose responses were theirs alone, by when these came."""
-        moments_by_session: dict[str, list[tuple[tuple[int, float], ReplayEntry]]] = {}
+        moments_by_session: dict[str, list[_TimedCall]] = {}
         for entry in self._by_arrival:
             exchange = entry.exchange
             located = exchange.located_response
@@ -469,25 +423,24 @@ class Timelines:
         return moments_by_session
 
     def _request_of(
-        self, session: str, message: Message, after: int
+        self, message: Message, stream: ReplayEntry, piece: int
     ) -> ReplayEntry | None:
-        """Return the latest request that a message of the server is about, or None."""
+        """Return the latest request that a message on a stream is about, or None."""
+        exchange = stream.exchange
         responds = message.kind is Kind.RESPONSE
         name = message.same_id
         if not responds:
             name = same_name(repeated_token(message))
 
-        if name is None:
-            return None
+        if name is not None and exchange.response is not None:
+            key = (stream.session, responds, name)
+            requests_with_name = self._requests_by_id_or_token.get(key, [])
+            after = exchange.response.pieces[piece].arrived_count
+            count_so_far = _count_arrived(requests_with_name, after)
+            if count_so_far:
+                return requests_with_name[count_so_far - 1]
 
-        requests_with_name = self._requests_by_id_or_token.get(
-            (session, responds, name), []
-        )
-        count_so_far = _count_arrived(requests_with_name, after)
-        if not count_so_far:
-            return None
-
-        return requests_with_name[count_so_far - 1]
+        return self._pending_call_by_question.get((exchange, piece))
 
     def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
@@ -555,9 +508,16 @@ def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int
                 yield entry.interaction, gate.subject_request.interaction
 
 
-def _messages_by_piece(response: Response) -> dict[int, Message]:
-    """Return the messages of a response by the pieces in which they are."""
-    return {located.piece: located.message for located in messages_in(response)}
+def _calls_of_session(responses: Sequence[_TimedCall]) -> tuple[ReplayEntry, ...]:
+    """Return the calls of some responses that have a session, but for polls."""
+    # How often a task is polled depends on the pace.
+    return tuple(
+        [
+            call
+            for _, call in responses
+            if call.created_by is None and call.session != NO_SESSION
+        ]
+    )
 
 
 def _is_cause(entry: ReplayEntry) -> bool:
