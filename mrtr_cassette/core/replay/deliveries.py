@@ -17,19 +17,13 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import ChosenRecording
-from mrtr_cassette.core.replay.reply import (
-    Caller,
-    Gap,
-    Part,
-    PieceArrival,
-    Reply,
-    build_reply,
-)
+from mrtr_cassette.core.replay.reply import Caller, Gap, Part, Reply, build_reply
 from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
     Gate,
     Patience,
+    PieceArrival,
     Timelines,
     is_reading_request,
 )

@@ -21,14 +21,15 @@ from mrtr_cassette.core.protocol.tasks import (
     notified_state,
     polled_state,
 )
-from mrtr_cassette.core.replay.timelines import NO_WAITS, OPEN_GATE, Gate, Waits
-from mrtr_cassette.core.wire.http import (
-    End,
-    Headers,
-    Piece,
-    Response,
-    kept_response_headers,
+from mrtr_cassette.core.replay.timelines import (
+    NO_WAITS,
+    OPEN_GATE,
+    Gate,
+    PieceArrival,
+    Waits,
+    arrival_of_piece,
 )
+from mrtr_cassette.core.wire.http import End, Headers, Response, kept_response_headers
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 # Replies
@@ -46,13 +47,6 @@ class Gap(NamedTuple):
     value: str
     recorded: bytes
     source: ReplayEntry | str | None = None
-
-
-class PieceArrival(NamedTuple):
-    """When a piece came: after how many requests in all, and at which time of the recorder."""
-
-    arrived_count: int
-    at_ms: float
 
 
 UNKNOWN_ARRIVAL: Final = PieceArrival(0, 0)
@@ -185,18 +179,11 @@ def _parts_sent_together(
                 piece.at_ms - started_ms,
                 gates[first],
                 range(first, behind),
-                _arrival_of_piece(piece, ended),
+                arrival_of_piece(piece, ended),
             )
         )
 
     return tuple(parts)
-
-
-def _arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
-    """Return when a piece came; of a whole body only its end is known."""
-    if not piece.arrived_count:
-        return ended
-    return PieceArrival(piece.arrived_count, piece.at_ms)
 
 
 _Place = tuple[Span, str, ReplayEntry | str | None]

@@ -21,16 +21,31 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     same_name,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
-from mrtr_cassette.core.wire.http import End, Response
+from mrtr_cassette.core.wire.http import End, Piece, Response
 
 _ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
 _EXTRA_PATIENCE_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one."""
 
-_TimedCall = tuple[tuple[int, float], ReplayEntry]
-"""A call, and when its response came: after how many requests, and at which time."""
-
 _NEVER_ENDED: Final = (float("inf"), float("inf"))
+
+
+class PieceArrival(NamedTuple):
+    """When a piece came: after how many requests in all, and at which time of the recorder."""
+
+    arrived_count: int
+    at_ms: float
+
+
+_TimedCall = tuple[PieceArrival, ReplayEntry]
+"""A call, and when its response came."""
+
+
+def arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
+    """Return when a piece came; of a whole body only its end is known."""
+    if not piece.arrived_count:
+        return ended
+    return PieceArrival(piece.arrived_count, piece.at_ms)
 
 
 def _number_of(entry: ReplayEntry) -> int:
@@ -409,12 +424,8 @@ class Timelines:
             if exchange.response is None or located is None:
                 continue
 
-            piece = exchange.response.pieces[located.piece]
-            moment = (piece.arrived_count, piece.at_ms)
-            if not piece.arrived_count:
-                # Of a whole body only its end is known.
-                moment = (exchange.ended_after or 0, exchange.ended_ms)
-
+            ended = PieceArrival(exchange.ended_after or 0, exchange.ended_ms)
+            moment = arrival_of_piece(exchange.response.pieces[located.piece], ended)
             moments_by_session.setdefault(entry.session, []).append((moment, entry))
 
         for responses in moments_by_session.values():
