@@ -45,31 +45,20 @@ _CallOfAnySession = tuple[int, Standing, Traits]
 """The path of a call, how it names its session, and its traits without this."""
 
 
-class Write(NamedTuple):
-    """A call that may have changed something, in one recorded history.
-
-    Attributes:
-        lifetime: from the first request of the call to its last response.
-        family: the same for all calls with equal first requests, however they were answered.
-    """
-
-    lifetime: Lifetime
-    key: WriteKey
-    family: int
-    entry: ReplayEntry
-
-
 class Point(NamedTuple):
     """Where in a history a recorded request belongs: all of its call is in flight together.
 
     Attributes:
-        write: what it shares with equal writes, if it ends one.
+        lifetime: from the first request of the call to its last response.
+        family: the same for all calls with equal first requests, however they were answered.
+        write_key: what it shares with equal writes, if it ends one.
     """
 
+    entry: ReplayEntry
     lifetime: Lifetime
     history: HistoryKey
     family: int
-    write: WriteKey | None
+    write_key: WriteKey | None
 
 
 class _EqualWrites:
@@ -79,14 +68,14 @@ class _EqualWrites:
     different recordings.
     """
 
-    def __init__(self, writes: Sequence[Write]) -> None:
+    def __init__(self, writes: Sequence[Point]) -> None:
         self._writes = writes
         self._sorted_starts = sorted([write.lifetime.start for write in writes])
         self._unmade_entries = dict.fromkeys([write.entry for write in writes])
         self._made_count = 0
 
     @property
-    def next_to_end(self) -> Write | None:
+    def next_to_end(self) -> Point | None:
         """The one that ends next; None when all are made."""
         if not self._unmade_entries:
             return None
@@ -116,11 +105,11 @@ class _RecordedWrites:
         alike: equal ones in that order, by what they share.
     """
 
-    def __init__(self, writes: Iterable[Write]) -> None:
+    def __init__(self, writes: Iterable[Point]) -> None:
         self.by_end = sorted(writes, key=lambda write: write.lifetime[::-1])
-        self.alike: dict[WriteKey, list[Write]] = {}
+        self.alike: dict[WriteKey | None, list[Point]] = {}
         for write in self.by_end:
-            self.alike.setdefault(write.key, []).append(write)
+            self.alike.setdefault(write.write_key, []).append(write)
 
 
 class _WriteHistory:
@@ -133,7 +122,7 @@ class _WriteHistory:
     def __init__(self, recorded: _RecordedWrites) -> None:
         self._writes = recorded.by_end
         self._alike_by_key = recorded.alike
-        self._equal_by_key: dict[WriteKey, _EqualWrites] = {}
+        self._equal_by_key: dict[WriteKey | None, _EqualWrites] = {}
         """Equal writes, as soon as the play has to do with them."""
         self._ended_entries: set[ReplayEntry] = set()
         """The writes, in the order of their ends, that equal ones were made for."""
@@ -145,19 +134,17 @@ class _WriteHistory:
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
         """Return the writes that equal one that a call ends, if it does."""
-        if point.write is None or point.write not in self._alike_by_key:
+        if point.write_key not in self._alike_by_key:
             return None
 
-        if point.write not in self._equal_by_key:
-            self._equal_by_key[point.write] = _EqualWrites(
-                self._alike_by_key[point.write]
+        if point.write_key not in self._equal_by_key:
+            self._equal_by_key[point.write_key] = _EqualWrites(
+                self._alike_by_key[point.write_key]
             )
 
-        return self._equal_by_key[point.write]
+        return self._equal_by_key[point.write_key]
 
-    def make_write(
-        self, point: Point, entry: ReplayEntry, others_in_flight: int
-    ) -> bool:
+    def make_write(self, point: Point, others_in_flight: int) -> bool:
         """Make a write, if the history has it next."""
         equal = self._equal_to(point)
         ending = None if equal is None else equal.next_to_end
@@ -168,7 +155,7 @@ class _WriteHistory:
         if start > self.end_of_first_unmade(point.family, others_in_flight):
             return False
 
-        self._made_entries.add(equal.make_write(entry))
+        self._made_entries.add(equal.make_write(point.entry))
         self._ended_entries.add(ending.entry)
         self._pass_ended()
         self._keep_latest(point.family, start)
@@ -207,9 +194,9 @@ class _WriteHistory:
         """Tell whether a write has been made, or an equal one in its place."""
         return entry in self._made_entries
 
-    def is_over(self, point: Point, entry: ReplayEntry) -> bool:
+    def is_over(self, point: Point) -> bool:
         """Tell whether a call has been made, or a write that came after it."""
-        if entry in self._made_entries:
+        if point.entry in self._made_entries:
             return True
 
         end = point.lifetime.end
@@ -330,9 +317,9 @@ class WriteHistories:
     # Histories
 
     @cached_property
-    def _writes_by_history(self) -> dict[HistoryKey, list[Write]]:
+    def _writes_by_history(self) -> dict[HistoryKey, list[Point]]:
         """The writes of each history."""
-        writes: dict[HistoryKey, list[Write]] = {}
+        writes: dict[HistoryKey, list[Point]] = {}
         numbered = {entry.exchange.number: entry for entry in self._by_arrival}
         for entry in self._by_arrival:
             point = self._points_by_entry[entry]
@@ -346,12 +333,16 @@ class WriteHistories:
             number_before = (entry.exchange.number or 0) - 1
             for place, played in enumerate(follows, start=1):
                 moment = (number_before + place / (len(follows) + 1),)
-                family = self._points_by_entry[played].family
-                key = self._write_key(played)
-                history.append(Write(Lifetime(moment, moment), key, family, played))
+                point_played = self._points_by_entry[played]
+                history.append(
+                    point_played._replace(
+                        lifetime=Lifetime(moment, moment),
+                        write_key=self._write_key(played),
+                    )
+                )
 
-            if point.write is not None:
-                history.append(Write(point.lifetime, point.write, point.family, entry))
+            if point.write_key is not None:
+                history.append(point)
 
         return writes
 
@@ -383,7 +374,7 @@ class WriteHistories:
                 write = self._write_key(entry)
 
             lifetime = lifetimes[entry.interaction, history]
-            points[entry] = Point(lifetime, history, family, write)
+            points[entry] = Point(entry, lifetime, history, family, write)
 
         return points
 
@@ -449,9 +440,7 @@ class WriteHistories:
         # Clients without a session have nothing in common with those that have one.
         is_apart = bool(key[0]) != bool(entry.session)
         point = self._points_by_entry[entry]
-        if not is_apart and not history.make_write(
-            point, entry, write.others_in_flight
-        ):
+        if not is_apart and not history.make_write(point, write.others_in_flight):
             played.followed_histories[key] = None
 
     def note_live_write(self, key: CallKey, played: PlayedWrites) -> None:
@@ -589,7 +578,7 @@ class WriteHistories:
             return False
 
         history = self._living_history(row.point.history, played)
-        return history is None or history.is_over(self._points_by_entry[entry], entry)
+        return history is None or history.is_over(self._points_by_entry[entry])
 
     def is_over_for_good(
         self, row: CallRow, entry: ReplayEntry, played: PlayedWrites
@@ -603,7 +592,7 @@ class WriteHistories:
             return True
 
         point = self._points_by_entry[entry]
-        return point.write is None and history.is_over(point, entry)
+        return point.write_key is None and history.is_over(point)
 
     def calls_in_place(
         self, row: CallRow, played: PlayedWrites
@@ -796,7 +785,7 @@ class WriteHistories:
             history = self._living_history(point.history, played)
             if history is None:
                 continue
-            if not history.is_over(point, entry):
+            if not history.is_over(point):
                 return entry
 
             if first_in_living is None:
