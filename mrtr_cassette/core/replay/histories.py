@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.entries import (
     kind_alone,
 )
 from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_numbers
-from mrtr_cassette.core.protocol.calls import NO_SESSION, CallKey, Traits
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
 from mrtr_cassette.core.replay.timelines import Timelines
@@ -117,6 +117,10 @@ class _WriteHistory:
 
     Calls of one family that a play has in flight together may end in any order, whether or not
     they were in flight together when they were recorded: `others_in_flight` counts them.
+
+    Attributes:
+        followed_count: how many of the play's writes it has been asked to make.
+        is_left: the play has made a write that it doesn't have next.
     """
 
     def __init__(self, recorded: _RecordedWrites) -> None:
@@ -131,6 +135,8 @@ class _WriteHistory:
         self._made_entries: set[ReplayEntry] = set()
         self._latest_by_family: dict[int, ArrivalTime] = {}
         """When the latest write of a family began that was made, for the latest two families."""
+        self.followed_count = 0
+        self.is_left = False
 
     def _equal_to(self, point: Point) -> _EqualWrites | None:
         """Return the writes that equal one that a call ends, if it does."""
@@ -216,14 +222,12 @@ class PlayedWrites:
     """The writes of one play, and the recorded histories that it follows.
 
     Attributes:
-        followed_histories: those that were asked for so far; None for one that the play has left.
+        followed_histories: those that were asked for so far.
         in_flight: how many calls of each family have been asked something and have not ended.
     """
 
     made: list[MadeWrite] = field(default_factory=list)
-    followed_histories: dict[HistoryKey, _WriteHistory | None] = field(
-        default_factory=dict
-    )
+    followed_histories: dict[HistoryKey, _WriteHistory] = field(default_factory=dict)
     in_flight: Counter[int] = field(default_factory=Counter)
 
     def other_calls_in_flight(self, entry: ReplayEntry, family: int) -> int:
@@ -415,37 +419,25 @@ class WriteHistories:
         self, key: HistoryKey, played: PlayedWrites
     ) -> _WriteHistory | None:
         """Return a history that a play can be in; None for one that it has left."""
-        followed = played.followed_histories
-        if key not in followed:
-            followed[key] = _WriteHistory(self._recorded_writes[key])
-            for write in played.made:
-                self._make_in_followed(key, write, played)
-
-        return followed[key]
-
-    def _make_in_followed(
-        self, key: HistoryKey, write: MadeWrite, played: PlayedWrites
-    ) -> None:
-        """Make a write in a followed history, which the play leaves if it isn't next there."""
-        history = played.followed_histories[key]
+        history = played.followed_histories.get(key)
         if history is None:
-            return
+            history = _WriteHistory(self._recorded_writes[key])
+            played.followed_histories[key] = history
 
-        entry = write.entry
-        if entry is None:
+        for write in played.made[history.followed_count :]:
+            history.followed_count += 1
+            entry = write.entry
+            # Clients without a session have nothing in common with those that have one.
+            if entry is not None and bool(key[0]) != bool(entry.session):
+                continue
+
             # No history has what a live server got.
-            played.followed_histories[key] = None
-            return
+            if entry is None or not history.make_write(
+                self._points_by_entry[entry], write.others_in_flight
+            ):
+                history.is_left = True
 
-        # Clients without a session have nothing in common with those that have one.
-        is_apart = bool(key[0]) != bool(entry.session)
-        point = self._points_by_entry[entry]
-        if not is_apart and not history.make_write(point, write.others_in_flight):
-            played.followed_histories[key] = None
-
-    def note_live_write(self, key: CallKey, played: PlayedWrites) -> None:
-        """Take note of a write that a live server got; no history has it."""
-        self._add_made(MadeWrite(live=key), played)
+        return None if history.is_left else history
 
     def note_play(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
@@ -468,7 +460,7 @@ class WriteHistories:
 
         if self._call_effects.is_write(entry):
             others_in_flight = played.other_calls_in_flight(entry, family)
-            self._add_made(MadeWrite(entry, others_in_flight), played)
+            played.made.append(MadeWrite(entry, others_in_flight))
             played.in_flight[family] = others_in_flight + (entry in self._steps_by_call)
 
             return False
@@ -493,9 +485,6 @@ class WriteHistories:
         self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites
     ) -> None:
         """Take a write that was made as one equal call for another, to which it turns out now."""
-        if not (self._holds_any or self._is_watching_reads):
-            return
-
         was_made = {write.entry for write in played.made}
         if was_made.isdisjoint((first, second)):
             return
@@ -512,12 +501,6 @@ class WriteHistories:
             played.made.append(MadeWrite(first, others_in_flight))
 
         played.followed_histories.clear()
-
-    def _add_made(self, write: MadeWrite, played: PlayedWrites) -> None:
-        """Make a write in the histories that are followed; in others, when they are asked for."""
-        played.made.append(write)
-        for key in played.followed_histories:
-            self._make_in_followed(key, write, played)
 
     # What is held
 
@@ -580,19 +563,11 @@ class WriteHistories:
         history = self._living_history(row.point.history, played)
         return history is None or history.is_over(self._points_by_entry[entry])
 
-    def is_over_for_good(
-        self, row: CallRow, entry: ReplayEntry, played: PlayedWrites
-    ) -> bool:
-        """Tell whether a play can't get back to a call, whatever it writes."""
-        if row.point is None:
-            return False
-
-        history = self._living_history(row.point.history, played)
-        if history is None or history.is_made(entry):
-            return True
-
+    def is_over_for_good(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+        """Tell whether a play can't get back to a call that is over, whatever it writes."""
         point = self._points_by_entry[entry]
-        return point.write_key is None and history.is_over(point)
+        history = self._living_history(point.history, played)
+        return point.write_key is None or history is None or history.is_made(entry)
 
     def calls_in_place(
         self, row: CallRow, played: PlayedWrites

@@ -626,7 +626,7 @@ class PlayOrder:
             is_played = session.play_counts.get(entry, 0) > 0
             if is_played or histories.is_over(row, entry, writes):
                 # It never comes again.
-                is_used = is_played or histories.is_over_for_good(row, entry, writes)
+                is_used = is_played or histories.is_over_for_good(entry, writes)
                 if place == used_count and is_used:
                     used_count += 1
 

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
+    MadeWrite,
     MatchedRequest,
     ReplayEntry,
     answers_ping,
@@ -764,7 +765,7 @@ class Player:
         key = self.key_of(call)
         self._call_effects.note_live_call(key)
         if not self._call_effects.only_reads(key):
-            self._write_histories.note_live_write(key, session.writes)
+            session.writes.made.append(MadeWrite(live=key))
             self._play_order.has_written_elsewhere = True
 
     # Afterwards
