@@ -101,11 +101,13 @@ class _RecordedWrites:
     """The writes of a recorded history, which all plays share.
 
     Attributes:
+        as_recorded: in the order in which they arrived.
         by_end: in the order of their ends.
         alike: equal ones in that order, by what they share.
     """
 
-    def __init__(self, writes: Iterable[Point]) -> None:
+    def __init__(self, writes: Sequence[Point]) -> None:
+        self.as_recorded = writes
         self.by_end = sorted(writes, key=lambda write: write.lifetime[::-1])
         self.alike: dict[WriteKey | None, list[Point]] = {}
         for write in self.by_end:
@@ -245,13 +247,11 @@ class CallRow:
 
     Attributes:
         point: the point of one of them; None where these calls are not held to a history.
-        starts: when their calls began, where they are held.
     """
 
     caller: str
     point: Point | None
     entries: list[ReplayEntry]
-    starts: list[ArrivalTime]
 
     @cached_property
     def arrival(self) -> tuple[float, int, int]:
@@ -321,7 +321,7 @@ class WriteHistories:
     # Histories
 
     @cached_property
-    def _writes_by_history(self) -> dict[HistoryKey, list[Point]]:
+    def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
         """The writes of each history."""
         writes: dict[HistoryKey, list[Point]] = {}
         numbered = {entry.exchange.number: entry for entry in self._by_arrival}
@@ -348,30 +348,22 @@ class WriteHistories:
             if point.write_key is not None:
                 history.append(point)
 
-        return writes
-
-    @cached_property
-    def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
-        """The same in the order of their ends."""
-        recorded = {}
-        for key, writes in self._writes_by_history.items():
-            recorded[key] = _RecordedWrites(writes)
-
-        return recorded
+        return {key: _RecordedWrites(history) for key, history in writes.items()}
 
     @cached_property
     def _points_by_entry(self) -> dict[ReplayEntry, Point]:
         """Where in its history each request belongs."""
         lifetimes = self._call_lifetimes()
-        families: dict[ReplayEntry, int] = {}
         points: dict[ReplayEntry, Point] = {}
         for entry in self._by_arrival:
             first = entry
-            while first.parent is not None and first not in families:
+            while first.parent is not None and first not in points:
                 first = first.parent
 
-            family = families.get(first, first.numbers.path)
-            families[entry] = family
+            family = first.numbers.path
+            if first in points:
+                family = points[first].family
+
             history = self._history_of(entry)
             write = None
             if self._call_effects.is_write(entry):
@@ -523,13 +515,12 @@ class WriteHistories:
                 point = self._points_by_entry[entry]
                 key = (caller, point.history, point.family, entry.parent is None)
 
-            row = rows.setdefault(key, CallRow(caller, point, [], []))
+            row = rows.setdefault(key, CallRow(caller, point, []))
             row.entries.append(entry)
 
         for row in rows.values():
             if row.point is not None:
                 row.entries.sort(key=self._start_of)
-                row.starts.extend(map(self._start_of, row.entries))
 
         return list(rows.values())
 
@@ -553,7 +544,7 @@ class WriteHistories:
         until = history.end_of_first_unmade(
             family, played.other_calls_in_flight(row.entries[0], family)
         )
-        return bisect_right(row.starts, until)
+        return bisect_right(row.entries, until, key=self._start_of)
 
     def is_over(self, row: CallRow, entry: ReplayEntry, played: PlayedWrites) -> bool:
         """Tell whether a play has gone past a call, or has made it."""
@@ -771,7 +762,7 @@ class WriteHistories:
     def _writes_before(self, point: Point) -> list[MadeWrite]:
         """Return the writes of a history that had ended when a call began."""
         ended_before = []
-        for write in self._writes_by_history[point.history]:
+        for write in self._recorded_writes[point.history].as_recorded:
             if write.lifetime.end < point.lifetime.start:
                 ended_before.append(MadeWrite(write.entry))
 

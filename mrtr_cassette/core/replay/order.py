@@ -479,9 +479,7 @@ class PlayOrder:
         if not is_over or self._may_repeat(remaining_entries[-1]):
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
-        rows_without_history = [
-            CallRow(row.caller, None, row.entries, []) for row in rows
-        ]
+        rows_without_history = [CallRow(row.caller, None, row.entries) for row in rows]
         chosen = self._next_in_rows(rows_without_history, matched.caller, session)
         if chosen is None:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
