@@ -267,12 +267,7 @@ class LiveTask:
     @property
     def _following_cause(self) -> int:
         """The place of the cause that ends the present stretch, or the number of steps."""
-        task = self.recorded
-        for cause in task.causes:
-            if not task.has_come(cause, self._given_counts):
-                return cause
-
-        return len(task.steps)
+        return min(self._waiting_causes(), default=len(self.recorded.steps))
 
     @property
     def _present_polls(self) -> list[int]:
@@ -284,15 +279,9 @@ class LiveTask:
             if cause < following:
                 last_cause = cause
 
-        latest_poll: list[int] = []
-        polls_in_stretch = []
-        for poll in task.polls:
-            if last_cause < poll < following:
-                polls_in_stretch.append(poll)
-            elif poll < last_cause:
-                latest_poll = [poll]
-
-        return polls_in_stretch or latest_poll
+        polls = [poll for poll in task.polls if poll < following]
+        polls_in_stretch = [poll for poll in polls if poll > last_cause]
+        return polls_in_stretch or polls[-1:]
 
     def _polled_step(self) -> Step | NoStep:
         """Return the next state of the present stretch, or its last one again."""
