@@ -799,12 +799,8 @@ class Player:
     def numbers_without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         played = self._play_order.entries_played
-        numbers = []
-        for number, entries in enumerate(self.interactions, start=1):
-            if any(map(self._timelines.is_given_up, played.intersection(entries))):
-                numbers.append(number)
-
-        return numbers
+        given_up = filter(self._timelines.is_given_up, played)
+        return sorted({entry.interaction for entry in given_up})
 
     @property
     def only_probed(self) -> bool:
@@ -817,14 +813,12 @@ class Player:
         """Numbers of the interactions of which something was never played."""
         played = self._play_order.entries_played
         lookups = {entry.numbers.lookup for entry in played}
-        numbers = []
-        for number, entries in enumerate(self.interactions, start=1):
-            for entry in entries:
-                if entry not in played and self._has_to_be_played(entry, lookups):
-                    numbers.append(number)
-                    break
+        numbers = set()
+        for entry in self._by_arrival:
+            if entry not in played and self._has_to_be_played(entry, lookups):
+                numbers.add(entry.interaction)
 
-        return numbers
+        return sorted(numbers)
 
     def _has_to_be_played(self, entry: ReplayEntry, played: Collection[int]) -> bool:
         """Tell whether an exchange that was not played should have been."""
