@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.cassette.entries import RECEIVED, MatchedRequest, ReplayEntry
+from mrtr_cassette.core.cassette.entries import MatchedRequest, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
@@ -29,7 +29,11 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
-from mrtr_cassette.core.replay.placed_secrets import NOT_ISSUED_MARK, PlacedSecrets
+from mrtr_cassette.core.replay.placed_secrets import (
+    NOT_ISSUED_MARK,
+    PlacedSecrets,
+    numbering_redactor,
+)
 from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
@@ -170,10 +174,9 @@ class MatchedForm:
             self.matchers = self.matchers.for_another_play()
 
         self.unseen_members = list(self._ignored_members)
-        self._tokens_by_secret: dict[tuple[str, str], str] = {}
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
-        self._redactor = Redactor(rules, self._token_of_secret)
+        self._redactor = numbering_redactor(rules)
         self._credentials = Credentials(self._redactor, seals_sessions=False)
         # The credentials know what was given or is in headers; what is found is known apart.
         self._redactor.on_find = self._note_sent_secret
@@ -489,11 +492,6 @@ class MatchedForm:
         return self.matchers.differing_values(recorded, received)
 
     # Secrets
-
-    def _token_of_secret(self, rule: str, secret: str) -> str:
-        """Return the token of a client's secret."""
-        number = len(self._tokens_by_secret)
-        return self._tokens_by_secret.setdefault((rule, secret), f"{RECEIVED}{number}")
 
     def _note_sent_secret(self, rule: str, secret: str) -> None:
         """Take note of a secret that a client has sent."""

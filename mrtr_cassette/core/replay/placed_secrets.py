@@ -59,6 +59,16 @@ class _PlacedSecret(NamedTuple):
 _PlacesByMember = dict[MemberPath, set[_PlacedSecret]]
 
 
+def numbering_redactor(rules: RedactionRules) -> Redactor:
+    """Return what replaces secrets that a request has, each by one of its own."""
+    tokens: dict[tuple[str, str], str] = {}
+
+    def token(rule: str, secret: str) -> str:
+        return tokens.setdefault((rule, secret), f"{RECEIVED}{len(tokens)}")
+
+    return Redactor(rules, token)
+
+
 class PlacedSecrets:
     """Where recorded calls have placeholders, which is found out once for all plays."""
 
@@ -73,7 +83,7 @@ class PlacedSecrets:
     def _places_by_call(self) -> dict[tuple[str, str], _PlacesByMember]:
         """The placeholders by method and name, and by member."""
         rules = self._cassette.redaction or RedactionRules()
-        redactor = _numbering_redactor(rules)
+        redactor = numbering_redactor(rules)
         exchanges = list(self._cassette.exchanges)
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         places_by_call: dict[tuple[str, str], _PlacesByMember] = {}
@@ -127,16 +137,6 @@ class PlacedSecrets:
                     found.setdefault(placed.secret, sent_text)
 
         return found
-
-
-def _numbering_redactor(rules: RedactionRules) -> Redactor:
-    """Return what replaces secrets that a recorded request still has, each by one of its own."""
-    tokens: dict[tuple[str, str], str] = {}
-
-    def token(rule: str, secret: str) -> str:
-        return tokens.setdefault((rule, secret), f"{RECEIVED}{len(tokens)}")
-
-    return Redactor(rules, token)
 
 
 def _given_values(call: Call) -> dict[str, Any]:
