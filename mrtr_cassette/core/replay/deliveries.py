@@ -151,19 +151,9 @@ class Delivery:
         return False
 
     @property
-    def is_behind(self) -> bool:
-        """Whether it only waits for what listening streams have to send first."""
-        part = self._due_part()
-        return part is not None and bool(self._streams_owing(part))
-
-    def stop_waiting_for_streams(self) -> None:
-        """Wait no more for streams that nobody reads."""
-        part = self._due_part()
-        if part is None:
-            return
-
-        for stream in self._streams_owing(part):
-            stream.is_left = True
+    def owing_streams(self) -> list[Delivery]:
+        """The listening streams that have to send something before what it sends next."""
+        return self._streams_owing(self._due_part())
 
     def refuse(self, miss: Miss) -> None:
         """Let the call get a miss as its response; nobody waits for its cancellation any more."""
@@ -177,13 +167,12 @@ class Delivery:
         self.is_left = True
         self.session.note_response_to(self.entry.stream)
 
-    def _streams_owing(self, part: Part) -> list[Delivery]:
-        """Return the streams that have to send something before a part."""
+    def _streams_owing(self, part: Part | None) -> list[Delivery]:
+        """Return the streams that have to send something before a part, if there is one."""
+        if part is None or self.reply.response_piece not in part.pieces:
+            return []
         # Without the recording block nobody knows what came first.
-        if (
-            self.reply.response_piece not in part.pieces
-            or not part.arrival.arrived_count
-        ):
+        if not part.arrival.arrived_count:
             return []
 
         owing = []

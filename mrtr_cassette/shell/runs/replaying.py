@@ -664,7 +664,7 @@ class ReplayServer:
         session = delivery.session
         arrival_event = self._arrival_events.setdefault(session, asyncio.Event())
         skippable = delivery.skippable_request
-        is_behind = delivery.is_behind
+        is_behind = bool(delivery.owing_streams)
         may_end = is_behind or skippable is not None or delivery.is_asked_elsewhere
         seconds = self.silence_s if may_end else None
 
@@ -675,7 +675,9 @@ class ReplayServer:
             if skippable is not None:
                 session.waive_request(skippable)
             elif is_behind:
-                delivery.stop_waiting_for_streams()
+                # Nobody reads them.
+                for stream in delivery.owing_streams:
+                    stream.is_left = True
             else:
                 self._tell_miss(self.player.refuse_unheard_call(delivery))
 

@@ -513,7 +513,7 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
     calling = delivery_of(player, within(TRACKED))
     for message in said:
         assert told(calling) == []
-        assert calling.is_behind
+        assert calling.owing_streams
 
         sent = stream.next()
 
