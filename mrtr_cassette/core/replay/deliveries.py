@@ -570,11 +570,10 @@ class Deliveries:
         _add_open_delivery(self._listening_by_session, session, delivery)
         return delivery
 
-    def delivery_of_rest(
-        self, event: tuple[str, str], session: LiveSession
-    ) -> Delivery | None:
+    def delivery_of_rest(self, event_id: str, session: LiveSession) -> Delivery | None:
         """Return what a stream has after an event after which no recorded client resumed it."""
-        if not event[1] or event not in self._places_of_events:
+        event = (session.recorded_session, event_id)
+        if not event_id or event not in self._places_of_events:
             return None
 
         entry, piece = self._places_of_events[event]
@@ -672,23 +671,21 @@ class Deliveries:
 
         return answer in other.awaited_answers.values()
 
-    def go_on_as(self, delivery: Delivery, call: ReplayEntry) -> None:
-        """Let a reply go on as the one to an equal call."""
-        reply = self._reply_for_entry(call)
-        if reply is not None:
-            delivery.switch_stream(call, reply)
-            delivery.session.values_of_callers[call] = delivery.values
+    def go_on_as(self, delivery: Delivery, entry: ReplayEntry) -> bool:
+        """Let a reply go on as the recorded one to an equal request, if there is one."""
+        reply = self._reply_for_entry(entry)
+        if reply is None:
+            return False
+
+        delivery.switch_stream(entry, reply)
+        delivery.session.values_of_callers[entry] = delivery.values
+        return True
 
     def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
         for delivery in self._listening_by_session.get(session, ()):
             entry = self._stream_like(delivery.entry, session.recorded_session)
-            if entry is None:
-                continue
-
-            reply = self._reply_for_entry(entry)
-            if reply is not None:
-                delivery.switch_stream(entry, reply)
+            if entry is not None and self.go_on_as(delivery, entry):
                 yield entry
 
     def _stream_like(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:

@@ -586,10 +586,7 @@ class Player:
         if answers_ping(session.recorded_session, call.message, self._recorded_pings):
             return only_status(call, ACCEPTED)
 
-        event_id = resumed_event(choice.request)
-        rest = self._deliveries.delivery_of_rest(
-            (session.recorded_session, event_id), session
-        )
+        rest = self._deliveries.delivery_of_rest(resumed_event(choice.request), session)
         if rest is not None:
             self.reply_count += 1
             return self._play_of_entry(choice.request, rest.entry, session, rest)
