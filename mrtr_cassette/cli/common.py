@@ -135,18 +135,25 @@ def report_option(text: str, *endings: str, markdown_of: str = "") -> Decorator:
 
 
 def write_reports(
-    paths: Sequence[Path], forms: Mapping[str, Callable[[], bytes]]
+    paths: Sequence[Path], outcome: Any, forms: Mapping[str, Callable[[Any], Any]]
 ) -> None:
-    """Write each report in the form that its name ends in."""
+    """Write an outcome to files, each in the form that its name ends in.
+
+    Args:
+        forms: by ending, what turns the outcome into JSON data, a text, or the bytes of XML.
+    """
     from mrtr_cassette.shell.files.reports import write_own
 
     for path in paths:
-        write_own(path, [forms[_ending_of(path)]()])
+        ending = _ending_of(path)
+        report = forms[ending](outcome)
+        if ending == ".json":
+            report = f"{json_report(report)}\n"
 
+        if isinstance(report, str):
+            report = report.encode()
 
-def json_form(data: Any) -> bytes:
-    """Return the report that is a file of JSON."""
-    return f"{json_report(data)}\n".encode()
+        write_own(path, [report])
 
 
 def print_annotations(lines: Iterable[str]) -> None:

@@ -16,7 +16,6 @@ from mrtr_cassette.cli.common import (
     LEFT_NOTHING_OUT,
     TERMS,
     Log,
-    json_form,
     log_format,
     print_annotations,
     read_options,
@@ -462,11 +461,11 @@ def _report_verdicts(
         print_annotations(verification_annotations(verification))
 
     forms = {
-        ".json": lambda: json_form(verification_data(verifications)),
-        ".xml": lambda: verification_junit(verifications),
-        ".md": lambda: verification_markdown(verifications).encode(),
+        ".json": verification_data,
+        ".xml": verification_junit,
+        ".md": verification_markdown,
     }
-    write_reports(paths, forms)
+    write_reports(paths, verifications, forms)
 
 
 _ALL_VERDICTS: Final = "all"
@@ -592,13 +591,8 @@ def probe(
     for probing in probings:
         print_annotations(probing_annotations(probing))
 
-    forms = {
-        ".json": lambda: json_form(probings_data(probings)),
-        ".xml": lambda: probing_junit(probings),
-        ".md": lambda: probings_markdown(probings).encode(),
-    }
-
-    write_reports(reports, forms)
+    forms = {".json": probings_data, ".xml": probing_junit, ".md": probings_markdown}
+    write_reports(reports, probings, forms)
     sys.exit(code)
 
 

@@ -25,7 +25,6 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     is_given,
-    json_form,
     log_format,
     print_annotations,
     read_options,
@@ -304,7 +303,7 @@ def _conclude_recording(
     concluded = session.report
     event, line = recording_said(concluded)
     log.tell(line, event)
-    write_reports(reports, {".json": lambda: json_form(summary_data(concluded))})
+    write_reports(reports, concluded, {".json": summary_data})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is incomplete: {session.problem}"
@@ -504,11 +503,8 @@ def _conclude_replay(
         from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
 
         print_annotations(map(miss_annotation, summary.misses))
-        forms = {
-            ".json": lambda: json_form(summary_data(summary)),
-            ".xml": lambda: replay_junit(summary),
-        }
-        write_reports(reports, forms)
+        forms = {".json": summary_data, ".xml": replay_junit}
+        write_reports(reports, summary, forms)
 
     tell_unused(player.unused_options(), log)
     is_incomplete = options.fail_on_unplayed and bool(summary.incomplete)

@@ -16,7 +16,6 @@ import orjson
 from mrtr_cassette.cli.common import (
     TERMS,
     Log,
-    json_form,
     log_format,
     read_options,
     report_option,
@@ -181,13 +180,8 @@ async def _serve_plays(
                 await plays.close()
 
     report = TrialsReport(tuple(plays.trials))
-    forms = {
-        ".json": lambda: json_form(trials_data(report)),
-        ".md": lambda: trials_markdown(report).encode(),
-        ".xml": lambda: trials_junit(report),
-    }
-
-    write_reports(served.reports, forms)
+    forms = {".json": trials_data, ".md": trials_markdown, ".xml": trials_junit}
+    write_reports(served.reports, report, forms)
     valid_trials_text = ""
     if served.given:
         valid_trials_text = validity_text(
