@@ -171,37 +171,11 @@ _OPTIONS_BY_TITLE: Final[Mapping[str, Collection[str]]] = {
 """What the options in a help text are about; the others come first."""
 
 
-class Command(click.Command):
-    """A command whose help has its options in groups."""
-
-    def format_options(
-        self, ctx: click.Context, formatter: click.HelpFormatter
-    ) -> None:
-        """Write them."""
-        titles = {
-            name: title for title, names in _OPTIONS_BY_TITLE.items() for name in names
-        }
-        records: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for title in _OPTIONS_BY_TITLE:
-            records[title] = []
-
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
-            if record is not None and isinstance(param, click.Option):
-                title = titles.get(param.name or "", "Options")
-                records[title].append(record)
-
-        for title, of_title in records.items():
-            if of_title:
-                with formatter.section(title):
-                    formatter.write_dl(of_title)
-
-
-class TakesCommand(Command):
+class TakesCommand(click.Command):
     """A command with arguments of its own before `--`, and after it a program and its arguments.
 
     `program` says what that is: CLIENT or SERVER. With `has_tool`, a tool's arguments are among its
-    own.
+    own. Its help has the options in groups.
     """
 
     def __init__(
@@ -225,6 +199,26 @@ class TakesCommand(Command):
             args = args[:at]
 
         return super().parse_args(ctx, args)
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write the options below the titles of their groups."""
+        records: dict[str, list[tuple[str, str]]] = {"Options": []}
+        titles: dict[str | None, str] = {}
+        for title, names in _OPTIONS_BY_TITLE.items():
+            records[title] = []
+            titles |= dict.fromkeys(names, title)
+
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                records[titles.get(param.name, "Options")].append(record)
+
+        for title, of_title in records.items():
+            if of_title:
+                with formatter.section(title):
+                    formatter.write_dl(of_title)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show it too."""
