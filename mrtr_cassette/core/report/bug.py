@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from mrtr_cassette.core.protocol.calls import PROTOCOL_VERSION
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, details_of
-from mrtr_cassette.core.report.text import json_text, mermaid_diagram
+from mrtr_cassette.core.report.text import code_block, json_text, mermaid_diagram
 from mrtr_cassette.core.secrets.names import example_in_place, with_changed_refs
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import members_of
@@ -26,7 +25,6 @@ _MOST_BODY_CHARS: Final = 6_000
 
 _LONGEST_FACT: Final = 200
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-_BACKTICK_RUNS: Final = re.compile("`+")
 _SERVER_HEADERS: Final = ("server", "x-powered-by")
 
 
@@ -68,7 +66,7 @@ def bug_report(cassette: Cassette, number: int, source: str, recorded_as: int) -
     lines += [
         f"To reproduce it, take {attachment}:",
         "",
-        *_code_block("console", f"$ pip install mrtr-cassette\n$ {command}"),
+        *code_block("console", f"$ pip install mrtr-cassette\n$ {command}"),
     ]
 
     return "\n".join([*lines, ""])
@@ -190,15 +188,8 @@ def _folded_body(title: str, shown: Any, body: bytes) -> list[str]:
         text = f"{text[:_MOST_BODY_CHARS]}\n… ({rest:,} more characters are in the cassette)"
 
     language = "text" if shown is None else "json"
-    fenced = _code_block(language, text)
+    fenced = code_block(language, text)
     return [f"<details><summary>{title}</summary>", "", *fenced, "", "</details>", ""]
-
-
-def _code_block(language: str, text: str) -> list[str]:
-    """Return a Markdown code block whose fence is longer than any backticks in the text."""
-    longest = max(map(len, _BACKTICK_RUNS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}{language}", text, fence]
 
 
 def _replay_command(cassette: Cassette, call: Interaction) -> str:

@@ -577,14 +577,19 @@ def _plain_value(value: Any) -> Any:
     return json.loads(value.text)
 
 
+def code_block(language: str, text: str) -> list[str]:
+    """Return a Markdown code block whose fence is longer than any backticks in the text."""
+    longest = max(map(len, re.findall("``+", text)), default=2)
+    fence = "`" * (longest + 1)
+    return [f"{fence}{language}", text, fence]
+
+
 def diff_block(shown: Sequence[str]) -> list[str]:
     """Return lines as a Markdown block that shows what was removed and added."""
     if not shown:
         return []
 
-    ticks = re.findall("``+", "\n".join(shown))
-    fence = "`" * (1 + max(map(len, ["``", *ticks])))
-    return [f"{fence}diff", *map(_in_diff, shown), fence]
+    return code_block("diff", "\n".join(map(_in_diff, shown)))
 
 
 def _in_diff(line: str) -> str:
