@@ -20,7 +20,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 from mrtr_cassette.terms import Terms, Values, given_options, in_terms
 
-_RECORD_TOO: Final = "record this {} too with <<{{too}}>>"
+_RECORD_TOO: Final = "record this {} too with <<record_too>>"
 _IGNORE_VALUES: Final = (
     "leave values that change in every run out of matching with <<ignore_values>>"
 )
@@ -28,11 +28,8 @@ _DECLARE_READ_ONLY: Final = (
     "if it changes nothing on the server, say so with <<reads_tool>>"
 )
 _ALLOW_REPEAT: Final = "allow it again with <<repeat_always>>"
-_RECORD_INSTEAD: Final = "record this answer instead with <<{again}>>"
-_RECORD_AGAIN: Final = "record all of this cassette again with <<{again}>>"
-_AGAIN_OVER: Final = (
-    "record all of this cassette again over {transport} with <<{{again}}>>"
-)
+_RECORD_INSTEAD: Final = "record this answer instead with <<record_again>>"
+_RECORD_AGAIN: Final = "record all of this cassette again with <<record_again>>"
 
 _FIXES_OF_RESUMPTION: Final = (
     "resume a stream after an event that this replay has sent on it",
@@ -139,22 +136,15 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     """
     values = _values_of(miss, cassette, adds_to)
     is_on_pipes = miss.call.request.is_line
-    recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     chosen = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
         chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
 
-    filled = {**terms, "kept": _kept_options(cassette, terms)}
-    if any("{again}" in fix for fix in chosen):
+    filled = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
+    if any("<<record_again>>" in fix for fix in chosen):
         filled["hidden"] = given_options(_hiding_options(cassette), terms)
 
-    fixes = []
-    for fix in chosen:
-        if _has_needed(fix, values):
-            spelled = fix.format(too=f"{recorder}_too", again=f"{recorder}_again")
-            fixes.append(in_terms(spelled, filled, values))
-
-    return fixes
+    return [in_terms(fix, filled, values) for fix in chosen if _has_needed(fix, values)]
 
 
 def _has_needed(fix: str, values: Values) -> bool:
@@ -218,19 +208,19 @@ def _chosen_near(
 def recording_of_more(cassette: Cassette, terms: Terms) -> str:
     """Return the way to record more to a cassette, in the terms of a front."""
     is_on_pipes = cassette.transport == "stdio"
-    recorder = _recorder_of(cassette, is_on_pipes=is_on_pipes)
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled = {**terms, "kept": _kept_options(cassette, terms)}
+    filled = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
 
-    return in_terms(f"<<{recorder}_too>>", filled, {"path": cassette.path, **server})
+    return in_terms("<<record_too>>", filled, {"path": cassette.path, **server})
 
 
 def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
     """Return ways out of a miss over a transport over which nothing can be added."""
-    again = _AGAIN_OVER.format(transport="pipes" if is_on_pipes else "HTTP")
+    transport = "pipes" if is_on_pipes else "HTTP"
+    again = f"record all of this cassette again over {transport} with <<record_again>>"
     ways = []
     for fix in fixes:
-        if "<<{too}>>" in fix:
+        if "<<record_too>>" in fix:
             ways.append(again)
         elif fix is not _RECORD_INSTEAD:
             ways.append(fix)
@@ -238,11 +228,22 @@ def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str
     return ways
 
 
-def _recorder_of(cassette: Cassette, *, is_on_pipes: bool) -> str:
-    """Return by which way out a client is recorded, without the last word of its name."""
+def _terms_of_recording(
+    cassette: Cassette, terms: Terms, *, is_on_pipes: bool
+) -> dict[str, str]:
+    """Return terms in which recording is that of a cassette's server, and keeps as much as it."""
+    recorder = "record"
     if is_on_pipes:
-        return "record_pipe"
-    return "record" if _names_url(cassette) else "record_started"
+        recorder = "record_pipe"
+    elif not _names_url(cassette):
+        recorder = "record_started"
+
+    return {
+        **terms,
+        "kept": _kept_options(cassette, terms),
+        "record_again": terms[f"{recorder}_again"],
+        "record_too": terms[f"{recorder}_too"],
+    }
 
 
 def _names_url(cassette: Cassette) -> bool:
