@@ -20,45 +20,37 @@ Values = Mapping[str, str | Sequence[str]]
 class WayOut(NamedTuple):
     """How each front spells a way out; a slot in it stands for a value, which is quoted."""
 
-    shell: str
-    library: str
-    suite: str
-    play: str
+    shell: str = ""
+    library: str = ""
+    suite: str = ""
+    play: str = ""
     """In an option of a play, which any program may have begun."""
 
 
 def _given(flag: str, keyword: str, value: str = "") -> WayOut:
     """Return an option of a command that is offered; a test or a play has it in its own options."""
     slot = f"<<{keyword}>>"
-    return WayOut(f"{flag} {slot}", f"{keyword}={value or slot}", "", "")
+    return WayOut(f"{flag} {slot}", f"{keyword}={value or slot}")
 
 
-_IN_MARKER = "in the marker mrtr_cassette"
-_UPSTREAM_IN_MARKER = (
-    "name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-)
-_PLACES_BY_SCOPE = {
+TERMS_BY_SCOPE: Final[Mapping[str, Terms]] = {
     "class": {
-        _IN_MARKER: f"{_IN_MARKER} of the class",
-        _UPSTREAM_IN_MARKER: _UPSTREAM_IN_MARKER.replace(
-            "marker", "marker of the class"
-        ),
+        "in_place": "in the marker mrtr_cassette of the class",
+        "upstream_in_marker": "name an upstream in the marker of the class, "
+        "@pytest.mark.mrtr_cassette(upstream=...), or ",
     },
     "module": {
-        _IN_MARKER: f"{_IN_MARKER} of the module (pytestmark)",
-        _UPSTREAM_IN_MARKER: (
-            "name an upstream in the marker of the module, "
-            "pytestmark = pytest.mark.mrtr_cassette(upstream=...), or "
-        ),
+        "in_place": "in the marker mrtr_cassette of the module (pytestmark)",
+        "upstream_in_marker": "name an upstream in the marker of the module, "
+        "pytestmark = pytest.mark.mrtr_cassette(upstream=...), or ",
     },
     "session": {
-        _IN_MARKER: "in the fixture mrtr_cassette_config",
-        _UPSTREAM_IN_MARKER: "",
+        "in_place": "in the fixture mrtr_cassette_config",
+        "upstream_in_marker": "",
     },
 }
 """What stands for the marker of a test, for the cassettes that tests share by a fixture."""
 
-_IN_PLAY = "in the options of the play"
 _MODE_APPEND = "MRTR_CASSETTE_MODE=append"
 _MODE_ALL = "MRTR_CASSETTE_MODE=all"
 _MODE_ONCE = "MRTR_CASSETTE_MODE=once"
@@ -70,7 +62,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "--header 'Accept-Encoding: gzip'",
         _ACCEPT_GZIP,
         _ACCEPT_GZIP,
-        f'headers: {{"Accept-Encoding": "gzip"}} {_IN_PLAY}',
+        'headers: {"Accept-Encoding": "gzip"} <<in_place>>',
     ),
     "accept_verdicts": WayOut(
         "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all", _MODE_ALL
@@ -88,8 +80,8 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "give_value": WayOut(
         "--value NAME=TEXT",
         'values={"NAME": "TEXT"}',
-        f'values={{"NAME": "TEXT"}} {_IN_MARKER}',
-        f'values: {{"NAME": "TEXT"}} {_IN_PLAY}',
+        'values={"NAME": "TEXT"} <<in_place>>',
+        'values: {"NAME": "TEXT"} <<in_place>>',
     ),
     "header_form": WayOut(
         "--header 'Name: value'",
@@ -100,26 +92,26 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "history_order": WayOut(
         "--history order",
         'history="order"',
-        f'history="order" {_IN_MARKER}',
-        f'history: "order" {_IN_PLAY}',
+        'history="order" <<in_place>>',
+        'history: "order" <<in_place>>',
     ),
     "ignore_values": WayOut(
         "--ignore <<pointers>>",
         "ignore=<<pointers>>",
-        f"ignore=<<pointers>> {_IN_MARKER}",
-        f"ignore: <<pointers>> {_IN_PLAY}",
+        "ignore=<<pointers>> <<in_place>>",
+        "ignore: <<pointers>> <<in_place>>",
     ),
     "learn_places": WayOut(
         "--learn <<rules>>",
         "learn=<<rules>>",
         "ignore_from=<<rules>>",
-        f"ignore_from: <<rules>> {_IN_PLAY}",
+        "ignore_from: <<rules>> <<in_place>>",
     ),
     "reads_tool": WayOut(
         "--reads <<tool>>",
         "reads=[<<tool>>]",
-        f"reads=[<<tool>>] {_IN_MARKER}",
-        f"reads: [<<tool>>] {_IN_PLAY}",
+        "reads=[<<tool>>] <<in_place>>",
+        "reads: [<<tool>>] <<in_place>>",
     ),
     "record": WayOut(
         "mrtr-cassette record --upstream URL --output <<path>>",
@@ -171,28 +163,32 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "repeat_always": WayOut(
         "--repeat always",
         'repeat="always"',
-        f'repeat="always" {_IN_MARKER}',
-        f'repeat: "always" {_IN_PLAY}',
+        'repeat="always" <<in_place>>',
+        'repeat: "always" <<in_place>>',
     ),
     "publish_anyway": WayOut(
         "",
         "publish_anyway=True",
         "publish_anyway=True in the marker",
-        f"publish_anyway: true {_IN_PLAY}",
+        "publish_anyway: true <<in_place>>",
     ),
     "name_upstream": WayOut(
-        "",
-        "",
-        f"{_UPSTREAM_IN_MARKER}override the fixture mrtr_upstream; it may be a URL, a command or "
-        "an application",
-        f"name an upstream {_IN_PLAY}: a URL, or a command as a list",
+        suite="<<upstream_in_marker>>override the fixture mrtr_upstream; it may be a URL, a "
+        "command or an application",
+        play="name an upstream <<in_place>>: a URL, or a command as a list",
     ),
     "replace": WayOut("--force", 'existing="replace"', "--mrtr-mode=all", _MODE_ALL),
     "history_strict": WayOut(
         "--history strict",
         'history="strict"',
-        f'history="strict" {_IN_MARKER}',
-        f'history: "strict" {_IN_PLAY}',
+        'history="strict" <<in_place>>',
+        'history: "strict" <<in_place>>',
+    ),
+    "in_place": WayOut(
+        suite="in the marker mrtr_cassette", play="in the options of the play"
+    ),
+    "upstream_in_marker": WayOut(
+        suite="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
     ),
     # What a command names, where nobody knows it, or only who runs it.
     "given": WayOut(
@@ -203,19 +199,17 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "rules": WayOut("FILE", "path", "path", "FILE"),
     "verdicts": WayOut("VERDICT", '["VERDICT"]', '["VERDICT"]', '["VERDICT"]'),
     "tool": WayOut("TOOL", '"TOOL"', '"TOOL"', '"TOOL"'),
-    "client": WayOut("", "", "", ""),
+    "client": WayOut(),
     "command": WayOut("SERVER ARGS", "command", "command", "command"),
-    "kept": WayOut("", "", "", ""),
-    "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True", "", ""),
-    "kept_verbatim": WayOut(
-        " --request-state verbatim", ', request_state="verbatim"', "", ""
-    ),
-    "kept_value": WayOut(" --value NAME=TEXT", ', values={"NAME": "TEXT"}', "", ""),
+    "kept": WayOut(),
+    "kept_sealed": WayOut(" --seal-answers", ", seal_answers=True"),
+    "kept_verbatim": WayOut(" --request-state verbatim", ', request_state="verbatim"'),
+    "kept_value": WayOut(" --value NAME=TEXT", ', values={"NAME": "TEXT"}'),
     # A recording in the place of a cassette has to hide as much as it does.
-    "hidden": WayOut("", "", "", ""),
+    "hidden": WayOut(),
     # A recording that adds to a cassette has to play and to hide what the replay did that missed.
-    "played_as": WayOut("", "", "", ""),
-    "between_options": WayOut(" ", ", ", "", ""),
+    "played_as": WayOut(),
+    "between_options": WayOut(" ", ", "),
     "given_history": _given("--history", "history"),
     "given_ignore": _given("--ignore", "ignore"),
     "given_match": _given("--match", "match", "..."),
@@ -228,7 +222,7 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     "given_redact_values": _given("--redact-value", "redact_values"),
     "given_repeat": _given("--repeat", "repeat"),
     "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
-    "test": WayOut("", "", "", ""),
+    "test": WayOut(),
     "upstream": WayOut("URL", "upstream", "upstream", "upstream"),
 }
 """Every command and argument that a message offers."""
@@ -251,16 +245,6 @@ RECORDING: Final = (
 """The ways out that record."""
 
 
-def terms_of_scope(terms: Terms, scope: str) -> dict[str, str]:
-    """Return the terms for the fixture of a scope, which reads no marker of a test in it."""
-    changed = dict(terms)
-    for place, wider_place in _PLACES_BY_SCOPE.get(scope, {}).items():
-        for name, text in changed.items():
-            changed[name] = text.replace(place, wider_place)
-
-    return changed
-
-
 def without_upstream(terms: Terms) -> dict[str, str]:
     """Return the terms for a test, or a play, that names no server: it has to."""
     changed = {**terms, "command": "[...]", "upstream": "..."}
@@ -270,9 +254,9 @@ def without_upstream(terms: Terms) -> dict[str, str]:
         if name in ("record_again", "record_too"):
             slot = "<<upstream>>"
 
-        upstream = f"upstream={slot} {_IN_MARKER}"
+        upstream = f"upstream={slot} <<in_place>>"
         if is_play:
-            upstream = f"upstream: {slot} {_IN_PLAY}"
+            upstream = f"upstream: {slot} <<in_place>>"
 
         changed[name] = f"{upstream}, and {terms[name]}"
 

@@ -20,7 +20,7 @@ from mrtr_cassette.terms import (
     RECORDING,
     SHELL_TERMS,
     SUITE_TERMS,
-    terms_of_scope,
+    TERMS_BY_SCOPE,
     without_upstream,
 )
 from mrtr_cassette.testing.settings import (
@@ -47,11 +47,10 @@ def settings_of(
         has_upstream: the suite may name an upstream elsewhere.
     """
     values = combined_options(places, SUITE_TERMS)
-    terms = {**SUITE_TERMS, "test": ""}
+    terms = {**SUITE_TERMS, **TERMS_BY_SCOPE.get(scope, {}), "test": ""}
     if not has_upstream and "upstream" not in values:
         terms = without_upstream(terms)
 
-    terms = terms_of_scope(terms, scope)
     if test:
         terms["test"] = f" {shlex.quote(test)}"
 

@@ -356,7 +356,7 @@ class CassetteUse:
         if upstream is None:
             raise UsageError(
                 f"there is nothing to {self._upstream_purpose.format(self.place)}",
-                hint=self.terms["name_upstream"],
+                hint=in_terms("<<name_upstream>>", self.terms),
             )
 
         return upstream

@@ -39,6 +39,7 @@ from mrtr_cassette.shell.runs.upstreams import (
 )
 from mrtr_cassette.shell.runs.verifying import differences_of
 from mrtr_cassette.shell.runs.views import Recording, existing_in, options_for
+from mrtr_cassette.terms import in_terms
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
     PendingCassette,
@@ -297,9 +298,8 @@ class RecordingUse(CassetteUse):
             problems.append(problem)
 
         if outcome.objection is not None:
-            problems.append(
-                f"{outcome.objection}\nif that is meant: {self.terms['publish_anyway']}"
-            )
+            way = in_terms("<<publish_anyway>>", self.terms)
+            problems.append(f"{outcome.objection}\nif that is meant: {way}")
 
         return problems
 
