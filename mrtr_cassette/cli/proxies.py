@@ -23,6 +23,7 @@ import click
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
+    Listening,
     Log,
     is_given,
     log_format,
@@ -176,9 +177,8 @@ def record(
 
             output = next_place(path_of(output))
 
-        _run_on_pipes(
-            context, options, log, partial(_record_pipe, command, output, reports)
-        )
+        _refuse_http_options(context)
+        _run_with_log(options, log, partial(_record_pipe, command, output, reports))
 
     if takes_next:
         raise UsageError("--next needs --stdio")
@@ -194,14 +194,9 @@ def record(
     from mrtr_cassette.shell.runs.journaling import rules_of_both
 
     warn_of_path(server, rules_of_both(earlier, options.redaction))
-    options = replace(options, terms=_terms_with(command))
-    _run_on_http(
-        context,
-        options,
-        command,
-        log,
-        partial(_record_over_http, server, output, reports, command),
-    )
+    options = _served_over_http(options, context, command)
+    main = partial(_record_over_http, server, output, reports, command)
+    _run_with_log(options, log, main)
 
 
 def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
@@ -388,18 +383,12 @@ def replay(
             )
 
     if stdio:
-        _run_on_pipes(
-            context, options, log, partial(_replay_pipe, cassette, reports, command)
-        )
+        _refuse_http_options(context)
+        _run_with_log(options, log, partial(_replay_pipe, cassette, reports, command))
 
-    options = replace(options, terms=_terms_with(command))
-    _run_on_http(
-        context,
-        options,
-        command,
-        log,
-        partial(_replay_over_http, cassette, reports, command),
-    )
+    options = _served_over_http(options, context, command)
+    main = partial(_replay_over_http, cassette, reports, command)
+    _run_with_log(options, log, main)
 
 
 def _serve_trials(
@@ -514,14 +503,11 @@ def _conclude_replay(
 # What both do
 
 
-def _run_on_http(
-    context: click.Context,
-    options: Any,
-    command: Sequence[str],
-    log: Log,
-    main: Callable[[Any, Log], Coroutine[Any, Any, int]],
-) -> NoReturn:
-    """Warn if other machines can reach the proxy, run `main` over HTTP, and end the process."""
+def _served_over_http(
+    options: Listening, context: click.Context, command: tuple[str, ...]
+) -> Listening:
+    """Return options for a proxy over HTTP and its client; warn if other machines can reach it."""
+    options = replace(options, terms=_terms_with(command))
     options = with_free_port(options, context, command)
     if not is_loopback(options.host):
         say(
@@ -529,24 +515,21 @@ def _run_on_http(
             "this machine can read the replay, or call the upstream through this proxy"
         )
 
-    _run_with_log(options, log, main)
+    return options
 
 
-def _run_on_pipes(
-    context: click.Context,
-    options: AnyOptions,
-    log: Log,
-    main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
-) -> NoReturn:
-    """Run `main` on pipes, and end the process; refuse options that only HTTP has."""
+def _refuse_http_options(context: click.Context) -> None:
+    """Refuse options that only HTTP has.
+
+    Raises:
+        UsageError: there is one.
+    """
     for option in context.command.params:
         name = option.name or ""
         if name in _HTTP_ONLY and is_given(context, name):
             raise UsageError(
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
-
-    _run_with_log(options, log, main)
 
 
 def _run_with_log(
@@ -556,18 +539,14 @@ def _run_with_log(
 ) -> NoReturn:
     """Run `main` with a log that is written in another thread, and exit with its exit code."""
     # Nothing that passes waits for who reads the log.
-    aside: Aside[Any]
-    log_in_thread = Log()
-    if log.event is not None:
-        aside = Aside(log.event)
-        log_in_thread.event = aside
-        log_in_thread.line = None
+    aside: Aside[Any] = Aside(log.event or say)
+    if log.event is None:
+        log.line = aside
     else:
-        aside = Aside(say)
-        log_in_thread.line = aside
+        log.event = aside
 
     try:
-        sys.exit(run(main(replace(options, log=log_in_thread.line), log_in_thread)))
+        sys.exit(run(main(replace(options, log=log.line), log)))
     finally:
         aside.finish(_LOG_S)
 
