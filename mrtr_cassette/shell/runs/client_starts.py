@@ -14,16 +14,16 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.faults import FaultOutcome, read_faults
-from mrtr_cassette.core.report.runs import MissReport, Nearest
+from mrtr_cassette.core.report.runs import saved_miss
+from mrtr_cassette.core.report.text import as_data
 from mrtr_cassette.core.report.trials import DivergenceReport, RecordingsLeft
-from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import (
@@ -233,13 +233,14 @@ def _add_told_before(
 
 def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     """Return the outcome that a started process wrote, from its JSON members."""
-    data["misses"] = [_miss_from(miss) for miss in data["misses"]]
-    data["faults"] = [FaultOutcome(*fault) for fault in data["faults"]]
-    nearest, left = data["divergences"]
+    data["misses"] = list(map(saved_miss, data["misses"]))
+    data["faults"] = [FaultOutcome(**fault) for fault in data["faults"]]
+    left = data["divergences"]
+    nearest = left["nearest"]
     if nearest is not None:
         nearest = _divergence_from(nearest)
 
-    found = [_divergence_from(divergence) for divergence in left]
+    found = list(map(_divergence_from, left["all"]))
     data["divergences"] = RecordingsLeft(nearest, found)
     if data["unused"] is not None:
         data["unused"] = [tuple(pair) for pair in data["unused"]]
@@ -247,22 +248,9 @@ def _outcome_from(data: dict[str, Any]) -> RunOutcome:
     return RunOutcome(**data)
 
 
-def _divergence_from(data: list[Any]) -> DivergenceReport:
-    """Return a divergence that a started process wrote, from its JSON items."""
-    after, recording, why = data
-    return DivergenceReport(after, recording, _miss_from(why))
-
-
-def _miss_from(data: dict[str, Any]) -> MissReport:
-    """Return a miss that a started process wrote, from its JSON members."""
-    data["questions"] = tuple(data["questions"])
-    data["fixes"] = tuple(data["fixes"])
-    differences = [Difference(*difference) for difference in data["differences"]]
-    data["differences"] = tuple(differences)
-    if data["nearest"] is not None:
-        data["nearest"] = Nearest(*data["nearest"])
-
-    return MissReport(**data)
+def _divergence_from(data: dict[str, Any]) -> DivergenceReport:
+    """Return a divergence that a started process wrote, from its JSON members."""
+    return DivergenceReport(data["after"], data["recording"], saved_miss(data["why"]))
 
 
 def recorded_by_client(
@@ -368,7 +356,7 @@ class _OutcomeTeller:
         for name, told_count in self._told_counts.items():
             new_items[name] = getattr(outcome, name)[told_count:]
 
-        told = asdict(replace(outcome, **new_items))
+        told = as_data(replace(outcome, **new_items), {})
         # What another process was killed at may be the beginning of a line.
         line = f"\n{json.dumps([self._process, told])}\n".encode()
         # Where nobody waits any more, there is nobody to be told.
