@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
@@ -719,7 +718,7 @@ class ToolList(Conversation):
         if not isinstance(cursor, str) or self._page_count == _MOST_PAGES:
             return None
 
-        member = {"cursor": encode_basestring_ascii(cursor).encode()}
+        member = {"cursor": to_json(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
     def hints_of_tool(self, name: str) -> Mapping[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 
@@ -334,14 +333,9 @@ def with_values(
 
             new_text = new_value(value)
             if new_text is not None:
-                replacements.append((span, _json_string(new_text)))
+                replacements.append((span, to_json(new_text).encode()))
 
     return splice(body, replacements)
-
-
-def _json_string(text: str) -> bytes:
-    """Return a text as JSON."""
-    return encode_basestring_ascii(text).encode()
 
 
 def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
@@ -356,8 +350,8 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         if not is_name or ref.name not in live_by_name:
             return None
 
-        quoted = _json_string(live_by_name[ref.name])
-        return quoted[1:-1]
+        quoted = to_json(live_by_name[ref.name])
+        return quoted[1:-1].encode()
 
     return with_changed_refs(raw, live)
 
