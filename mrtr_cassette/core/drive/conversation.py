@@ -419,9 +419,7 @@ class Conversation:
 
         observation = self.session.request_in_session(self._due_requests.pop(0), self)
         if self.task is None:
-            self.leaving.count_request(observation)
-        else:
-            self.leaving.count_request(None)
+            self.leaving.pending_request = observation
 
         return observation
 
@@ -533,9 +531,9 @@ class Conversation:
         self.stopping_point = None
         if self.session.refused_id(exchange):
             self._due_requests = [observation.call.request]
-            self.leaving.uncount_last_request()
             return
 
+        self.leaving.request_index += 1
         if self._follows_task:
             self.task = created_task(observation.call.message, response)
 
@@ -848,37 +846,20 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
     return count
 
 
+@dataclass(slots=True, eq=False)
 class Leaving:
-    """Leaving a call on the live server, as its recorded client did or because nobody answers."""
+    """Leaving a call on the live server, as its recorded client did or because nobody answers.
 
-    def __init__(self, departure: Departure | None) -> None:
-        self.pending_request: Observation | None = None
-        """The request of the call whose response is not complete yet."""
-        self.sent_cancellation: Observation | None = None
-        """The notification that cancels the call, once sent."""
-        self.client_departure = departure
-        self._sent_count = 0
+    Attributes:
+        request_index: which of the call's requests is pending, from 0.
+        pending_request: the request of the call whose response is not complete yet.
+        sent_cancellation: the notification that cancels the call, once sent.
+    """
 
-    def count_request(self, pending: Observation | None) -> None:
-        """Count the next request; None stands for one about a task, which is never left."""
-        self.pending_request = pending
-        self._sent_count += 1
-
-    def uncount_last_request(self) -> None:
-        """Count the last request only once, as it is sent again."""
-        self._sent_count -= 1
-
-    @property
-    def may_be_at_once(self) -> bool:
-        """Whether the pending request is left before any of its response has come."""
-        departure = self.client_departure
-        if departure is None or self.pending_request is None:
-            return False
-        return departure.message_count == 0 and self._is_at(departure)
-
-    def _is_at(self, departure: Departure) -> bool:
-        """Tell whether the request sent last is the one that the recorded client left."""
-        return departure.request_index == self._sent_count - 1
+    client_departure: Departure | None
+    request_index: int = 0
+    pending_request: Observation | None = None
+    sent_cancellation: Observation | None = None
 
     def is_due(self, observation: Observation) -> bool:
         """Tell whether the call is left now, after this much of a response."""
@@ -887,7 +868,7 @@ class Leaving:
             return False
         if observation.is_answered or self.sent_cancellation is not None:
             return False
-        if not self._is_at(departure):
+        if departure.request_index != self.request_index:
             return False
 
         so_far = observation.seal(End.OPEN, 0.0)

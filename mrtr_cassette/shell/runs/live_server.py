@@ -178,7 +178,7 @@ class LiveServer:
         under_way = self._begin_exchange(observation, steps, supply)
         reading = under_way.reading
         try:
-            if steps.leaving.may_be_at_once:
+            if steps.leaving.is_due(observation):
                 await asyncio.wait({reading}, timeout=self.head_s)
                 self._leave_as_client_left(observation, steps)
 
