@@ -334,8 +334,8 @@ class Conversation:
     It goes on with the task that the server makes of the call, if it `follows_task`. Its script is
     told of the task when that is created, and of each state that asks something new. A task that
     has not ended when the conversation does is cancelled. Without a script nothing is answered.
-    The recorded client may have left the call early: then `departure` says how. `first` is sent in
-    place of the call without answers. The task is polled on after as many `poll_failures`.
+    The recorded client may have left the call early: then `departure` says how. The task is polled
+    on after as many `poll_failures`.
     """
 
     def __init__(
@@ -346,7 +346,6 @@ class Conversation:
         *,
         follows_task: bool = True,
         departure: Departure | None = None,
-        first: Request | None = None,
         poll_failures: int = 0,
     ) -> None:
         self.request = request
@@ -362,7 +361,7 @@ class Conversation:
         self._ask_count = 0
         self._seen_keys: set[str] = set()
         """The live keys under which the task has asked."""
-        self._due_requests = [first or self._call_with_answers(None, None)]
+        self._due_requests = [self._call_with_answers(None, None)]
         """The requests to be sent next."""
 
     @property
@@ -648,20 +647,20 @@ class Conversation:
             self._due_requests += self._task_requests(ask.task, reply)
             return None
 
-        self._due_requests = [self.retry_of(ask, reply.value, ask.request_state)]
+        self.go_on_with_retry(ask, reply.value, ask.request_state)
         return None
 
-    def retry_of(
+    def go_on_with_retry(
         self, ask: LiveAsk, answers: bytes | None, state: str | None
-    ) -> Request:
-        """Return the call again with answers to an ask, and a request state."""
+    ) -> None:
+        """Send next the call again with answers to an ask, and a request state."""
         names = {}
         for key, live_key in ask.live_keys.items():
             if key != live_key:
                 names[key] = live_key
 
         retry = self._call_with_answers(answers, state)
-        return with_body(retry, with_answer_keys(retry.body, names))
+        self._due_requests = [with_body(retry, with_answer_keys(retry.body, names))]
 
     def _task_requests(self, task: TaskState, reply: Answered) -> list[Request]:
         """Return the requests that answer a state of a task."""

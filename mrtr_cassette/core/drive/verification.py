@@ -23,6 +23,7 @@ from mrtr_cassette.core.compare.values import (
 )
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
+    Departure,
     Finished,
     NeedsAnswers,
     Script,
@@ -394,18 +395,11 @@ class Verifier:
         if planned.part == "listening":
             self._listening_scripts[number] = script
 
-        session = self._session_of(planned)
+        conversation = self.conversation_with(planned, script, planned.departure)
+        session = conversation.session
         if session.id and planned.session:
             script.findings.states.append((session.id, planned.session))
 
-        request = self._request_for_live_server(planned.call.request)
-        conversation = Conversation(
-            request,
-            script,
-            session,
-            departure=planned.departure,
-            poll_failures=planned.interaction.passing_poll_failures,
-        )
         self._conversations_by_number[number] = conversation
         repeated = RepeatedInteraction(planned, conversation, script)
         if planned.call.depends_on_writes:
@@ -421,22 +415,28 @@ class Verifier:
         """Begin the session of an interaction anew: it was lost."""
         self._sessions.pop(planned.opens or planned.session, None)
 
-    def conversation_apart(
-        self, planned: PlannedInteraction, script_of: Callable[[RecordedScript], Script]
-    ) -> Conversation:
-        """Return a conversation apart with the call of an interaction, whose answers vary."""
-        script = script_of(self._script_of(planned))
+    def script_apart(self, planned: PlannedInteraction) -> RecordedScript:
+        """Return the answers of an interaction, for a conversation apart from all others."""
+        script = self._script_of(planned)
         # It answers what the server asks in this conversation alone.
         self._unprompted_turns_of(planned.interaction).drop_turns(
             planned.interaction.number
         )
-        request = self._request_for_live_server(planned.call.request)
-        session = self._session_of(planned)
+        return script
 
+    def conversation_with(
+        self,
+        planned: PlannedInteraction,
+        script: Script,
+        departure: Departure | None = None,
+    ) -> Conversation:
+        """Return a conversation with the call of an interaction, answered by a script."""
+        session = self._session_of(planned)
         return Conversation(
-            request,
+            self._request_for_live_server(planned.call.request),
             script,
             session,
+            departure=departure,
             poll_failures=planned.interaction.passing_poll_failures,
         )
 

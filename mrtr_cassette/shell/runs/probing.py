@@ -55,7 +55,6 @@ from mrtr_cassette.core.drive.probing import (
     probes_of,
     with_other_arguments,
 )
-from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.drive.verdicts import (
     Baseline,
     Probed,
@@ -613,14 +612,9 @@ class _Prober:
         self, ask: ProbedAsk, probe: Probe | None
     ) -> tuple[Conversation, ProbingScript]:
         """Return a conversation that brings the server to an ask and probes it, and its script."""
-        scripts = []
-
-        def script_of(recorded: RecordedScript) -> ProbingScript:
-            scripts.append(ProbingScript(recorded, ask, probe))
-            return scripts[0]
-
-        conversation = self.run.verifier.conversation_apart(ask.planned, script_of)
-        return conversation, scripts[0]
+        verifier = self.run.verifier
+        script = ProbingScript(verifier.script_apart(ask.planned), ask, probe)
+        return verifier.conversation_with(ask.planned, script), script
 
     async def _follow_conversation(
         self, conversation: Conversation, script: ProbingScript
@@ -690,17 +684,12 @@ class _Prober:
             script = await self._script_brought_to(ask)
             state = _state_sent_by_probe(probe, script.live_ask)
 
-        if script.live_ask is None or script.reply is None:
-            raise AssertionError("unreachable because the ask was reached")
-
         if probe.name == EXPIRED:
             await asyncio.sleep(self.options.slow or 0)
 
-        conversation, _ = self._conversation_and_script(ask, None)
-        first = conversation.retry_of(script.live_ask, script.reply.value, state)
-        reaction = await self._send_retry(conversation, baseline, first)
+        reaction = await self._send_retry(baseline, script, state)
         if probe.name == REPEATED and reaction.problem is None:
-            reaction = await self._send_retry(conversation, baseline, first)
+            reaction = await self._send_retry(baseline, script, state)
 
         return reaction
 
@@ -712,16 +701,9 @@ class _Prober:
         Raises:
             _NoStateError: there is no such state.
         """
-        asked = baseline.script.live_ask
-        reply = baseline.script.reply
-        if asked is None or reply is None:
-            raise AssertionError("unreachable because the ask was reached")
-
         reaction: Reaction | None = None
         async for state in self._states_of_others(baseline.ask, probe):
-            conversation, _ = self._conversation_and_script(baseline.ask, None)
-            retry = conversation.retry_of(asked, reply.value, state)
-            reaction = await self._send_retry(conversation, baseline, retry)
+            reaction = await self._send_retry(baseline, baseline.script, state)
             if not baseline.is_refusal(reaction):
                 break
 
@@ -744,20 +726,19 @@ class _Prober:
         return script
 
     async def _send_retry(
-        self, conversation: Conversation, baseline: Baseline, first: Request
+        self, baseline: Baseline, reached: ProbingScript, state: str | None
     ) -> Reaction:
-        """Send a retry, and return how the call ends."""
-        _, script = self._conversation_and_script(baseline.ask, None)
-        for asked in baseline.script.seen_asks[: baseline.ask.index]:
-            script.answer(asked)
+        """Answer an ask that was reached as recorded, with a state; return how the call ends."""
+        asked = reached.live_ask
+        if asked is None or reached.reply is None:
+            raise AssertionError("unreachable because the ask was reached")
 
-        retried = Conversation(
-            conversation.request,
-            script,
-            conversation.session,
-            first=first,
-        )
-        return await self._follow_conversation(retried, script)
+        conversation, script = self._conversation_and_script(baseline.ask, None)
+        for earlier_ask in baseline.script.seen_asks[: baseline.ask.index]:
+            script.answer(earlier_ask)
+
+        conversation.go_on_with_retry(asked, reached.reply.value, state)
+        return await self._follow_conversation(conversation, script)
 
     async def _states_of_others(
         self, ask: ProbedAsk, probe: Probe

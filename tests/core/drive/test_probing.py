@@ -82,13 +82,8 @@ def apart(
     verifier: Verifier, ask: ProbedAsk, probe: Probe | None
 ) -> tuple[Conversation, ProbingScript]:
     """Return a conversation that makes a probe, and its script."""
-    scripts: list[ProbingScript] = []
-
-    def script_of(recorded: Any) -> ProbingScript:
-        scripts.append(ProbingScript(recorded, ask, probe))
-        return scripts[0]
-
-    return verifier.conversation_apart(ask.planned, script_of), scripts[0]
+    script = ProbingScript(verifier.script_apart(ask.planned), ask, probe)
+    return verifier.conversation_with(ask.planned, script), script
 
 
 SCRIPT = (
