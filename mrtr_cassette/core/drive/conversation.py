@@ -718,11 +718,11 @@ class ToolList(Conversation):
         member = {"cursor": to_json(cursor).encode()}
         return with_body(self.request, with_params(self.request.body, member))
 
-    def hints_of_tool(self, name: str) -> Mapping[str, Any]:
-        """Return what the server says that a tool does to the world."""
+    def members_of_tool(self, name: str) -> Mapping[str, Any]:
+        """Return what the server says of a tool; nothing if it is not listed."""
         for tool in self.tools:
             if isinstance(tool, dict) and tool.get("name") == name:
-                return members_of(tool.get("annotations"))
+                return tool
 
         return {}
 

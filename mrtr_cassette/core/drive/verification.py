@@ -359,20 +359,18 @@ class Verifier:
 
     def input_schema(self, planned: PlannedInteraction) -> Mapping[str, Any]:
         """Return the schema of a tool's arguments, as the live server lists it."""
-        tools = self._tool_lists.get(planned.session)
-        listed_tools = [] if tools is None else tools.tools
-        for tool in listed_tools:
-            if members_of(tool).get("name") == planned.call.name:
-                return members_of(tool.get("inputSchema"))
-
-        return {}
+        return members_of(self._tool_of(planned).get("inputSchema"))
 
     def _hints_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
         """Return what the server says that the tool of a call does to the world."""
+        return members_of(self._tool_of(planned).get("annotations"))
+
+    def _tool_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
+        """Return the tool of a call, as the live server lists it; nothing if it lists none."""
         tools = self._tool_lists.get(planned.session)
         if tools is None or planned.call.method != CALL_TOOL:
             return {}
-        return tools.hints_of_tool(planned.call.name)
+        return tools.members_of_tool(planned.call.name)
 
     def begin_interaction(
         self, planned: PlannedInteraction
@@ -677,15 +675,14 @@ class Verifier:
         self, planned: PlannedInteraction, reason: str
     ) -> VerifiedInteraction:
         """Return that an interaction got no response, and why."""
+        verified = VerifiedInteraction(planned, "not-reached", reason=reason)
         if planned.opens:
-            self._why_unopened_by_session[planned.opens] = (
-                f"its session was not opened: {reason}"
-            )
+            self._note_session_opening(planned.opens, verified)
 
         if self._may_write(planned):
             self._note_other_end(planned, "not-reached")
 
-        return VerifiedInteraction(planned, "not-reached", reason=reason)
+        return verified
 
 
 def _told_with_other_end(

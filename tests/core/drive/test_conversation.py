@@ -284,11 +284,13 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
     second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
     tools, sent = listed(first, second)
 
-    assert [tools.hints_of_tool(name) for name in "abcd"] == [
+    listed_tools = [tools.members_of_tool(name) for name in "abcd"]
+
+    assert [tool.get("annotations") for tool in listed_tools] == [
         {"destructiveHint": True},
         both,
-        {},
-        {},
+        None,
+        None,
     ]
 
     bodies = [json.loads(request.body) for request in sent]
@@ -306,7 +308,7 @@ def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
         ]
 
     for page in (refusal(CALL), {"tools": None}, b"no JSON"):
-        assert listed(page)[0].hints_of_tool("a") == {}
+        assert listed(page)[0].members_of_tool("a") == {}
 
 
 REFUSED = "error -32602: invalid state"
