@@ -93,11 +93,16 @@ class LivePair(NamedTuple):
     unasked: Mapping[str, Any] = MappingProxyType({})
 
     @property
-    def expected_value(self) -> Any:
+    def expected(self) -> Any:
         """What the recording says in the place of the live response."""
         if self.unasked:
             return {INPUT_REQUESTS: dict(self.unasked)}
         return whole_response_value(self.recorded)
+
+    @property
+    def received(self) -> Any:
+        """What the live server says."""
+        return whole_response_value(self.live)
 
 
 class LivePush(NamedTuple):

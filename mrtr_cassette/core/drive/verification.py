@@ -13,7 +13,6 @@ from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import (
     first_calls_on_pipes,
     response_changes,
-    whole_response_value,
 )
 from mrtr_cassette.core.compare.values import (
     VERDICTS,
@@ -44,6 +43,7 @@ from mrtr_cassette.core.drive.open_turns import OpenTurn, UnpromptedTurns, open_
 from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
     Findings,
+    LivePair,
     RecordedScript,
     TurnChange,
     without_turn_numbers,
@@ -88,14 +88,6 @@ class _OtherEnd(NamedTuple):
     explains: bool
 
 
-class ReachedResponse(NamedTuple):
-    """What was expected in a turn, or 0 for the end, and what the live server said."""
-
-    turn: int
-    expected: Any
-    received: Any
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class VerifiedInteraction:
     """What came of one interaction."""
@@ -133,21 +125,15 @@ class VerifiedInteraction:
         return self.planned.call.title
 
     @property
-    def reached(self) -> list[ReachedResponse]:
+    def reached(self) -> list[LivePair]:
         """The responses that differ, and the last one of a call that was not reached."""
         pairs = self.findings.response_pairs
         differing = [pair for pair in pairs if pair.turn in self._turns_with_changes]
         if self.verdict == "not-reached":
             differing += pairs[-1:]
 
-        reached_by_turn = {}
-        for pair in differing:
-            received = whole_response_value(pair.live)
-            reached_by_turn[pair.turn] = ReachedResponse(
-                pair.turn, pair.expected_value, received
-            )
-
-        return list(reached_by_turn.values())
+        last_by_turn = {pair.turn: pair for pair in differing}
+        return list(last_by_turn.values())
 
     @property
     def _turns_with_changes(self) -> set[int]:

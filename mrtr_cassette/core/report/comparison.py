@@ -25,14 +25,14 @@ from mrtr_cassette.core.compare.values import (
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import LearnedPlace
-from mrtr_cassette.core.drive.script import TurnChange, without_turn_numbers
+from mrtr_cassette.core.drive.script import LivePair, TurnChange, without_turn_numbers
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE_VERDICTS,
     Proposal,
     accepted_by_verdict,
 )
 from mrtr_cassette.core.drive.verdicts import Probed
-from mrtr_cassette.core.drive.verification import ReachedResponse, VerifiedInteraction
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.report.ci import (
     Case,
@@ -654,7 +654,7 @@ def interaction_lines(
     return lines
 
 
-def _with_responses(change: Change, response: ReachedResponse | None) -> Change:
+def _with_responses(change: Change, response: LivePair | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
     if response is None or change.verdict not in _OF_WHOLE_RESPONSES:
         return change
@@ -696,6 +696,7 @@ _JSON_MEMBERS: Final[Mapping[type, str]] = {
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts accepted interactions",
     VerifiedInteraction: "number call verdict reason changes responses=reached",
+    LivePair: "turn expected received",
     TurnChange: "turn verdict=change.verdict pointer=change.pointer recorded=change.recorded "
     "received=change.received is_information=change.is_information",
 }

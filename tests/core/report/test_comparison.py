@@ -267,7 +267,15 @@ def test_what_was_expected_and_what_came_is_told(
     (interaction,) = found.interactions
     (data,) = verification_data([found])["cassettes"][0]["interactions"]
 
-    assert data["responses"] == [response._asdict() for response in interaction.reached]
+    (response,) = interaction.reached
+
+    assert data["responses"] == [
+        {
+            "turn": response.turn,
+            "expected": response.expected,
+            "received": response.received,
+        }
+    ]
 
     whole = verification_markdown([found]), verification_junit([found]).decode()
     for report in (*whole, json.dumps(data["responses"])):
