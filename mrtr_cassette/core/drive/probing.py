@@ -220,19 +220,13 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
             answer = members_of(ask.given_answers.get(key))
             if request.kind == "url":
                 probes += _declining_probes(key)
-                probes.append(
-                    Probe(URL_ACCEPTED, key, _answer_with_action(_ACCEPT_ACTION))
-                )
+                probes.append(_accepting_probe(URL_ACCEPTED, key))
             elif request.kind == "form":
                 probes += _declining_probes(key)
                 probes += _probes_of_form(key, request, answer)
 
     if not ask.turn.is_posted and ask.requests and ask.is_form_of_map:
-        probes.append(
-            Probe(
-                "answer-extra-key", _STRANGE_TEXT, _answer_with_action(_ACCEPT_ACTION)
-            )
-        )
+        probes.append(_accepting_probe("answer-extra-key", _STRANGE_TEXT))
         probes += [Probe("answer-missing-key", key) for key in ask.requests]
 
     probes += [
@@ -290,21 +284,26 @@ def needs_state(probe: Probe) -> bool:
     return probe.is_of_state and probe.name not in _PROBES_WITHOUT_STATE
 
 
-def _answer_with_action(action: str, content: Any = None) -> bytes:
-    """Return the JSON text of an answer with an action and, unless that is None, content."""
-    answer: dict[str, Any] = {"action": action}
-    if content is not None:
-        answer["content"] = content
-
-    return to_json(answer).encode()
-
-
 def _declining_probes(key: str) -> list[Probe]:
     """Return the probes that decline and cancel a question."""
     return [
-        Probe(DECLINED, key, _answer_with_action("decline")),
-        Probe(ANSWER_CANCELLED, key, _answer_with_action("cancel")),
+        Probe(DECLINED, key, b'{"action":"decline"}'),
+        Probe(ANSWER_CANCELLED, key, b'{"action":"cancel"}'),
     ]
+
+
+def _accepting_probe(
+    name: str,
+    key: str,
+    content: Mapping[str, Any] | None = None,
+    sent_and_accepted: tuple[Any, Any] | None = None,
+) -> Probe:
+    """Return a probe that accepts a question, with content unless that is None."""
+    answer: dict[str, Any] = {"action": _ACCEPT_ACTION}
+    if content is not None:
+        answer["content"] = content
+
+    return Probe(name, key, to_json(answer).encode(), sent_and_accepted)
 
 
 def _probes_of_form(
@@ -319,7 +318,7 @@ def _probes_of_form(
         required_fields = []
 
     if required_fields:
-        yield Probe("accepted-empty", key, _answer_with_action(_ACCEPT_ACTION))
+        yield _accepting_probe("accepted-empty", key)
 
     field_types = {members_of(field).get("type") for field in fields.values()}
     denied_fields = {}
@@ -329,19 +328,11 @@ def _probes_of_form(
             denied_fields[name] = False
 
     if denied_fields:
-        yield Probe(
-            "accepted-false",
-            key,
-            _answer_with_action(_ACCEPT_ACTION, {**content, **denied_fields}),
-        )
+        yield _accepting_probe("accepted-false", key, {**content, **denied_fields})
 
     yield from _probes_of_fields(key, content, fields, required_fields)
     content_with_extra_member = {**content, "mrtrCassetteProbe": True}
-    yield Probe(
-        "answer-extra-member",
-        key,
-        _answer_with_action(_ACCEPT_ACTION, content_with_extra_member),
-    )
+    yield _accepting_probe("answer-extra-member", key, content_with_extra_member)
 
 
 def _probes_of_fields(
@@ -357,9 +348,11 @@ def _probes_of_fields(
     for name in names:
         accepted_value = content[name]
         for probe, value in _wrong_values(members_of(fields.get(name)), accepted_value):
-            answer = _answer_with_action(_ACCEPT_ACTION, {**content, name: value})
             probes_by_name.setdefault(
-                probe, Probe(probe, key, answer, (value, accepted_value))
+                probe,
+                _accepting_probe(
+                    probe, key, {**content, name: value}, (value, accepted_value)
+                ),
             )
 
     yield from probes_by_name.values()
@@ -502,18 +495,6 @@ AS_RECORDED: Final = Probe("accepted")
 """The recorded answers."""
 
 
-def answers_with(
-    probe: Probe, ask: LiveAsk, answered: Answered, live_key: str | None
-) -> Answered:
-    """Return the answers that a probe gives in place of the recorded ones.
-
-    `live_key` is the live key of the question that it answers otherwise.
-    """
-    if probe.is_of_state or live_key is None:
-        return answered
-    return ask.with_answer(answered, live_key, probe.answer)
-
-
 @dataclass(slots=True, eq=False)
 class ProbingScript:
     """Answers as recorded, but for the ask that is probed.
@@ -561,13 +542,15 @@ class ProbingScript:
         self.reply = reply
         if self.probe is None:
             return NeedsAnswers(ask)
+        if self.probe.question is None:
+            return reply
 
-        return answers_with(self.probe, ask, reply, self._live_key(ask))
+        live_key = self._live_key(ask, self.probe.question)
+        return ask.with_answer(reply, live_key, self.probe.answer)
 
-    def _live_key(self, ask: LiveAsk) -> str | None:
-        """Return the live key of the question that the probe answers otherwise."""
-        question = None if self.probe is None else self.probe.question
-        if question is None or question not in self.ask.requests:
+    def _live_key(self, ask: LiveAsk, question: str) -> str:
+        """Return the live key of a recorded question."""
+        if question not in self.ask.requests:
             return question
 
         # Where a task asks, its questions may have other keys, and come in another order.

@@ -427,7 +427,10 @@ def probe_outcome(
     values: Mapping[str, Any] | None = None,
 ) -> Probed:
     """Return what came of a probe; `values` are the reactions that are told with it."""
-    values_as_text = {name: canonical(value) for name, value in (values or {}).items()}
+    values_as_text: dict[str, Any] = {}
+    for name, value in (values or {}).items():
+        values_as_text[name] = canonical(value)
+
     is_finding = verdict in FINDING_VERDICTS or verdict in fail_on
     if verdict == "changed":
         is_finding = probe.name in _CHANGE_IS_FINDING
@@ -442,8 +445,6 @@ def probe_outcome(
         verdict,
         reason,
         probe.sent_in_words,
-        received=values_as_text.get("received"),
-        accepted=values_as_text.get("accepted"),
-        declined=values_as_text.get("declined"),
         is_finding=is_finding,
+        **values_as_text,
     )
