@@ -376,7 +376,7 @@ class _Assembly:
 
         with_texts(exchange, read)
         state = issued_name(exchange)
-        facts = facts_of(exchange, exchange.call)
+        facts = facts_of(exchange)
         states = set(facts.issued)
         if state is not None:
             names.issued_by[number] = state
@@ -445,7 +445,7 @@ class _Assembly:
             if resumed is not None and self._facts[resumed].listens:
                 resumed = None
 
-            self._facts[number] = facts_of(exchange, exchange.call, resumed)
+            self._facts[number] = facts_of(exchange, resumed)
 
         for number in streams_of_closing(self._exchanges, self._facts):
             del self._facts[number]

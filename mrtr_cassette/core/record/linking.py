@@ -23,7 +23,7 @@ from mrtr_cassette.core.cassette.sessions import (
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, ask_in, completed_by
+from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import named_task, polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -134,10 +134,9 @@ class ExchangeFacts:
         return not self.listens and not self.task.sha256
 
 
-def facts_of(
-    exchange: RecordedExchange, call: Call, resumes: int | None = None
-) -> ExchangeFacts:
-    """Return the facts about an exchange with this call, which may resume a call's stream."""
+def facts_of(exchange: RecordedExchange, resumes: int | None = None) -> ExchangeFacts:
+    """Return the facts about an exchange, which may resume the stream of a call."""
+    call = exchange.call
     response = exchange.response
     request_id = _id_of(call.message, Kind.REQUEST)
     answered_keys = None
@@ -150,23 +149,24 @@ def facts_of(
     if exchange.issued_sha256 is not None:
         issued = (exchange.issued_sha256,)
 
-    response_facts = _facts_for_linking(
-        call, response, is_resumption=resumes is not None
-    )
-    ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
-    has_response = response_facts.has_response
+    ask = exchange.ask
+    is_listening = ask is None and resumes is None and listens(call, response)
+    is_shared = is_listening or resumes is not None
+    pushes, responses = _stream_facts(response, is_shared=is_shared)
+    has_response = response is None or not response.is_framed or is_answered(response)
+    end_moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     if request_id is not None and response is not None and response.only_accepts:
-        ended = NEVER
+        end_moment = NEVER
         has_response = False
 
     return ExchangeFacts(
         session=intern(session_of_exchange(exchange)),
-        listens=response_facts.listens,
+        listens=is_listening,
         request_id=request_id,
         answered_push_id=_id_of(call.message, Kind.RESPONSE),
-        pushes=response_facts.pushes,
-        responses=response_facts.responses,
-        end_moment=ended,
+        pushes=pushes,
+        responses=responses,
+        end_moment=end_moment,
         is_answered=has_response,
         resumes=resumes,
         call_sha256=intern(sha256_of("\n".join(call.key()))),
@@ -174,11 +174,11 @@ def facts_of(
         client=intern(call.client),
         answered_keys=answered_keys,
         echoed=echoed,
-        asked_keys=response_facts.asked_keys,
+        asked_keys=None if ask is None else frozenset(ask.input_requests),
         issued=issued,
-        asked_moment=response_facts.asked,
+        asked_moment=_moment_of_ask(ask, response),
         creates_task=exchange.created_task is not None,
-        task=_task_facts_of(exchange, call),
+        task=_task_facts_of(exchange),
     )
 
 
@@ -189,53 +189,9 @@ def _id_of(message: Message | None, kind: Kind) -> str | None:
     return message.same_id
 
 
-class _FactsForLinking(NamedTuple):
-    """Facts that only the response tells."""
-
-    listens: bool = False
-    pushes: tuple[Push, ...] = ()
-    """The requests that the server pushed in it."""
-
-    responses: tuple[tuple[str, Moment], ...] = ()
-    """The responses to other requests than its own."""
-
-    has_response: bool = True
-    """It has the JSON-RPC response to its request, as far as it is a stream."""
-
-    asked_keys: frozenset[str] | None = None
-    asked: Moment = NEVER
-
-
-def _facts_for_linking(
-    call: Call, response: Response | None, *, is_resumption: bool
-) -> _FactsForLinking:
-    """Return the facts that a response tells, which may go on with the stream of another one."""
-    if response is None:
-        return _FactsForLinking(listens=not is_resumption and listens(call, None))
-
-    ask = ask_in(call.message, response)
-    if ask is not None:
-        response_facts = _FactsForLinking(
-            asked_keys=frozenset(ask.input_requests),
-            asked=_moment_of(response.pieces[ask.piece]),
-        )
-    else:
-        response_facts = _FactsForLinking(
-            listens=not is_resumption and listens(call, response)
-        )
-
-    if not response.is_framed:
-        return response_facts
-
-    is_shared = response_facts.listens or is_resumption
-    pushes, responses = _stream_facts(response, is_shared=is_shared)
-    return response_facts._replace(
-        pushes=pushes, responses=responses, has_response=is_answered(response)
-    )
-
-
-def _task_facts_of(exchange: RecordedExchange, call: Call) -> TaskFacts:
+def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
+    call = exchange.call
     identity = named_task(call.message) if call.method in TASK_STEPS else None
     if identity is None:
         return NO_TASK
@@ -274,13 +230,23 @@ def _moment_of(piece: Piece) -> Moment:
     return Moment(piece.arrived_count, piece.at_ms)
 
 
+def _moment_of_ask(ask: Ask | None, response: Response | None) -> Moment:
+    """Return when an ask was complete; never if a response asks nothing."""
+    if ask is None or response is None:
+        return NEVER
+    return _moment_of(response.pieces[ask.piece])
+
+
 def _stream_facts(
-    response: Response, *, is_shared: bool
+    response: Response | None, *, is_shared: bool
 ) -> tuple[tuple[Push, ...], tuple[tuple[str, Moment], ...]]:
     """Return the requests that a stream pushes, and its responses to other requests than its own.
 
     It is shared if it carries what other requests caused.
     """
+    if response is None or not response.is_framed:
+        return (), ()
+
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
     for index, piece in enumerate(response.pieces):

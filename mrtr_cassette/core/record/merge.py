@@ -279,7 +279,7 @@ def _comparable_content(exchange: RecordedExchange) -> str:
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
     """Yield what was seen of an exchange, with its causes and what it causes."""
-    facts = facts_of(exchange, exchange.call)
+    facts = facts_of(exchange)
     session = facts.session
     in_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
