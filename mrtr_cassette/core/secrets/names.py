@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import AnyStr, Final, NamedTuple
 
 from mrtr_cassette.core.secrets.rules import PLACED_NAMES
 from mrtr_cassette.core.secrets.shapes import example_of
-from mrtr_cassette.core.wire.jsonbytes import Span
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
 STATE: Final = "mrtr-state"
 TASK: Final = "mrtr-task"
@@ -107,7 +107,6 @@ class Ref(NamedTuple):
         return self._replace(parts=(*self.parts[:-1], str(part)))
 
 
-CutText = tuple[bytes | Ref, ...]
 RefChange = Callable[[Ref], Ref | bytes | None]
 """Returns the replacement of a reference; None leaves it."""
 
@@ -139,7 +138,7 @@ def _ref_of_placeholder(match: re.Match[bytes]) -> Ref:
     return Ref(rule.decode(), (token.decode(),), (opening, colon, closing))
 
 
-def split_at_refs(raw: bytes) -> CutText:
+def split_at_refs(raw: bytes) -> list[bytes | Ref]:
     """Cut a text into its references and what stands between them."""
     text: list[bytes | Ref] = []
     end = 0
@@ -147,13 +146,7 @@ def split_at_refs(raw: bytes) -> CutText:
         text += (raw[end : span.start], ref)
         end = span.end
 
-    return (*text, raw[end:])
-
-
-def joined_bytes(text: Iterable[bytes | Ref]) -> bytes:
-    """Return the bytes of a text."""
-    parts = [part.raw if isinstance(part, Ref) else part for part in text]
-    return b"".join(parts)
+    return [*text, raw[end:]]
 
 
 def as_bytes(text: AnyStr) -> bytes:
@@ -191,22 +184,21 @@ def has_kind(text: AnyStr, *kinds: str) -> bool:
 
 def with_changed_refs(text: AnyStr, change: RefChange) -> AnyStr:
     """Return a text with other references, or with other bytes in their places."""
-    changed_parts = []
-    for part in split_at_refs(as_bytes(text)):
-        replacement: bytes | Ref | None = None
-        if isinstance(part, Ref):
-            replacement = change(part)
+    raw = as_bytes(text)
+    replacements: list[tuple[Span, bytes]] = []
+    for span, ref in ref_spans(raw):
+        new = change(ref)
+        if new is not None:
+            replacements.append((span, new.raw if isinstance(new, Ref) else new))
 
-        changed_parts.append(part if replacement is None else replacement)
-
-    if len(changed_parts) == 1:
+    if not replacements:
         return text
 
-    raw = joined_bytes(changed_parts)
+    changed = splice(raw, replacements)
     if isinstance(text, bytes):
-        return raw
+        return changed
 
-    return raw.decode("utf-8", "surrogatepass")
+    return changed.decode("utf-8", "surrogatepass")
 
 
 def ref_of(text: str, *kinds: str) -> Ref | None:
@@ -222,13 +214,9 @@ def ref_of(text: str, *kinds: str) -> Ref | None:
 def _whole_ref(text: str) -> Ref | None:
     """Return the reference that a text is as a whole, or None; a state is asked about again."""
     raw = as_bytes(text)
-    name_match = _NAME_PATTERN.fullmatch(raw)
-    if name_match is not None:
-        return _ref_of_name(name_match)
-
-    placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
-    if placeholder_match is not None:
-        return _ref_of_placeholder(placeholder_match)
+    for span, ref in ref_spans(raw):
+        if span == (0, len(raw)):
+            return ref
 
     return None
 
