@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.methods import method_of
-from mrtr_cassette.core.record.linking import ExchangeFacts
+from mrtr_cassette.core.record.linking import ExchangeFacts, Moment
 
 P = TypeVar("P")
 
@@ -244,47 +244,26 @@ def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_SessionEven
         if exchange.session in sessions:
             events.extend(_session_events_in_exchange(number, exchange))
 
-    events.sort()
-    return events
+    return sorted(events)
 
 
 def _session_events_in_exchange(
     number: int, exchange: ExchangeFacts
-) -> list[_SessionEvent]:
-    """Return what happened in one exchange, in any order."""
-    ended = exchange.end_moment
-    events = [
-        _SessionEvent(number, False, 0.0, _SessionEventKind.REQUEST, number),
-        _SessionEvent(
-            ended.arrived_count, True, ended.at_ms, _SessionEventKind.END, number
-        ),
-    ]
+) -> Iterator[_SessionEvent]:
+    """Yield what happened in one exchange, in any order."""
 
+    def came(
+        moment: Moment, kind: _SessionEventKind, position: int = 0
+    ) -> _SessionEvent:
+        return _SessionEvent(
+            moment.arrived_count, True, moment.at_ms, kind, number, position
+        )
+
+    yield _SessionEvent(number, False, 0.0, _SessionEventKind.REQUEST, number)
+    yield came(exchange.end_moment, _SessionEventKind.END)
     for index, (_, moment) in enumerate(exchange.responses):
-        responded = _SessionEvent(
-            moment.arrived_count,
-            True,
-            moment.at_ms,
-            _SessionEventKind.RESPONSE,
-            number,
-            index,
-        )
-        events.append(responded)
+        yield came(moment, _SessionEventKind.RESPONSE, index)
 
-    if exchange.answered_push_id is not None:
-        return events
-
-    for index, push in enumerate(exchange.pushes):
-        moment = push.moment
-        events.append(
-            _SessionEvent(
-                moment.arrived_count,
-                True,
-                moment.at_ms,
-                _SessionEventKind.PUSH,
-                number,
-                index,
-            )
-        )
-
-    return events
+    if exchange.answered_push_id is None:
+        for index, push in enumerate(exchange.pushes):
+            yield came(push.moment, _SessionEventKind.PUSH, index)
