@@ -6,7 +6,6 @@ import re
 from base64 import b64encode
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from string import ascii_letters, digits
 from typing import Final, NamedTuple
@@ -418,12 +417,7 @@ class RepeatedSecrets:
             target = spell_in_url(target)
 
         headers = self.sealed_headers(request.headers)
-        body = self.seal(request.body)
-        sealed = (target, headers, body)
-        if sealed == (request.target, request.headers, request.body):
-            return request
-
-        return replace(request, target=target, headers=headers, body=body)
+        return Request(request.method, target, headers, self.seal(request.body))
 
 
 SHORTEST_CREDENTIAL: Final = 8

@@ -7,7 +7,6 @@ import re
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from string import ascii_letters, digits
 from typing import Final, NamedTuple
@@ -153,8 +152,8 @@ class _Redacted(NamedTuple):
     """A text with placeholders."""
 
     text: str
-    secrets: Sequence[tuple[str, str]] = ()
-    """The rules and the texts of the secrets that were replaced."""
+    finds: Sequence[Find] = ()
+    """The secrets that were replaced."""
 
 
 class Redactor:
@@ -215,16 +214,12 @@ class Redactor:
         headers = self.headers(request.headers)
         content_type = header_value(request.headers, "content-type")
         body = self.body(request.body, content_type)
-        redacted = (target, headers, body)
-        if redacted == (request.target, request.headers, request.body):
-            return request
-
-        return replace(request, target=target, headers=headers, body=body)
+        return Request(request.method, target, headers, body)
 
     def target(self, path_with_query: str) -> str:
         """Redact a target, also the challenge (RFC 7636) of an authorization request."""
         redacted = self._redacted_target(path_with_query)
-        self._tell(redacted.secrets)
+        self._tell(redacted.finds)
         return redacted.text
 
     def headers(self, headers: Headers) -> Headers:
@@ -240,19 +235,19 @@ class Redactor:
         can hold that, else as a placeholder alone.
         """
         redacted = self._redacted_header(name, value)
-        self._tell(redacted.secrets)
+        self._tell(redacted.finds)
         return redacted.text
 
     def text(self, value: str, kind: TextKind = "text") -> str:
         """Redact any text."""
         redacted = self._redacted_text(value, kind)
-        self._tell(redacted.secrets)
+        self._tell(redacted.finds)
         return redacted.text
 
-    def _tell(self, secrets: Iterable[tuple[str, str]]) -> None:
+    def _tell(self, finds: Iterable[Find]) -> None:
         """Tell of the secrets in a text each time: they may have been forgotten meanwhile."""
-        for rule, secret in secrets:
-            self.on_find(rule, secret)
+        for find in finds:
+            self.on_find(find.rule, find.plain)
 
     def _read_target(self, path_with_query: str) -> _Redacted:
         redacted = self._redacted_text(path_with_query, "url")
@@ -264,16 +259,14 @@ class Redactor:
 
         return redacted._replace(text=_CHALLENGE.sub(stand_in, redacted.text))
 
-    def _read_headers(
-        self, headers: Headers
-    ) -> tuple[Headers, Sequence[tuple[str, str]]]:
-        """Return headers with placeholders, and the rules and the texts of their secrets."""
+    def _read_headers(self, headers: Headers) -> tuple[Headers, Sequence[Find]]:
+        """Return headers with placeholders, and their secrets."""
         redacted_headers = []
-        found: list[tuple[str, str]] = []
+        found: list[Find] = []
         for name, value in headers:
             redacted = self._redacted_header(name, value)
             redacted_headers.append((name, redacted.text))
-            found += redacted.secrets
+            found += redacted.finds
 
         return tuple(redacted_headers), found
 
@@ -284,10 +277,7 @@ class Redactor:
             return _Redacted(value)
 
         redacted = self._with_placeholders(raw, finds)
-        return _Redacted(
-            redacted.decode("utf-8", "surrogatepass"),
-            [(find.rule, find.plain) for find in finds],
-        )
+        return _Redacted(redacted.decode("utf-8", "surrogatepass"), finds)
 
     def _redacted_header(self, name: str, value: str) -> _Redacted:
         plain = decoded_header(value)
@@ -297,10 +287,7 @@ class Redactor:
             redacted = self._redacted_text(searched)
         else:
             shown = self.placeholder(credential.rule, credential.plain)
-            redacted = _Redacted(
-                searched[: credential.start] + shown,
-                [(credential.rule, credential.plain)],
-            )
+            redacted = _Redacted(searched[: credential.start] + shown, [credential])
 
         text = redacted.text
         if text == plain:
@@ -336,7 +323,7 @@ class Redactor:
     ) -> bytes:
         """Redact a body, or any piece of one, as a kind of text."""
         finds = self._secrets_found(raw, kind, is_stream=is_stream)
-        self._tell([(find.rule, find.plain) for find in finds])
+        self._tell(finds)
         return self._with_placeholders(raw, finds, is_stream=is_stream)
 
     def _with_placeholders(

@@ -288,17 +288,16 @@ class Values:
     def _request_with_changes(
         self, request: Request, change: Callable[[bytes, TextPlace], bytes]
     ) -> Request:
-        """Return a request with changed texts; the same object if nothing differs."""
+        """Return a request with changed texts."""
         if not self.names:
             return request
 
-        changed_request = Request(
+        return Request(
             request.method,
             _with_changed_bytes(request.target, change, "target"),
             _with_values(request.headers, change),
             change(request.body, "body"),
         )
-        return request if changed_request == request else changed_request
 
     # Learning
 
