@@ -40,6 +40,7 @@ from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
     ExchangeNames,
     Replacement,
+    exchange_without_known_secrets,
     kept_headers_of_request,
     names_in,
     redacted_messages,
@@ -405,13 +406,7 @@ class Recorder:
         if self.credentials is None or not self.credentials.has_found:
             return exchange
 
-        known = self.credentials.known
-        response = exchange.response or NO_RESPONSE
-        request, response = without_known_secrets(exchange.request, response, known)
-        if exchange.response is None:
-            return replace(exchange, request=request)
-
-        return replace(exchange, request=request, response=response)
+        return exchange_without_known_secrets(exchange, self.credentials.known)
 
 
 def _hash_of_state(state: str | None) -> str | None:

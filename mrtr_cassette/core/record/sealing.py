@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import endpoint_piece
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import (
@@ -304,6 +305,24 @@ def without_known_secrets(
         return request, response
 
     return with_references(request, response, known)
+
+
+def exchange_without_known_secrets(
+    exchange: RecordedExchange, known: RepeatedSecrets
+) -> RecordedExchange:
+    """Replace the secrets that an exchange repeats."""
+    response = exchange.response or NO_RESPONSE
+    request, response = without_known_secrets(exchange.request, response, known)
+    return with_messages(exchange, request, response)
+
+
+def with_messages(
+    exchange: RecordedExchange, request: Request, response: Response
+) -> RecordedExchange:
+    """Return an exchange with another request, and another response if it has one."""
+    if exchange.response is None:
+        return replace(exchange, request=request)
+    return replace(exchange, request=request, response=response)
 
 
 def with_references(

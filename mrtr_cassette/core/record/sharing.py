@@ -14,7 +14,9 @@ from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.record.assembly import SecretNumbers
 from mrtr_cassette.core.record.sealing import (
     NO_RESPONSE,
+    exchange_without_known_secrets,
     redacted_messages,
+    with_messages,
     without_known_secrets,
 )
 from mrtr_cassette.core.secrets.credentials import Credentials, RepeatedSecrets
@@ -27,7 +29,7 @@ from mrtr_cassette.core.secrets.names import (
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.secrets.shapes import SharedKind, rule_of_kind
-from mrtr_cassette.core.wire.http import Request, Response
+from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
@@ -195,16 +197,12 @@ class _Sharing:
             response = self._with_placeholder_for_page(response)
 
         return with_texts(
-            _with_messages(exchange, request, response), self._with_shared_path
+            with_messages(exchange, request, response), self._with_shared_path
         )
 
     def without_known_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
-        response = exchange.response or NO_RESPONSE
-        known = self._credentials.known
-        request, response = without_known_secrets(exchange.request, response, known)
-
-        return _with_messages(exchange, request, response)
+        return exchange_without_known_secrets(exchange, self._credentials.known)
 
     def _with_placeholder_for_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
@@ -254,15 +252,6 @@ class _Sharing:
 
         self.shortened_client_count += len(replacements)
         return splice(body, replacements)
-
-
-def _with_messages(
-    exchange: RecordedExchange, request: Request, response: Response
-) -> RecordedExchange:
-    """Return an exchange with another request, and another response if it has one."""
-    if exchange.response is None:
-        return replace(exchange, request=request)
-    return replace(exchange, request=request, response=response)
 
 
 def _numbers_after(cassette: Cassette) -> SecretNumbers:
