@@ -43,7 +43,6 @@ from mrtr_cassette.core.secrets.names import (
     STATE,
     TASK,
     Ref,
-    RefChange,
     compared_sha256,
     is_cassette_token,
     is_journal_token,
@@ -381,8 +380,8 @@ class _Heads:
         self._ready: list[tuple[float, bool, int]] = []
         """A heap of moments, each with the index of its recorder."""
 
-        self._blocked: dict[int, set[_Cause]] = {}
-        """The causes that are missing, by the index of the recorder."""
+        self._blocked: dict[int, _Cause] = {}
+        """A cause that is missing, by the index of the recorder."""
 
         self._waiting: dict[_Cause, list[int]] = defaultdict(list)
         self._given_causes: set[_Cause] = set()
@@ -418,27 +417,22 @@ class _Heads:
         if not queue:
             return
 
-        missing = set()
         for cause in queue[0].needed_causes:
             seen_by = self._indexes_by_cause.get(cause, {index})
             if index not in seen_by and cause not in self._given_causes:
-                missing.add(cause)
+                self._blocked[index] = cause
                 self._waiting[cause].append(index)
+                return
 
-        if missing:
-            self._blocked[index] = missing
-        else:
-            heappush(self._ready, self._moment(index))
+        heappush(self._ready, self._moment(index))
 
     def _give(self, cause: _Cause) -> None:
-        """Take note of a cause; what waited for it alone is ready."""
+        """Take note of a cause; what waited for it is ready, or waits for the next one."""
         self._given_causes.add(cause)
         for index in self._waiting.pop(cause, ()):
-            missing = self._blocked.get(index, set())
-            missing.discard(cause)
-            if index in self._blocked and not missing:
+            if self._blocked.get(index) == cause:
                 del self._blocked[index]
-                heappush(self._ready, self._moment(index))
+                self._offer(index)
 
 
 def _merged_exchanges(
@@ -691,17 +685,6 @@ def _with_hashes_for_names(
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
         states = {**states, echoed: sha256}
 
-    change = _changer_to_journal_names(states, path)
-    return replace(
-        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change)),
-        issued_sha256=None if issued is None else states[issued],
-        echoed_sha256=None if echoed is None else states[echoed],
-    )
-
-
-def _changer_to_journal_names(states: Mapping[str, str], path: str) -> RefChange:
-    """Return a change of names to hashes, and of the numbers of secrets to tokens of a journal."""
-
     def as_in_journal(ref: Ref) -> Ref | None:
         """Return a name as a hash, or a secret with a journal's token; None for anything else."""
         if ref.is_secret and is_cassette_token(ref.token):
@@ -712,7 +695,11 @@ def _changer_to_journal_names(states: Mapping[str, str], path: str) -> RefChange
         sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
         return Ref(HASH, (sha256,), ref.spelling)
 
-    return as_in_journal
+    return replace(
+        with_texts(exchange, lambda raw, _: with_changed_refs(raw, as_in_journal)),
+        issued_sha256=None if issued is None else states[issued],
+        echoed_sha256=None if echoed is None else states[echoed],
+    )
 
 
 def _sha256_of_name(state: str, path: str) -> str:
