@@ -76,13 +76,9 @@ class Channel(Generic[E]):
             if name is not None:
                 self._exchange_by_question.pop(name, None)
         elif message.cancelled_id is not None:
-            self._take_cancellation(message.cancelled_id)
-
-    def _take_cancellation(self, identity: str) -> None:
-        """Take the notice that nobody waits for the response to the request with an id."""
-        # No response is expected any more; one that comes is still the request's own.
-        for exchange in self._pending_requests.get(identity, ()):
-            self.stop_waiting_for(exchange)
+            # No response is expected any more; one that comes is still the request's own.
+            for exchange in self._pending_requests.get(message.cancelled_id, ()):
+                self.stop_waiting_for(exchange)
 
     def take_server_line(self, line: bytes) -> tuple[E, bool]:
         """Return which exchange a line of the server belongs to, and whether it is the last one."""
@@ -108,15 +104,11 @@ class Channel(Generic[E]):
         if exchange == self._listening_exchange:
             self._has_spoken = True
 
-        if message is not None:
-            self._note_question(message, exchange)
+        is_question = message is not None and message.kind is Kind.REQUEST
+        if message is not None and is_question and message.id is not None:
+            self._exchange_by_question[message.id] = exchange
 
         return exchange, False
-
-    def _note_question(self, message: Message, exchange: E) -> None:
-        """Take note of where the server asks something, until that is answered or cancelled."""
-        if message.kind is Kind.REQUEST and message.id is not None:
-            self._exchange_by_question[message.id] = exchange
 
     def _exchange_without_response(self, message: Message | None) -> E:
         """Return the exchange of a line that is no response to a pending request."""
