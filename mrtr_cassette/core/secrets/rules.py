@@ -503,32 +503,44 @@ _MOST_GROUPS = 200
 _LARGEST_PROGRAMS = 200_000
 
 
-def _too_large(patterns: Sequence[str]) -> str:
-    """Return why a user's patterns would take too long to search a text, or an empty string."""
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """Make sure that a text can be searched for a user's patterns, and soon enough.
+
+    Raises:
+        ValueError: RE2 refuses one, it matches the empty text, or they would take too long.
+    """
     if len(patterns) > _MOST_PATTERNS:
-        return f"there are {len(patterns):,} redaction patterns, and {_MOST_PATTERNS} at most"
+        raise ValueError(
+            f"there are {len(patterns):,} redaction patterns, and {_MOST_PATTERNS} at most"
+        )
 
     groups = 0
     size = 0
     for pattern in patterns:
-        shown = _shown_pattern(pattern)
+        shown = f"redaction pattern {shorten(repr(pattern))}"
         if len(pattern) > _LONGEST_PATTERN:
-            return f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
+            raise ValueError(
+                f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
+            )
 
-        program = user_pattern(pattern)
+        try:
+            program = user_pattern(pattern)
+        except ValueError as error:
+            raise ValueError(f"{shown} is not a regular expression: {error}") from None
+
+        if program.fullmatch(b""):
+            raise ValueError(f"{shown} matches the empty text")
+
         groups += program.groups
         size += program.programsize
         if groups > _MOST_GROUPS:
-            return f"{shown} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
+            raise ValueError(
+                f"{shown} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
+            )
         if size > _LARGEST_PROGRAMS:
-            return f"{shown} repeats too much: all patterns together are too large to search with"
-
-    return ""
-
-
-def _shown_pattern(pattern: str) -> str:
-    """Return a pattern, shortened, as an error message names it."""
-    return f"redaction pattern {shorten(repr(pattern))}"
+            raise ValueError(
+                f"{shown} repeats too much: all patterns together are too large to search with"
+            )
 
 
 @dataclass(frozen=True)
@@ -550,25 +562,7 @@ class RedactionRules:
 
     def __post_init__(self) -> None:
         """Check the rules."""
-        for pattern in self.patterns[:_MOST_PATTERNS]:
-            if len(pattern) > _LONGEST_PATTERN:
-                break
-
-            try:
-                searched = user_pattern(pattern)
-            except ValueError as error:
-                message = (
-                    f"{_shown_pattern(pattern)} is not a regular expression: {error}"
-                )
-                raise ValueError(message) from None
-
-            if searched.fullmatch(b""):
-                raise ValueError(f"{_shown_pattern(pattern)} matches the empty text")
-
-        reason = _too_large(self.patterns)
-        if reason:
-            raise ValueError(reason)
-
+        _check_patterns(self.patterns)
         for key in self.keys:
             if not folded_name(key):
                 raise ValueError(f"redaction key {key!r} names no member")
