@@ -85,7 +85,6 @@ class _KnownText(NamedTuple):
 class _Indexed(NamedTuple):
     """The spellings of a known text, and the grams by which they are found."""
 
-    shown: str
     spellings: tuple[_Spelling, ...]
     grams: set[bytes]
     """Parts of the ends of its spellings, as many texts begin with the same characters.
@@ -337,9 +336,9 @@ class RepeatedSecrets:
         for text in self._added:
             known = self.texts[text]
             spellings = tuple(_spellings_of(text)) if known.is_searched else ()
-            indexed = _Indexed(known.shown, spellings, _grams_of(spellings))
-            self._indexed[text] = indexed
-            for gram in indexed.grams:
+            grams = _grams_of(spellings)
+            self._indexed[text] = _Indexed(spellings, grams)
+            for gram in grams:
                 self._by_gram.setdefault(gram, {})[text] = None
 
             for spelling in spellings:
@@ -368,20 +367,20 @@ class RepeatedSecrets:
         """Return the spellings whose probes a text has, and what takes their places."""
         searched = _with_escapes_undone(raw)
         likely = []
-        for known in self._likely_texts(searched):
-            for spelling in known.spellings:
+        for text in self._likely_texts(searched):
+            for spelling in self._indexed[text].spellings:
                 if spelling.probe in searched:
-                    likely.append((spelling, known.shown))
+                    likely.append((spelling, self.texts[text].shown))
 
         return likely
 
-    def _likely_texts(self, raw: bytes) -> list[_Indexed]:
+    def _likely_texts(self, raw: bytes) -> Iterable[str]:
         """Return the known texts that some bytes may contain, and few others."""
         self._index_added()
         if not self._by_gram:
-            return []
+            return ()
         if len(self._indexed) <= _FEW_TEXTS:
-            return list(self._indexed.values())
+            return self._indexed
 
         likely = dict(self._by_gram.get(_SHORT_TEXT, ()))
         for start, end in long_words(raw, _PROBE_CHARS, self._shortest_run):
@@ -392,7 +391,7 @@ class RepeatedSecrets:
                 if texts_with_gram:
                     likely |= texts_with_gram
 
-        return [self._indexed[text] for text in likely]
+        return likely
 
     def seal_text(self, text: str) -> str:
         """Replace the texts wherever they are in a text that is no body."""

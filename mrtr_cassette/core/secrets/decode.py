@@ -298,9 +298,8 @@ class JsonParts:
         self._raw = raw
         self._has_json = b"{" in raw or b"[" in raw
         self._line_ends = [end for end in (b"\r", b"\n") if end in raw]
-        self._known_offsets = [0]
-        self._is_quoted_at = {0: False}
-        """Whether a string is open at the offsets that were asked about."""
+        self._quoted_offsets = [(0, False)]
+        """The offsets that were asked about, and whether a string is open there."""
         self._is_json_between = lru_cache(maxsize=None)(self._read_between)
 
     def part_at(self, start: int, end: int) -> JsonPart:
@@ -332,9 +331,8 @@ class JsonParts:
 
     def _is_quoted(self, at: int) -> bool:
         """Tell whether a string of JSON is open at an offset; no string goes over two lines."""
-        index = bisect_right(self._known_offsets, at) - 1
-        counted_from = self._known_offsets[index]
-        is_quoted = self._is_quoted_at[counted_from]
+        index = bisect_right(self._quoted_offsets, (at, True)) - 1
+        counted_from, is_quoted = self._quoted_offsets[index]
         line_start = self._line_start(at)
         if line_start > counted_from:
             counted_from = line_start
@@ -343,9 +341,8 @@ class JsonParts:
         if _quote_count(self._raw[counted_from:at]) % 2:
             is_quoted = not is_quoted
 
-        if at not in self._is_quoted_at:
-            insort(self._known_offsets, at)
-            self._is_quoted_at[at] = is_quoted
+        if counted_from < at:
+            insort(self._quoted_offsets, (at, is_quoted))
 
         return is_quoted
 
