@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -607,34 +608,23 @@ def splice_pieces(
     pieces: tuple[Piece, ...], replacements: Iterable[tuple[Span, bytes]]
 ) -> tuple[Piece, ...]:
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
-    ordered = sorted(replacements)
+    ordered = deque(sorted(replacements))
+    body = splice(b"".join([piece.raw for piece in pieces]), ordered)
     changed = []
-    piece_start = 0
-    index = 0
+    piece_end = 0
+    replaced_end = 0
+    growth = 0
+    start = 0
     for piece in pieces:
-        piece_end = piece_start + len(piece.raw)
-        replacements_in_piece = []
-        while index < len(ordered) and ordered[index][0].start < piece_end:
-            span, new = ordered[index]
-            if span.end > piece_start:
-                inner = Span(
-                    max(span.start, piece_start) - piece_start,
-                    min(span.end, piece_end) - piece_start,
-                )
-                replacements_in_piece.append(
-                    (inner, new if span.start >= piece_start else b"")
-                )
+        piece_end += len(piece.raw)
+        while ordered and ordered[0][0].start < piece_end:
+            span, new = ordered.popleft()
+            replaced_end = span.end
+            growth += len(new) - (span.end - span.start)
 
-            if span.end > piece_end:
-                break
-
-            index += 1
-
-        spliced = piece
-        if replacements_in_piece:
-            spliced = piece._replace(raw=splice(piece.raw, replacements_in_piece))
-
-        changed.append(spliced)
-        piece_start = piece_end
+        # A span that begins in one piece may end in a later one.
+        end = max(piece_end, replaced_end) + growth
+        changed.append(piece._replace(raw=body[start:end]))
+        start = end
 
     return tuple(changed)
