@@ -619,8 +619,9 @@ def splice_pieces(
         piece_end += len(piece.raw)
         while ordered and ordered[0][0].start < piece_end:
             span, new = ordered.popleft()
-            replaced_end = span.end
-            growth += len(new) - (span.end - span.start)
+            if span.start >= replaced_end:
+                replaced_end = span.end
+                growth += len(new) - (span.end - span.start)
 
         # A span that begins in one piece may end in a later one.
         end = max(piece_end, replaced_end) + growth

@@ -405,15 +405,16 @@ def _skip_space(text: str, index: int) -> int:
 
 
 def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
-    """Replace the bytes of each span, leaving all others."""
+    """Replace the bytes of each span, leaving all others; a span in another one is gone with it."""
     if not replacements:
         return raw
 
     parts: list[bytes] = []
     at = 0
     for span, new in sorted(replacements):
-        parts += (raw[at : span.start], new)
-        at = span.end
+        if span.start >= at:
+            parts += (raw[at : span.start], new)
+            at = span.end
 
     parts.append(raw[at:])
     return b"".join(parts)

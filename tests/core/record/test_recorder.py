@@ -257,6 +257,28 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
     )
 
 
+@pytest.mark.parametrize("framed", [False, True], ids=["whole", "stream"])
+def test_issued_state_that_has_an_earlier_one_as_a_member_is_sealed_whole(
+    *, framed: bool
+) -> None:
+    """A state may be JSON in which the one before stands under `requestState`."""
+    later = compact({"requestState": STATE, "rest": "known to nobody"}).decode()
+    second = retry(CALL, {"a": YES}, state=STATE)
+    ask = asks("b", state=later)
+    talk = conversation(
+        (CALL, asks("a", state=STATE)),
+        (second, stream(answer(second, ask)) if framed else ask),
+        (retry(CALL, {"b": YES}, state=later), text("done")),
+    )
+
+    issuing = talk.exchanges[1].response.body
+    echoing = talk.exchanges[2].request.body
+
+    assert b'"requestState":"%b"}' % sealed_hash(later).encode() in issuing
+    assert state_of(echoing) == sealed_hash(later)
+    assert b"known to nobody" not in issuing + echoing
+
+
 def test_state_that_is_no_string_is_no_secret() -> None:
     """A state that no server can have issued is recorded as it was, with a hash."""
     body = changed(CALL, "params", "requestState", to=5)
