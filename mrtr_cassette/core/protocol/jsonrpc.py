@@ -620,8 +620,11 @@ def splice_pieces(
         while ordered and ordered[0][0].start < piece_end:
             span, new = ordered.popleft()
             if span.start >= replaced_end:
-                replaced_end = span.end
-                growth += len(new) - (span.end - span.start)
+                growth += len(new)
+                replaced_end = span.start
+
+            growth -= max(0, span.end - replaced_end)
+            replaced_end = max(replaced_end, span.end)
 
         # A span that begins in one piece may end in a later one.
         end = max(piece_end, replaced_end) + growth

@@ -405,7 +405,10 @@ def _skip_space(text: str, index: int) -> int:
 
 
 def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
-    """Replace the bytes of each span, leaving all others; a span in another one is gone with it."""
+    """Replace the bytes of each span, leaving all others.
+
+    A span that begins within another one is gone with it, to its end.
+    """
     if not replacements:
         return raw
 
@@ -414,7 +417,8 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     for span, new in sorted(replacements):
         if span.start >= at:
             parts += (raw[at : span.start], new)
-            at = span.end
+
+        at = max(at, span.end)
 
     parts.append(raw[at:])
     return b"".join(parts)

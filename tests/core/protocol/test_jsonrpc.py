@@ -448,12 +448,14 @@ def test_ask_is_a_response_to_a_request() -> None:
             [(Span(2, 4), b"="), (Span(4, 6), b"-"), (Span(6, 7), b"+")],
             [b"ab=", b"-", b"+hi"],
         ),
+        ([(Span(1, 8), b"="), (Span(4, 5), b"-")], [b"a=", b"", b"i"]),
+        ([(Span(1, 5), b"="), (Span(4, 8), b"-")], [b"a=", b"", b"i"]),
     ],
 )
 def test_span_is_replaced_across_pieces(
     replacements: list[tuple[Span, bytes]], spliced: list[bytes]
 ) -> None:
-    """What replaces a span stands in the piece where the span began."""
+    """What replaces a span stands in the piece where the span began; no byte of any span stays."""
     pieces = tuple(Piece(raw, at, 0) for at, raw in enumerate((b"abc", b"def", b"ghi")))
 
     changed = splice_pieces(pieces, replacements)
