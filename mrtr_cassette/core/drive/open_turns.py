@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,34 +70,21 @@ class OpenTurn:
         return self.answered_at < number
 
 
-class UnpromptedTurns:
-    """The turns of one session that its server asks of its own accord, whatever call is pending."""
+SessionTurns = dict[int, list[OpenTurn]]
+"""The open turns of one session, by the numbers of their interactions until these have ended."""
 
-    def __init__(self) -> None:
-        self._turns_by_interaction: dict[int, list[OpenTurn]] = {}
 
-    def take_turns(self, interaction: int, turns: Iterable[OpenTurn]) -> None:
-        """Take the turns of an interaction; they replace its earlier ones."""
-        unprompted = []
+def unprompted_turns(
+    turns_by_interaction: SessionTurns,
+) -> Iterator[tuple[int, OpenTurn]]:
+    """Yield the turns that the server is to ask of its own accord, with their interactions.
+
+    It does so whatever call is pending.
+    """
+    for interaction, turns in turns_by_interaction.items():
         for turn in turns:
-            if turn.is_unprompted:
-                unprompted.append(turn)
-
-        self._turns_by_interaction[interaction] = unprompted
-
-    def drop_turns(self, interaction: int) -> None:
-        """Stop expecting the turns of an interaction."""
-        self._turns_by_interaction.pop(interaction, None)
-
-    def unasked_turns(self) -> list[tuple[int, OpenTurn]]:
-        """Return the turns that the server has not asked so far, with their interactions."""
-        turns_with_questions = []
-        for interaction, turns in self._turns_by_interaction.items():
-            for turn in turns:
-                if turn.questions:
-                    turns_with_questions.append((interaction, turn))
-
-        return turns_with_questions
+            if turn.is_unprompted and turn.questions:
+                yield interaction, turn
 
 
 def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:

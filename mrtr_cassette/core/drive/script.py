@@ -44,9 +44,10 @@ from mrtr_cassette.core.drive.live_session import with_id_of, with_live_names
 from mrtr_cassette.core.drive.open_turns import (
     OpenTurn,
     Question,
-    UnpromptedTurns,
+    SessionTurns,
     open_turns,
     question_alone,
+    unprompted_turns,
 )
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_REQUESTS,
@@ -340,7 +341,7 @@ class RecordedScript:
         interaction: RecordedInteraction,
         ignored: Collection[str] = (),
         turns: Sequence[OpenTurn] | None = None,
-        unprompted_turns: UnpromptedTurns | None = None,
+        session_turns: SessionTurns | None = None,
         handles: Handles | None = None,
         *,
         repeated_values: RepeatedValues = (),
@@ -349,8 +350,8 @@ class RecordedScript:
     ) -> None:
         """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
-        `turns` are its own that the live server has not asked so far, and `unprompted_turns` those
-        of its session that are asked of the server's own accord. `handles` gets what the live
+        `turns` are its own that the live server has not asked so far, and `session_turns` all of
+        its session, of which the server asks some of its own accord. `handles` gets what the live
         server made up; `repeated_values` are those of the recorded call in whose places the live
         call has others. With `renames_keys`, the recorded question is answered under another key
         too; with `is_at_start`, messages logged meanwhile belong to the start of the server.
@@ -373,7 +374,7 @@ class RecordedScript:
             self.findings,
             repeated_values,
         )
-        self._unprompted_turns = unprompted_turns or UnpromptedTurns()
+        self._session_turns = session_turns or {}
         self._handles = handles
         self._is_at_start = is_at_start
         self._is_task = False
@@ -618,7 +619,7 @@ class RecordedScript:
 
     def _take_unprompted_question(self, asked: object) -> Question | None:
         """Take the question that the server asks of its own accord now, if it is one."""
-        for _, turn in self._unprompted_turns.unasked_turns():
+        for _, turn in unprompted_turns(self._session_turns):
             match = self._open_questions.nearest_match(turn, asked)
             question = match.question
             if question is not None and self._open_questions.answers_match(match):

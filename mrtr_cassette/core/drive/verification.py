@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,11 @@ from mrtr_cassette.core.drive.live_session import (
     with_live_names,
     with_values,
 )
-from mrtr_cassette.core.drive.open_turns import OpenTurn, UnpromptedTurns, open_turns
+from mrtr_cassette.core.drive.open_turns import (
+    SessionTurns,
+    open_turns,
+    unprompted_turns,
+)
 from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
     Findings,
@@ -152,7 +157,7 @@ class RepeatedInteraction:
 
     planned: PlannedInteraction
     conversation: Conversation
-    _script: RecordedScript
+    script: RecordedScript
     stream: Observation | None = None
     """The live stream, where it listens."""
 
@@ -163,7 +168,7 @@ class RepeatedInteraction:
         """Return what came of it."""
         stopping_point = self.conversation.stopping_point
         if isinstance(stopping_point, Finished):
-            self._script.take_final_response(stopping_point)
+            self.script.take_final_response(stopping_point)
 
         verified = self.verified_so_far()
         if self.planned.part == "listening":
@@ -198,7 +203,7 @@ class RepeatedInteraction:
 
     def verified_so_far(self) -> VerifiedInteraction:
         """Return what came of it so far."""
-        findings = self._script.findings
+        findings = self.script.findings
         changes = tuple(findings.changes)
         return VerifiedInteraction(
             self.planned,
@@ -267,17 +272,14 @@ class Verifier:
         self._first_calls_on_pipes = first_calls_on_pipes(cassette.interactions)
         self._why_unopened_by_session: dict[str, str] = {}
         self._tool_lists: dict[str, ToolList] = {}
-        self._unprompted_turns_by_session: dict[str, UnpromptedTurns] = {}
-        self._unbegun_turns: dict[int, list[OpenTurn]] = {}
-        """The turns that come one by one, by the number of their interaction, until it begins."""
+        self._turns_by_session: dict[str, SessionTurns] = defaultdict(dict)
         for interaction in cassette.interactions:
             self._issued_sessions.update(map(issued_session, interaction.own_exchanges))
-            turns = open_turns(interaction)
-            self._unbegun_turns[interaction.number] = turns
-            self._unprompted_turns_of(interaction).take_turns(interaction.number, turns)
+            turns = self._session_turns(interaction)
+            turns[interaction.number] = open_turns(interaction)
 
-        self._listening_scripts: dict[int, RecordedScript] = {}
-        self._conversations_by_number: dict[int, Conversation] = {}
+        self._repeated_by_number: dict[int, RepeatedInteraction] = {}
+        """The interactions that have begun."""
         self._live_values: dict[str, str] = {}
         self._handles = Handles(handles_in(cassette))
         self._first_unmade_write: int | None = None
@@ -374,18 +376,14 @@ class Verifier:
         if planned.cancelled_call is not None:
             return self._verified_cancellation(planned, planned.cancelled_call)
 
-        number = planned.interaction.number
         script = self._script_of(planned)
-        if planned.part == "listening":
-            self._listening_scripts[number] = script
-
         conversation = self.conversation_with(planned, script, planned.departure)
         session = conversation.session
         if session.id and planned.session:
             script.findings.states.append((session.id, planned.session))
 
-        self._conversations_by_number[number] = conversation
         repeated = RepeatedInteraction(planned, conversation, script)
+        self._repeated_by_number[planned.interaction.number] = repeated
         if planned.call.depends_on_writes:
             repeated.after = self._other_end
 
@@ -403,9 +401,7 @@ class Verifier:
         """Return the answers of an interaction, for a conversation apart from all others."""
         script = self._script_of(planned)
         # It answers what the server asks in this conversation alone.
-        self._unprompted_turns_of(planned.interaction).drop_turns(
-            planned.interaction.number
-        )
+        self._drop_turns(planned.interaction)
         return script
 
     def conversation_with(
@@ -427,33 +423,36 @@ class Verifier:
     def _script_of(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
-        unprompted_turns = self._unprompted_turns_of(interaction)
-        turns = self._unbegun_turns.pop(interaction.number, None)
-        if turns is None:
+        number = interaction.number
+        turns = self._session_turns(interaction)
+        if number in self._repeated_by_number or number not in turns:
             # It is repeated once more.
-            turns = open_turns(interaction)
-            unprompted_turns.take_turns(interaction.number, turns)
+            turns[number] = open_turns(interaction)
 
         return RecordedScript(
             interaction,
             self._ignored_for(planned.call),
+            turns[number],
             turns,
-            unprompted_turns,
             self._handles,
             renames_keys=True,
-            is_at_start=interaction.number in self._first_calls_on_pipes,
+            is_at_start=number in self._first_calls_on_pipes,
         )
 
     def _verified_cancellation(
         self, planned: PlannedInteraction, call: int
     ) -> VerifiedInteraction:
         """Return what came of the notification that cancelled a call."""
-        cancelled = self._conversations_by_number.get(call)
-        if cancelled is None or cancelled.leaving.sent_cancellation is None:
+        sent_cancellation = None
+        if call in self._repeated_by_number:
+            cancelled = self._repeated_by_number[call].conversation
+            sent_cancellation = cancelled.leaving.sent_cancellation
+
+        if sent_cancellation is None:
             reason = f"it cancels #{call}, which was not sent, or has ended before"
             return VerifiedInteraction(planned, "skipped", reason=reason)
 
-        live = cancelled.leaving.sent_cancellation.seal(End.COMPLETE, 0.0)
+        live = sent_cancellation.seal(End.COMPLETE, 0.0)
         changes = response_changes(planned.interaction.exchanges[0], live)
         turns = tuple([TurnChange(0, change) for change in changes])
 
@@ -463,7 +462,6 @@ class Verifier:
         self, planned: PlannedInteraction
     ) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
-        number = planned.interaction.number
         may_destroy = False
         reason = planned.why_skipped
         if reason is None:
@@ -488,9 +486,9 @@ class Verifier:
             and self._first_unmade_write is None
             and self._may_write(planned)
         ):
-            self._first_unmade_write = number
+            self._first_unmade_write = planned.interaction.number
 
-        self._unprompted_turns_of(planned.interaction).drop_turns(number)
+        self._drop_turns(planned.interaction)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
@@ -518,32 +516,36 @@ class Verifier:
         """Return what accepts changes of an interaction: of what was not selected, nothing does."""
         return self._accepts_changes if planned.is_compared else None
 
-    def _unprompted_turns_of(self, interaction: RecordedInteraction) -> UnpromptedTurns:
-        """Return the turns that the server asks of its own accord in an interaction's session."""
-        session = session_of_exchange(interaction.exchanges[0])
-        return self._unprompted_turns_by_session.setdefault(session, UnpromptedTurns())
+    def _session_turns(self, interaction: RecordedInteraction) -> SessionTurns:
+        """Return the open turns of an interaction's session."""
+        return self._turns_by_session[session_of_exchange(interaction.exchanges[0])]
+
+    def _drop_turns(self, interaction: RecordedInteraction) -> None:
+        """Stop expecting the turns of an interaction."""
+        self._session_turns(interaction).pop(interaction.number, None)
 
     def awaits_question(self, planned: PlannedInteraction) -> bool:
         """Tell whether its call has to wait for a question that was answered before it came."""
         number = planned.interaction.exchanges[0].number
-        turns = self._unprompted_turns_of(planned.interaction).unasked_turns()
+        turns = unprompted_turns(self._session_turns(planned.interaction))
         return planned.why_skipped is None and any(
             turn.was_answered_before(number) for _, turn in turns
         )
 
     def awaits_more(self, planned: PlannedInteraction) -> bool:
         """Tell whether a question is still to come that was asked while its call was pending."""
-        turns = self._unprompted_turns_of(planned.interaction).unasked_turns()
+        turns = unprompted_turns(self._session_turns(planned.interaction))
         return any(number == planned.interaction.number for number, _ in turns)
 
     def give_up_overdue_turns(self, planned: PlannedInteraction) -> None:
         """Expect no more what its call has waited for in vain; that is told of the stream."""
         request_number = planned.interaction.exchanges[0].number
-        unprompted_turns = self._unprompted_turns_of(planned.interaction)
-        for number, turn in unprompted_turns.unasked_turns():
+        session_turns = self._session_turns(planned.interaction)
+        for number, turn in unprompted_turns(session_turns):
             if turn.was_answered_before(request_number):
-                if number in self._listening_scripts:
-                    self._listening_scripts[number].note_unasked_turn(turn)
+                asking = self._repeated_by_number.get(number)
+                if asking is not None and asking.planned.part == "listening":
+                    asking.script.note_unasked_turn(turn)
 
                 turn.questions.clear()
 
@@ -575,9 +577,7 @@ class Verifier:
         verified = repeated.verified_interaction()
         planned = verified.planned
         if planned.part != "listening":
-            self._unprompted_turns_of(planned.interaction).drop_turns(
-                planned.interaction.number
-            )
+            self._drop_turns(planned.interaction)
 
         if self._may_write(planned):
             self._has_written = True
