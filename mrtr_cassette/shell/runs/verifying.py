@@ -134,18 +134,19 @@ async def _verify_cassette(
     found = Found(rules_of(options))
     recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
     shown_server = ""
+    verified: list[VerifiedInteraction] = []
     for plan in plans_of(cassette, recorded, upstream, options):
         part = part_of(recorded, plan)
         reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
         async with reached as run:
             shown_server = run.shown
-            found.verified += await run.repeat_all(plan)
-            run.refuse_if_all_not_found(found.verified)
+            verified += await run.repeat_all(plan)
+            run.refuse_if_all_not_found(verified)
 
     if options.learn is not None:
         _keep_learned(Path(options.learn), found.places)
 
-    verified = tuple(sorted(found.verified, key=lambda interaction: interaction.number))
+    verified.sort(key=lambda interaction: interaction.number)
     proposed: Sequence[Proposal] = ()
     redaction = cassette.redaction or BUILT_IN_RULES
     # What came over another transport, or for examples of texts, can't be in the cassette.
@@ -155,7 +156,7 @@ async def _verify_cassette(
     return Verification(
         cassette.path,
         shown_server,
-        verified,
+        tuple(verified),
         frozenset(options.fail_on),
         tuple(found.places),
         untried=tuple(found.untried),
@@ -302,7 +303,6 @@ class Found:
     rules: list[IgnoredPlaces]
     """The places that don't count, with those that were learned."""
 
-    verified: list[VerifiedInteraction] = field(default_factory=list)
     places: list[tuple[str, LearnedPlace]] = field(default_factory=list)
     """What was learned, with the call's name."""
 
@@ -366,31 +366,25 @@ class LiveRun:
         """Return the server of a call's session; over pipes it is started for the first one."""
         key = self._key_of(call)
         if key not in self.servers:
-            self._connections[key] = await self.stack.enter_async_context(
-                AsyncExitStack()
+            target = self.target
+            connection = await self.stack.enter_async_context(AsyncExitStack())
+            connected = target.connect(self.verifier.add_settings)
+            server = LiveServer(
+                await connection.enter_async_context(connected),
+                target.origin,
+                float(self.options.timeout),
+                is_on_pipes=self.reached_target.is_on_pipes,
             )
-            self.servers[key] = await self._connect_to_server(self._connections[key])
+
+            connection.push_async_callback(server.close)
+            self._connections[key] = connection
+            self.servers[key] = server
 
         return self.servers[key]
 
     def _key_of(self, call: PlannedInteraction) -> str:
         """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
         return call.session if self.target.is_on_pipes else ""
-
-    async def _connect_to_server(self, connection: AsyncExitStack) -> LiveServer:
-        """Connect to the live server until the connection is closed."""
-        target = self.target
-        connected = target.connect(self.verifier.add_settings)
-        server = LiveServer(
-            await connection.enter_async_context(connected),
-            target.origin,
-            float(self.options.timeout),
-            is_on_pipes=self.reached_target.is_on_pipes,
-        )
-
-        connection.push_async_callback(server.close)
-
-        return server
 
     async def close_server_of(self, call: PlannedInteraction) -> None:
         """Close the server of a call's session, so that the next call gets another one."""
