@@ -463,18 +463,14 @@ class _WholeProposal:
 
         self._recorded_by_live_hash = repetition.verified.findings.recorded_by_live_hash
         self._taken_responses: list[TakenResponse] = []
-        self._first_objection: str | None = None
-
-    def _note_objection(self, problem: str) -> None:
-        """Take an objection; only the first one is told."""
-        if self._first_objection is None:
-            self._first_objection = problem
+        self._objections: list[str] = []
+        """Why it can't be accepted; the first one is told."""
 
     def whole_proposal(self) -> Proposal:
         """Return the proposal."""
         verified = self._repetition.verified
         if verified.after is not None:
-            self._note_objection(after_other_end(verified.after))
+            self._objections.append(after_other_end(verified.after))
 
         self._take_calls()
         self._check_last_push()
@@ -497,7 +493,7 @@ class _WholeProposal:
             verified.call,
             self._repetition.turns,
             tuple(self._changes),
-            self._first_objection,
+            next(iter(self._objections), None),
             tuple(self._taken_responses),
             self._recorded_by_live_hash,
             course,
@@ -516,9 +512,7 @@ class _WholeProposal:
 
             taken = _taken_response(base, pair, self._changes, retry)
             self._taken_responses.append(taken)
-            for problem in _objections_to_taking(taken, pair.recorded):
-                self._note_objection(problem)
-
+            self._objections += _objections_to_taking(taken, pair.recorded)
             base = retry
 
     def _check_last_push(self) -> None:
@@ -526,7 +520,7 @@ class _WholeProposal:
         pushes = self._repetition.verified.findings.pushes
         is_left = self._taken_responses[-1].live.rpc_response is None
         if is_left and pushes and not pushes[-1].recorded_key:
-            self._note_objection(
+            self._objections.append(
                 "the server pushes a question without a recorded answer: record it again"
             )
 
@@ -534,7 +528,7 @@ class _WholeProposal:
         """Object if another interaction has some of the exchanges too."""
         for exchange in self._interaction.exchanges:
             if _is_shared(self._repetition.cassette, exchange):
-                self._note_objection(
+                self._objections.append(
                     "other branches answer a question of it: record it again"
                 )
 
@@ -548,7 +542,7 @@ class _WholeProposal:
         name = name_of_new_state(cassette, self._interaction)
         self._recorded_by_live_hash[last.issued_sha256] = name
         if cassette.request_state == "verbatim":
-            self._note_objection(
+            self._objections.append(
                 "its request states are kept as they are: record it again"
             )
 
@@ -556,17 +550,16 @@ class _WholeProposal:
         """Object if the states of the task can't replace the recorded ones."""
         recorded = self._replaced_exchanges
         if not self._interaction.task_id:
-            self._note_objection(
+            self._objections.append(
                 "the server makes a task of the call now: record it again"
             )
         elif len(set(recorded)) < len(recorded):
-            self._note_objection("the task asks in several parts: record it again")
+            self._objections.append("the task asks in several parts: record it again")
 
     @property
     def _replaced_exchanges(self) -> list[RecordedExchange]:
         """The recorded exchanges whose responses are replaced."""
-        pairs = [*self._call_pairs, *self._poll_pairs]
-        return [pair.recorded for pair in pairs]
+        return [pair.recorded for pair in self._repetition.pairs]
 
     def _take_steps(self) -> tuple[TaskStep, ...]:
         """Take the states of the task; return the recorded steps that stay."""
@@ -583,7 +576,7 @@ class _WholeProposal:
             is_needed = not answered.isdisjoint(asked_keys)
             is_answered_in_part = is_needed and not answered <= asked_keys
             if step.is_cancellation or is_answered_in_part:
-                self._note_objection(
+                self._objections.append(
                     "its client answers it differently: record it again"
                 )
 
@@ -607,7 +600,7 @@ class _WholeProposal:
             turns += self._pushed_turns_at(position, pushed)
 
         if is_elsewhere or next(pushes, None) is not None:
-            self._note_objection(
+            self._objections.append(
                 "the server pushed a question elsewhere: record it again"
             )
 
