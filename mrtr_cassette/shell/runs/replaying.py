@@ -387,10 +387,9 @@ class ReplayServer:
         self.announcer.tell(harmless_event, reply)
         # The notification may cancel a call for other reasons than the recorded one.
         self._wake_waiting_responses(self.player.session_of(request))
-        if reply.body and self.player.respond_on_stream(request, reply.body):
-            await self.accept(request, downstream)
-        else:
-            await downstream.send_whole(reply.status, reply.headers, reply.body)
+        await self._send_unrecorded_response(
+            request, reply.body, downstream, reply.status, reply.headers
+        )
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -520,13 +519,18 @@ class ReplayServer:
             )
 
     async def _send_unrecorded_response(
-        self, request: Request, body: bytes, downstream: Downstream
+        self,
+        request: Request,
+        body: bytes,
+        downstream: Downstream,
+        status: int = 200,
+        headers: Headers = JSON_HEADERS,
     ) -> None:
         """Give a request a response that was not recorded."""
-        if self.player.respond_on_stream(request, body):
+        if body and self.player.respond_on_stream(request, body):
             await self.accept(request, downstream)
         else:
-            await downstream.send_whole(200, JSON_HEADERS, body)
+            await downstream.send_whole(status, headers, body)
 
     async def accept(self, request: Request, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
