@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import eq
+from types import MappingProxyType
 from typing import Final
 
 from mrtr_cassette.core.cassette.entries import (
@@ -42,9 +43,9 @@ class RecordingIndex:
         stand_ins: the equal exchanges that are played in the place of others.
     """
 
-    def __init__(
-        self, by_arrival: Sequence[ReplayEntry], groups: StatelessGroups | None
-    ) -> None:
+    stand_ins: Mapping[ReplayEntry, ReplayEntry] = MappingProxyType({})
+
+    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
         self.entries_by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self.entries_by_lookup_and_traits: dict[
@@ -53,11 +54,6 @@ class RecordingIndex:
         self._entries_by_stricter_lookup: dict[
             tuple[LookupKey, int, LookupKey], list[ReplayEntry]
         ] = {}
-        self.stand_ins: Mapping[ReplayEntry, ReplayEntry] = {}
-        self._groups = groups
-        if groups is not None:
-            self.stand_ins = groups.stand_ins
-
         for entry in by_arrival:
             if entry.created_by is None and entry not in self.stand_ins:
                 self._index_entry(entry)
@@ -87,15 +83,11 @@ class RecordingIndex:
 
     def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
         """Return a recorded request as it is found."""
-        if self._groups is None:
-            return entry.matched
-        return self._groups.matched_as_found(entry)
+        return entry.matched
 
     def lookup_as_found(self, lookup: LookupKey) -> LookupKey:
         """Return the key under which a request is found that has this one."""
-        if self._groups is None:
-            return lookup
-        return self._groups.lookup_as_found(lookup)
+        return lookup
 
     def retries_of_equal_asks(
         self, lookup: LookupKey
@@ -308,11 +300,8 @@ def _is_found_by_same_rule(recorded: Ref, received: Ref) -> bool:
 # Where nothing is remembered
 
 
-class StatelessGroups:
+class StatelessIndex(RecordingIndex):
     """Lets the first of equal requests stand for all of them.
-
-    Attributes:
-        stand_ins: the equal exchanges that are played in the place of others.
 
     Raises:
         CassetteError: some reply depends on more than its request; the error names which.
@@ -331,13 +320,13 @@ class StatelessGroups:
         Args:
             issued: the hashes and placeholders that a client can have from a response.
         """
-        self.stand_ins: dict[ReplayEntry, ReplayEntry] = {}
         self._issued_names = issued
         self._entries = entries
         self._first_equal_names: dict[str, str] = {}
         self._matched_by_entry: dict[ReplayEntry, MatchedRequest] = {}
         self._refuse_dependence_on_memory(cassette, tasks, timelines)
-        self._group_equal_requests(cassette)
+        self.stand_ins = self._equal_requests(cassette)
+        super().__init__(entries.by_arrival)
 
     def _refuse_dependence_on_memory(
         self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
@@ -375,8 +364,9 @@ class StatelessGroups:
         )
         _refuse_cassette(cassette, reason, dependent_items)
 
-    def _group_equal_requests(self, cassette: Cassette) -> None:
-        """Find equal requests, and refuse those that were answered in several ways."""
+    def _equal_requests(self, cassette: Cassette) -> dict[ReplayEntry, ReplayEntry]:
+        """Return the first of equal requests, and refuse those that got several answers."""
+        stand_ins = {}
         groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
         for entry in self._entries.by_arrival:
@@ -390,7 +380,7 @@ class StatelessGroups:
             first = _first_answered(group)
             for entry in group:
                 if entry is not first:
-                    self.stand_ins[entry] = first
+                    stand_ins[entry] = first
 
             is_repeated = len(group) > 1
             if is_repeated and len(set(self._answer_digests(group))) > 1:
@@ -402,6 +392,7 @@ class StatelessGroups:
             "<<match_headers>> that tells them apart"
         )
         _refuse_cassette(cassette, reason, ambiguous_groups)
+        return stand_ins
 
     def first_equal_name(self, name: str) -> str:
         """Return the name that stands for all that equal one, of sessions or hashes of states."""
@@ -480,12 +471,12 @@ class StatelessGroups:
         return secret.kind
 
     def first_for_caller(
-        self, entries: Sequence[ReplayEntry], matched: MatchedRequest
+        self, candidates: Candidates, matched: MatchedRequest
     ) -> ReplayEntry | None:
         """Return the first of some equal recordings that fits, its caller's if possible."""
-        fitting = entries
+        fitting = candidates.entries
         if matched.secrets:
-            fitting = self._fitting_entries(entries, matched.secrets)
+            fitting = self._fitting_entries(candidates, matched.secrets)
             if not fitting:
                 return None
 
@@ -496,12 +487,11 @@ class StatelessGroups:
         return fitting[0]
 
     def _fitting_entries(
-        self, entries: Sequence[ReplayEntry], received: tuple[Ref, ...]
+        self, candidates: Candidates, received: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        recorded = {entry.matched.secrets for entry in entries}
-        possible = _secrets_taking(recorded, received, _is_found_by_same_rule)
-        entries = [entry for entry in entries if entry.matched.secrets in possible]
+        possible = _secrets_taking(candidates.secrets, received, _is_found_by_same_rule)
+        entries = candidates.entries_with_secrets(possible)
         known_secrets = list(map(self._secret_known_as, received))
         entries_with_same = []
         for entry in entries:

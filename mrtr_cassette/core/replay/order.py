@@ -30,7 +30,7 @@ from mrtr_cassette.core.replay.index import (
     Candidates,
     RecordingIndex,
     SecretMapping,
-    StatelessGroups,
+    StatelessIndex,
 )
 from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.tasks import (
@@ -152,14 +152,16 @@ class PlayOrder:
             self.opened_sessions,
         )
 
-        self._stateless_groups: StatelessGroups | None = None
-        if issued is not None:
-            self._stateless_groups = StatelessGroups(
+        self._repeat = repeat
+        self._stateless_index: StatelessIndex | None = None
+        if issued is None:
+            self.index = RecordingIndex(entries.by_arrival)
+        else:
+            self._stateless_index = StatelessIndex(
                 cassette, entries, issued, self.tasks, self.timelines
             )
+            self.index = self._stateless_index
 
-        self._repeat = repeat
-        self.index = RecordingIndex(entries.by_arrival, self._stateless_groups)
         self._candidates_by_key: dict[tuple[LookupKey, Traits], Candidates] = {}
         self._lookups_by_session: dict[str, set[int]] = {}
         self._handshakes: dict[str, list[ReplayEntry]] = {}
@@ -210,9 +212,9 @@ class PlayOrder:
         if self._lookups_by_session:
             session_id = session_of(request)
 
-        if self._stateless_groups is not None:
+        if self._stateless_index is not None:
             return LiveSession(
-                self._stateless_groups.first_equal_name(session_id), session_id
+                self._stateless_index.first_equal_name(session_id), session_id
             )
         if session_id not in self._lookups_by_session:
             return self._sessions_by_id.get(session_id, self._session_without_id)
@@ -232,7 +234,7 @@ class PlayOrder:
 
     def enter_session(self, session: LiveSession) -> None:
         """Take note that a client has sent something in a session."""
-        if self._stateless_groups is None and session.id in self._lookups_by_session:
+        if self._stateless_index is None and session.id in self._lookups_by_session:
             self._sessions_by_id.setdefault(session.id, session)
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:
@@ -248,7 +250,7 @@ class PlayOrder:
         if opening.is_listening:
             session.unrecorded_events = deque()
 
-        if self._stateless_groups is None:
+        if self._stateless_index is None:
             self._sessions_by_id[session_id] = session
 
         return session
@@ -264,7 +266,7 @@ class PlayOrder:
             return self._choose_call(matched, session)
 
         plays: Mapping[str, LiveTask] = session.tasks
-        has_memory = self._stateless_groups is None
+        has_memory = self._stateless_index is None
         if not has_memory:
             plays = {task.id: self._new_task_play(task, wall_s)}
 
@@ -275,7 +277,7 @@ class PlayOrder:
 
     def _new_task_play(self, task: RecordedTask, wall_s: float | None) -> LiveTask:
         """Begin a play of a task, whose times are moved to now."""
-        is_over = self._stateless_groups is not None
+        is_over = self._stateless_index is not None
         return LiveTask(task, wall_s, poll_interval=self.poll_interval, is_over=is_over)
 
     def _choose_call(
@@ -355,7 +357,7 @@ class PlayOrder:
     ) -> ChosenRecording:
         """Return what a retry gets whose answers were recorded only to an equal call's ask."""
         ask, retries = self.index.retries_of_equal_asks(matched.lookup)
-        if ask is None or self._stateless_groups is not None:
+        if ask is None or self._stateless_index is not None:
             return ChosenRecording(None)
 
         # If the other call was asked too, its client has mixed up the states.
@@ -393,10 +395,8 @@ class PlayOrder:
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
     ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
-        if self._stateless_groups is not None:
-            fitting = self._stateless_groups.first_for_caller(
-                candidates.entries, matched
-            )
+        if self._stateless_index is not None:
+            fitting = self._stateless_index.first_for_caller(candidates, matched)
             if fitting is None:
                 return ChosenRecording(
                     None, candidates.entries, Reason.ARGUMENTS_DIFFER
