@@ -347,66 +347,6 @@ def _writes_in_words(words: Sequence[str], shared: int) -> str:
 # Misses without a recorded exchange
 
 
-class SearchedRecording(NamedTuple):
-    """Everything among which the nearest exchange is found.
-
-    Attributes:
-        play_counts: how often each exchange was played.
-        stand_ins: the equal ones that are played in the place of others.
-        function_name: of the user's function that tells whether two requests match, or empty.
-        same_calls: those whose call is the same, as this function says.
-    """
-
-    entries: Sequence[ReplayEntry]
-    ignored: Collection[MemberPath]
-    play_counts: Mapping[ReplayEntry, int]
-    stand_ins: Mapping[ReplayEntry, ReplayEntry]
-    function_name: str = ""
-    same_calls: Sequence[ReplayEntry] = ()
-
-
-def miss_without_match(call: Call, recorded: SearchedRecording) -> Miss:
-    """Explain why nothing recorded matches a request."""
-    message = call.message
-    if message is not None and message.kind is Kind.RESPONSE:
-        miss = _miss_of_posted_answer(call, message, recorded)
-        if miss is not None:
-            return miss
-
-    event = resumed_event(call.request)
-    if event:
-        detail = printable(f'no recorded stream goes on after the event "{event}"')
-        return Miss(call, Reason.STATE_UNKNOWN, detail)
-
-    lookup = lookup_key(call, recorded.ignored)
-    key = lookup.call
-    same_method = []
-    same_name = []
-    for entry in recorded.entries:
-        # Of a key the endpoint and the method come first.
-        if entry.key[:2] != key[:2]:
-            continue
-
-        same_method.append(entry)
-        if entry.key.name == key.name:
-            same_name.append(entry)
-
-    if not same_method:
-        detail = _detail_of_unknown_method(key, recorded.entries)
-        return Miss(call, Reason.UNKNOWN_METHOD, detail)
-
-    if not same_name:
-        detail = _detail_of_unknown_name(key, same_method)
-        return Miss(call, Reason.UNKNOWN_NAME, detail)
-
-    header = call.contradicting_header
-    if header:
-        detail = f"the header {header} contradicts the body, which a server refuses"
-        return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
-
-    return _Search(call, lookup, recorded, same_name).explained_miss()
-
-
 def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
     if method_of(key.method).named_by == TASK_ID:
@@ -437,77 +377,12 @@ def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> s
     return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
 
 
-def _miss_of_posted_answer(
-    call: Call, message: Message, recorded: SearchedRecording
-) -> Miss | None:
-    """Explain that a pushed request was answered in another way, or None.
-
-    A server may use an id again, so answers that have not been played come before the others.
-    """
-    answers_with_id = _answers_with_id(call, message, recorded.entries)
-    if not answers_with_id:
-        asking = _asking_with_id(call, message, recorded.entries)
-        detail = "the recording has no answer to this question"
-        if asking is None:
-            return None
-        return Miss(call, Reason.ANSWERS_DIFFER, detail, asking)
-
-    unplayed = [
-        entry for entry in answers_with_id if not recorded.play_counts.get(entry)
-    ]
-    candidates = unplayed or answers_with_id
-    answers_at_endpoint = [
-        entry for entry in candidates if entry.key.endpoint == call.endpoint
-    ]
-    if answers_at_endpoint:
-        return miss_of_other_answer(call, answers_at_endpoint, recorded.ignored)
-
-    nearest = candidates[0]
-    detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
-    target = canonical(nearest.matched.request.target)
-    difference = Difference("/#path", target, canonical(call.request.target))
-
-    return Miss(call, Reason.UNKNOWN_METHOD, printable(detail), nearest, (difference,))
-
-
 def miss_of_other_answer(
     call: Call, recorded: Sequence[ReplayEntry], ignored: Collection[MemberPath]
 ) -> Miss:
     """Explain that a pushed request was answered in another way than these ones."""
     detail = "the question was answered in another way"
     return _nearest_miss(call, recorded, Reason.ANSWERS_DIFFER, detail, ignored)
-
-
-def _answers_with_id(
-    call: Call, message: Message, entries: Sequence[ReplayEntry]
-) -> list[ReplayEntry]:
-    """Return the recorded answers to questions with the id of an answer, in its session."""
-    session = session_of(call.request)
-    posted = []
-    for entry in entries:
-        is_here = session_of(entry.matched.request) == session
-        if is_here and is_answer_to(entry, message):
-            posted.append(entry)
-
-    return posted
-
-
-def _asking_with_id(
-    call: Call, message: Message, entries: Sequence[ReplayEntry]
-) -> ReplayEntry | None:
-    """Return the exchange in whose response the server asked under the id of an answer, or None."""
-    session = session_of(call.request)
-    for entry in entries:
-        response = entry.exchange.response
-        if response is None or entry.session != session:
-            continue
-
-        for located in messages_in(response):
-            asked = located.message
-            if asked.kind is Kind.REQUEST and asked.same_id == message.same_id:
-                return entry
-
-    return None
 
 
 def _call_of(entry: ReplayEntry) -> Call:
@@ -564,40 +439,151 @@ def _nearest_miss(
 
 
 @dataclass(frozen=True)
-class _Search:
-    """The search for the nearest recorded exchange, once the name is known to be recorded.
+class MissSearch:
+    """The search for why nothing recorded matches a request, and for what comes nearest to it.
 
     Attributes:
-        same_name_entries: the recorded exchanges of the same method and name.
+        play_counts: how often each exchange was played.
+        stand_ins: the equal ones that are played in the place of others.
+        function_name: of the user's function that tells whether two requests match, or empty.
+        same_calls: those whose call is the same, as this function says.
     """
 
     call: Call
-    lookup: LookupKey
-    recorded: SearchedRecording
-    same_name_entries: Sequence[ReplayEntry]
+    entries: Sequence[ReplayEntry]
+    ignored: Collection[MemberPath]
+    play_counts: Mapping[ReplayEntry, int]
+    stand_ins: Mapping[ReplayEntry, ReplayEntry]
+    function_name: str
+    same_calls: Sequence[ReplayEntry]
+
+    @cached_property
+    def _lookup(self) -> LookupKey:
+        """The key by which the request is looked up."""
+        return lookup_key(self.call, self.ignored)
+
+    @cached_property
+    def _same_method_entries(self) -> list[ReplayEntry]:
+        """The recorded exchanges of the same method at the same endpoint."""
+        # Of a key the endpoint and the method come first.
+        beginning = self._lookup.call[:2]
+        return [entry for entry in self.entries if entry.key[:2] == beginning]
+
+    @cached_property
+    def _same_name_entries(self) -> list[ReplayEntry]:
+        """Those of the same name."""
+        name = self._lookup.call.name
+        return [entry for entry in self._same_method_entries if entry.key.name == name]
 
     @cached_property
     def _same_call_entries(self) -> list[ReplayEntry]:
         """Those of the same call, by its key or as a user's function says."""
         same = []
-        for entry in self.same_name_entries:
-            is_equal = entry.key == self.lookup.call
-            if is_equal or entry in self.recorded.same_calls:
+        for entry in self._same_name_entries:
+            if entry.key == self._lookup.call or entry in self.same_calls:
                 same.append(entry)
 
         return same
 
     def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
+        call = self.call
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            miss = self._miss_of_posted_answer(call.message)
+            if miss is not None:
+                return miss
+
+        event = resumed_event(call.request)
+        if event:
+            detail = printable(f'no recorded stream goes on after the event "{event}"')
+            return Miss(call, Reason.STATE_UNKNOWN, detail)
+
+        key = self._lookup.call
+        if not self._same_method_entries:
+            detail = _detail_of_unknown_method(key, self.entries)
+            return Miss(call, Reason.UNKNOWN_METHOD, detail)
+
+        if not self._same_name_entries:
+            detail = _detail_of_unknown_name(key, self._same_method_entries)
+            return Miss(call, Reason.UNKNOWN_NAME, detail)
+
+        header = call.contradicting_header
+        if header:
+            detail = f"the header {header} contradicts the body, which a server refuses"
+            nearest = self._same_name_entries[0]
+            return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), nearest)
+
+        return self._miss_of_known_name()
+
+    def _miss_of_posted_answer(self, message: Message) -> Miss | None:
+        """Explain that a pushed request was answered in another way, or None.
+
+        A server may use an id again, so answers that have not been played come before the others.
+        """
+        call = self.call
+        answers_with_id = self._answers_with_id(message)
+        if not answers_with_id:
+            asking = self._asking_with_id(message)
+            detail = "the recording has no answer to this question"
+            if asking is None:
+                return None
+            return Miss(call, Reason.ANSWERS_DIFFER, detail, asking)
+
+        unplayed = [
+            entry for entry in answers_with_id if not self.play_counts.get(entry)
+        ]
+        candidates = unplayed or answers_with_id
+        answers_at_endpoint = [
+            entry for entry in candidates if entry.key.endpoint == call.endpoint
+        ]
+        if answers_at_endpoint:
+            return miss_of_other_answer(call, answers_at_endpoint, self.ignored)
+
+        nearest = candidates[0]
+        detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
+        target = canonical(nearest.matched.request.target)
+        difference = Difference("/#path", target, canonical(call.request.target))
+        reason = Reason.UNKNOWN_METHOD
+
+        return Miss(call, reason, printable(detail), nearest, (difference,))
+
+    def _answers_with_id(self, message: Message) -> list[ReplayEntry]:
+        """Return the recorded answers to questions with the id of an answer, in its session."""
+        session = session_of(self.call.request)
+        posted = []
+        for entry in self.entries:
+            is_here = session_of(entry.matched.request) == session
+            if is_here and is_answer_to(entry, message):
+                posted.append(entry)
+
+        return posted
+
+    def _asking_with_id(self, message: Message) -> ReplayEntry | None:
+        """Return the exchange whose response asks under the id of an answer, or None."""
+        session = session_of(self.call.request)
+        for entry in self.entries:
+            response = entry.exchange.response
+            if response is None or entry.session != session:
+                continue
+
+            for located in messages_in(response):
+                asked = located.message
+                if asked.kind is Kind.REQUEST and asked.same_id == message.same_id:
+                    return entry
+
+        return None
+
+    def _miss_of_known_name(self) -> Miss:
+        """Explain why a request of a recorded method and name matches none of these."""
         if self.call.answers is None:
             miss = self._miss_of_first_request()
         else:
             miss = self._miss_of_retry()
 
         is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
-        function = self.recorded.function_name
-        if function and is_other_call and not self.recorded.same_calls:
-            return replace(miss, detail=f"{miss.detail}, and {function} matched none")
+        if self.function_name and is_other_call and not self.same_calls:
+            detail = f"{miss.detail}, and {self.function_name} matched none"
+            return replace(miss, detail=detail)
 
         return miss
 
@@ -615,16 +601,18 @@ class _Search:
             )
 
         firsts = [
-            entry for entry in self.same_name_entries if _call_of(entry).answers is None
+            entry
+            for entry in self._same_name_entries
+            if _call_of(entry).answers is None
         ]
-        return self._miss_of_other_arguments(firsts or self.same_name_entries)
+        return self._miss_of_other_arguments(firsts or self._same_name_entries)
 
     def _miss_of_retry(self) -> Miss:
         """Explain why no retry of a call matches."""
-        if self.lookup.state is not None:
-            return self._miss_of_retry_with_state(self.lookup.state)
+        if self._lookup.state is not None:
+            return self._miss_of_retry_with_state(self._lookup.state)
         if not self._same_call_entries:
-            return self._miss_of_other_arguments(self.same_name_entries)
+            return self._miss_of_other_arguments(self._same_name_entries)
 
         asking_entries = self._asks_preferring_all_keys()
         without_state = [
@@ -663,9 +651,7 @@ class _Search:
 
     def _miss_of_retry_with_state(self, state: str) -> Miss:
         """Explain why no retry with the same state matches, or that none has it."""
-        issuers = [
-            entry for entry in self.recorded.entries if entry.has_issued_state(state)
-        ]
+        issuers = [entry for entry in self.entries if entry.has_issued_state(state)]
         same_issuers = [entry for entry in issuers if entry in self._same_call_entries]
         orphans = [
             entry for entry in self._same_call_entries if _is_orphan(entry, state)
@@ -673,7 +659,7 @@ class _Search:
         if same_issuers or orphans:
             return self._miss_of_other_answers(same_issuers, orphans)
 
-        of_same_name = [entry for entry in issuers if entry in self.same_name_entries]
+        of_same_name = [entry for entry in issuers if entry in self._same_name_entries]
         if of_same_name:
             return self._miss_of_other_arguments(of_same_name)
 
@@ -682,7 +668,7 @@ class _Search:
             return Miss(self.call, Reason.STATE_UNKNOWN, detail, issuers[0])
 
         if not self._same_call_entries:
-            return self._miss_of_other_arguments(self.same_name_entries)
+            return self._miss_of_other_arguments(self._same_name_entries)
 
         return self._miss_of_unissued_state()
 
@@ -701,7 +687,7 @@ class _Search:
     def _miss_of_other_arguments(self, candidates: Sequence[ReplayEntry]) -> Miss:
         """Explain in what the arguments differ from the nearest recorded ones."""
         key = candidates[0].key
-        ignored = self.recorded.ignored
+        ignored = self.ignored
         detail = f"{key} was recorded with other arguments"
         miss = _nearest_miss(
             self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored
@@ -728,7 +714,7 @@ class _Search:
             return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
 
         detail = "other answers were recorded"
-        ignored = self.recorded.ignored
+        ignored = self.ignored
         miss = _nearest_miss(
             self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored
         )
@@ -742,10 +728,10 @@ class _Search:
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
         """Return the retries that answer some asks, or equal ones where nothing is remembered."""
-        stand_ins = self.recorded.stand_ins
+        stand_ins = self.stand_ins
         equal = {stand_ins.get(ask, ask) for ask in asks}
         retries = []
-        for entry in self.recorded.entries:
+        for entry in self.entries:
             parent = entry.parent
             if parent is not None and stand_ins.get(parent, parent) in equal:
                 retries.append(entry)
@@ -754,7 +740,7 @@ class _Search:
 
     def _detail_of_other_answers(self, nearest: ReplayEntry) -> str:
         """Say in what answers differ from recorded ones, if not by their values."""
-        answers = self.lookup.answers
+        answers = self._lookup.answers
         for entry in self._same_call_entries:
             if answers is not None and entry.matched.lookup.answers == answers:
                 place = entry.place.in_file

@@ -46,9 +46,9 @@ from mrtr_cassette.core.replay.deliveries import Deliveries, Delivery, Play
 from mrtr_cassette.core.replay.diagnosis import (
     Divergences,
     Miss,
+    MissSearch,
     NoStep,
     Reason,
-    SearchedRecording,
     miss_after_other_writes,
     miss_after_placeholders,
     miss_led_elsewhere,
@@ -58,7 +58,6 @@ from mrtr_cassette.core.replay.diagnosis import (
     miss_of_other_id,
     miss_of_unheard_question,
     miss_of_unlearned_value,
-    miss_without_match,
     miss_without_response,
     miss_without_step,
     placeholders_by_entry,
@@ -663,20 +662,26 @@ class Player:
 
     def _explained_mismatch(self, call: Call, matched: MatchedRequest) -> Miss:
         """Explain why nothing recorded matches a request."""
-        stand_ins = self._play_order.index.stand_ins
-        recorded = SearchedRecording(
-            self.entries, self._ignored_members, self.play_counts, stand_ins
-        )
+        function_name = ""
+        same_calls: list[ReplayEntry] = []
         hook = self._matched_form.hook
         if hook is not None:
-            recorded = recorded._replace(function_name=hook.name)
+            function_name = hook.name
             with suppress(HookError):
-                same = self._play_order.index.matched_by(
+                same_calls = self._play_order.index.matched_by(
                     hook, matched, in_any_turn=True
                 )
-                recorded = recorded._replace(same_calls=same)
 
-        miss = miss_without_match(call, recorded)
+        search = MissSearch(
+            call,
+            self.entries,
+            self._ignored_members,
+            self.play_counts,
+            self._play_order.index.stand_ins,
+            function_name,
+            same_calls,
+        )
+        miss = search.explained_miss()
         if not miss.differences:
             return miss
 
