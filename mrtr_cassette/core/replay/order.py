@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.effects import CallEffects, reads_what_is_written
@@ -68,6 +69,8 @@ class Repeat(Enum):
     NEVER = "never"
 
 
+_arrival_of = attrgetter("arrival")
+
 # Choosing
 
 
@@ -77,8 +80,6 @@ class ChosenRecording(NamedTuple):
     Attributes:
         other_recorded_session: the recorded session that the live one turns out to be, if it isn't
             the one taken so far.
-        row: the row that it was chosen from.
-        used_count: how many calls of the row are used before it.
         function_name: the name of the user's function that says that it matches; or empty.
         failure: what went wrong in that function, or in another one.
         step: the step of a recorded task that it gets, if it is about one.
@@ -89,8 +90,6 @@ class ChosenRecording(NamedTuple):
     nearest_entries: Sequence[ReplayEntry] = ()
     why_not: Reason | None = None
     other_recorded_session: str | None = None
-    row: CallRow | None = None
-    used_count: int = 0
     function_name: str = ""
     failure: str = ""
     step: StepChoice | None = None
@@ -388,8 +387,7 @@ class PlayOrder:
             return ChosenRecording(None, entries, fitting_by_headers)
 
         candidates = Candidates(fitting_by_headers, self.histories)
-        # Lines that are made for one request are not used up.
-        return self._choose_by_session(candidates, matched, session)._replace(row=None)
+        return self._choose_by_session(candidates, matched, session)
 
     def _choose_by_session(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
@@ -468,9 +466,9 @@ class PlayOrder:
             candidates = Candidates(remaining_entries, self.histories)
 
         rows = candidates.rows
-        chosen = self._next_in_rows(rows, matched.caller, session)
-        if chosen is not None:
-            return chosen
+        next_entry = self._next_in_rows(rows, matched.caller, session)
+        if next_entry is not None:
+            return ChosenRecording(next_entry)
         if not candidates.are_held:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
@@ -480,11 +478,11 @@ class PlayOrder:
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
         rows_without_history = [CallRow(row.caller, None, row.entries) for row in rows]
-        chosen = self._next_in_rows(rows_without_history, matched.caller, session)
-        if chosen is None:
+        next_entry = self._next_in_rows(rows_without_history, matched.caller, session)
+        if next_entry is None:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
-        return chosen
+        return ChosenRecording(next_entry)
 
     def _possible_entries(
         self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
@@ -522,7 +520,7 @@ class PlayOrder:
 
     def _next_in_rows(
         self, rows: Sequence[CallRow], caller: str, session: LiveSession
-    ) -> ChosenRecording | None:
+    ) -> ReplayEntry | None:
         """Return the first exchange that was not played; or the last one again.
 
         When all have been played, they begin again with the first one where that is allowed.
@@ -540,16 +538,14 @@ class PlayOrder:
         opens = last.opens_session or last.key.method == INITIALIZE
         if opens and self._repeat is Repeat.AUTO:
             return self._least_played(rows, caller, session)
-        if not self._may_repeat(last):
-            return None
 
-        return ChosenRecording(last)
+        return last if self._may_repeat(last) else None
 
     def _first_unplayed_in_rows(
         self, rows: Sequence[CallRow], caller: str, session: LiveSession
-    ) -> ChosenRecording | None:
+    ) -> ReplayEntry | None:
         """Return the first call of some rows that was not played."""
-        first_unplayed: ChosenRecording | None = None
+        first_unplayed: ReplayEntry | None = None
         best_rank: tuple[bool, tuple[float, ...]] | None = None
         for row in rows:
             # The caller's row comes first, and then the one that arrived first.
@@ -557,20 +553,20 @@ class PlayOrder:
             if best_rank is not None and best_rank < (is_of_another, row.arrival):
                 continue
 
-            chosen = self._first_unplayed_in_row(row, session)
-            if chosen is None or chosen.entry is None:
+            entry = self._first_unplayed_in_row(row, session)
+            if entry is None:
                 continue
 
-            rank = (is_of_another, chosen.entry.arrival)
+            rank = (is_of_another, entry.arrival)
             if best_rank is None or rank < best_rank:
-                first_unplayed = chosen
+                first_unplayed = entry
                 best_rank = rank
 
         return first_unplayed
 
     def _least_played(
         self, rows: Sequence[CallRow], caller: str, session: LiveSession
-    ) -> ChosenRecording | None:
+    ) -> ReplayEntry | None:
         """Return the call of some rows at their points that was played least often."""
 
         def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
@@ -582,25 +578,14 @@ class PlayOrder:
         for row in rows:
             entries_in_place += self.histories.calls_in_place(row, session.writes)
 
-        if not entries_in_place:
-            return None
-
-        return ChosenRecording(min(entries_in_place, key=rank))
+        return min(entries_in_place, key=rank, default=None)
 
     def _latest_in_rows(
         self, rows: Sequence[CallRow], session: LiveSession
     ) -> ReplayEntry | None:
         """Return the call of some rows at their points that arrived last."""
-        last: ReplayEntry | None = None
-        for row in rows:
-            latest = self._latest_in_row(row, session)
-            if latest is None:
-                continue
-
-            if last is None or latest.arrival > last.arrival:
-                last = latest
-
-        return last
+        latest = [self._latest_in_row(row, session) for row in rows]
+        return max(filter(None, latest), key=_arrival_of, default=None)
 
     def _latest_in_row(self, row: CallRow, session: LiveSession) -> ReplayEntry | None:
         """Return the call of a row at its point that arrived last."""
@@ -608,11 +593,11 @@ class PlayOrder:
         if row.entries[0].parent is None:
             return next(in_place, None)
         # Retries arrived in another order than their calls began.
-        return max(in_place, key=lambda entry: entry.arrival, default=None)
+        return max(in_place, key=_arrival_of, default=None)
 
     def _first_unplayed_in_row(
         self, row: CallRow, session: LiveSession
-    ) -> ChosenRecording | None:
+    ) -> ReplayEntry | None:
         """Return the first call of a row at its point that was not played."""
         histories = self.histories
         writes = session.writes
@@ -637,10 +622,8 @@ class PlayOrder:
             if entry.parent is None:
                 break
 
-        if first is None:
-            return None
-
-        return ChosenRecording(first, row=row, used_count=used_count)
+        session.used_by_row[row] = used_count
+        return first
 
     @property
     def repeats_reads(self) -> bool:
@@ -662,9 +645,6 @@ class PlayOrder:
         ask = chosen.answered_ask
         if ask is not None and chosen.entry is not None:
             self._exchange_asks(ask, chosen.entry.parent, session)
-
-        if chosen.row is not None:
-            session.used_by_row[chosen.row] = chosen.used_count
 
     def _exchange_asks(
         self, ask: ReplayEntry, other: ReplayEntry | None, session: LiveSession

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.lookup import CallerValues
@@ -36,7 +37,8 @@ class LiveSession:
             responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
         known_tasks: the ids by which its client knows recorded tasks, where these are others.
-        used_by_row: how many calls at the beginning of each row were played or are over.
+        used_by_row: how many calls at the beginning of each row were played or are over, of rows
+            that are still looked at.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
         cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
         arrived_count: how many of the requests have come that were recorded in it, but
@@ -55,7 +57,9 @@ class LiveSession:
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled_ids: set[str] = field(default_factory=set)
     known_tasks: dict[str, str] = field(default_factory=dict)
-    used_by_row: dict[CallRow, int] = field(default_factory=dict)
+    used_by_row: WeakKeyDictionary[CallRow, int] = field(
+        default_factory=WeakKeyDictionary
+    )
     arrived_count: int = 0
     arrival_counts: dict[int, int] = field(default_factory=dict)
     _response_counts: Counter[int] = field(default_factory=Counter)
