@@ -38,6 +38,7 @@ from mrtr_cassette.core.replay.tasks import (
     LiveTask,
     RecordedTask,
     RecordedTasks,
+    Step,
     StepChoice,
 )
 from mrtr_cassette.core.replay.timelines import Timelines
@@ -69,7 +70,7 @@ class Repeat(Enum):
     NEVER = "never"
 
 
-_arrival_of = attrgetter("arrival")
+_arrival_of: Final = attrgetter("arrival")
 
 # Choosing
 
@@ -103,6 +104,7 @@ class PlayOrder:
         timelines: what the clients of each recorded session sent.
         tasks: the tasks that recorded calls created.
         effects: tells which calls write.
+        repeat: whether an exchange that has been played may be played again.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
         index: finds the recordings with the key of a request.
         hook: a user's function that tells whether two requests match, or None.
@@ -151,7 +153,7 @@ class PlayOrder:
             self.opened_sessions,
         )
 
-        self._repeat = repeat
+        self.repeat = repeat
         self._stateless_index: StatelessIndex | None = None
         if issued is None:
             self.index = RecordingIndex(entries.by_arrival)
@@ -272,7 +274,11 @@ class PlayOrder:
         step = self.tasks.choose_step(
             task, matched.lookup, plays, has_branches=has_memory
         )
-        return ChosenRecording(None, step=step)
+        entry = None
+        if isinstance(step.found, Step):
+            entry = step.found.entry
+
+        return ChosenRecording(entry, step=step)
 
     def _new_task_play(self, task: RecordedTask, wall_s: float | None) -> LiveTask:
         """Begin a play of a task, whose times are moved to now."""
@@ -528,7 +534,7 @@ class PlayOrder:
         first = self._first_unplayed_in_rows(rows, caller, session)
         if first is not None:
             return first
-        if self._repeat is Repeat.ALWAYS:
+        if self.repeat is Repeat.ALWAYS:
             return self._least_played(rows, caller, session)
 
         last = self._latest_in_rows(rows, session)
@@ -536,7 +542,7 @@ class PlayOrder:
             return None
 
         opens = last.opens_session or last.key.method == INITIALIZE
-        if opens and self._repeat is Repeat.AUTO:
+        if opens and self.repeat is Repeat.AUTO:
             return self._least_played(rows, caller, session)
 
         return last if self._may_repeat(last) else None
@@ -625,14 +631,9 @@ class PlayOrder:
         session.used_by_row[row] = used_count
         return first
 
-    @property
-    def repeats_reads(self) -> bool:
-        """Whether what only reads may be played again, and nothing else."""
-        return self._repeat is Repeat.AUTO
-
     def _may_repeat(self, entry: ReplayEntry) -> bool:
         """Tell whether an exchange may be played again when all like it have been played."""
-        if self._repeat is Repeat.NEVER:
+        if self.repeat is Repeat.NEVER:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
             return entry.matched.request.method in _SAFE_HTTP

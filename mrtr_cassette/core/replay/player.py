@@ -99,17 +99,6 @@ class Choice(NamedTuple):
     chosen: ChosenRecording
     switched: Delivery | None = None
 
-    @property
-    def entry(self) -> ReplayEntry | None:
-        """The recorded exchange that the request gets, if any."""
-        step = self.chosen.step
-        if step is None:
-            return self.chosen.entry
-        if isinstance(step.found, NoStep):
-            return None
-
-        return step.found.entry
-
 
 class Player:
     """One replay of one cassette.
@@ -352,7 +341,7 @@ class Player:
 
             self.values = taught
 
-        entry = choice.entry
+        entry = choice.chosen.entry
         if entry is None or entry.exchange.response is None:
             return None
 
@@ -368,7 +357,7 @@ class Player:
 
     def unplayed_response(self, choice: Choice) -> Delivery | None:
         """Return the response to a request that is not played; None where none was recorded."""
-        entry = choice.entry
+        entry = choice.chosen.entry
         if entry is None:
             return None
 
@@ -383,8 +372,8 @@ class Player:
 
     def let_call_start_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
-        if choice.entry is not None:
-            self._play_order.allow_asks_again(choice.entry, choice.session)
+        if choice.chosen.entry is not None:
+            self._play_order.allow_asks_again(choice.chosen.entry, choice.session)
 
     # Playing
 
@@ -655,7 +644,7 @@ class Player:
             return Miss(call, reason, standing.value, nearest_entries[0])
 
         miss = miss_not_playable_now(call, nearest_entries, reason)
-        if self._play_order.repeats_reads:
+        if self._play_order.repeat is Repeat.AUTO:
             miss = replace(miss, may_read=call.key().tool_or_method)
 
         return miss

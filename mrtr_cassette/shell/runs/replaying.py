@@ -319,7 +319,9 @@ class ReplayServer:
         if self.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
             lookup = choice.reading.matched_request.lookup
-            fault = self.faults.fault_met_by(lookup, choice.entry, session_of(request))
+            fault = self.faults.fault_met_by(
+                lookup, choice.chosen.entry, session_of(request)
+            )
             if fault is not None:
                 await self._meet_fault(fault, choice, downstream)
                 return
