@@ -20,6 +20,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import (
     PingIds,
     Streams,
+    answers_ping,
     endpoint_elsewhere,
     event_ids,
     foreign_redirect_origin,
@@ -659,13 +660,6 @@ def _asker_of(message: Message | None) -> Message | None:
         meta["progressToken"] = message.meta["progressToken"]
 
     return Message(b"", message.kind, {}, message.method, message.id, {}, meta)
-
-
-def answers_ping(session: str, answer: Message | None, pings: PingIds) -> bool:
-    """Tell whether a message answers a ping, however it does so."""
-    if answer is None or answer.kind is not Kind.RESPONSE:
-        return False
-    return answer.id is not None and (session, answer.id) in pings
 
 
 def _is_listening(

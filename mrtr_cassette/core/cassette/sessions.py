@@ -18,7 +18,12 @@ from mrtr_cassette.core.protocol.calls import (
     session_in,
     session_of,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, last_response, messages_in
+from mrtr_cassette.core.protocol.jsonrpc import (
+    Kind,
+    Message,
+    last_response,
+    messages_in,
+)
 from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin, origin_in, shown_origin
 from mrtr_cassette.core.secrets.names import sealed_hash
@@ -357,6 +362,13 @@ def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
     return frozenset(ids)
 
 
+def answers_ping(session: str, answer: Message | None, pings: PingIds) -> bool:
+    """Tell whether a message answers a ping, however it does so."""
+    if answer is None or answer.kind is not Kind.RESPONSE:
+        return False
+    return answer.id is not None and (session, answer.id) in pings
+
+
 def without_pongs(
     interactions: Iterable[RecordedInteraction],
 ) -> list[RecordedInteraction]:
@@ -370,12 +382,8 @@ def without_pongs(
     kept = []
     for interaction in all_interactions:
         exchange = interaction.exchanges[0]
-        message = exchange.call.message
-        answered = None
-        if message is not None and message.kind is Kind.RESPONSE:
-            answered = message.id
-
-        if (session_of(exchange.request), answered) not in ids:
+        session = session_of(exchange.request)
+        if not answers_ping(session, exchange.call.message, ids):
             kept.append(interaction)
 
     return kept

@@ -18,13 +18,13 @@ from mrtr_cassette.core.cassette.entries import (
     MadeWrite,
     MatchedRequest,
     ReplayEntry,
-    answers_ping,
     entries_leading_elsewhere,
     entries_of,
     is_received,
     learned_origin,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import answers_ping
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.any_server import (
     Harmless,
