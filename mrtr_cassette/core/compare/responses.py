@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -74,6 +73,7 @@ from mrtr_cassette.core.wire.http import (
     VALIDATING_HEADERS,
     End,
     Response,
+    header_value,
     kept_response_headers,
     opens_channel,
 )
@@ -660,19 +660,16 @@ def _body_of(response: Response, states: States) -> Any:
 
 def _compared_headers(response: Response) -> dict[str, str]:
     """Return the headers that are compared, by their names in lower case."""
-    values: dict[str, list[str]] = defaultdict(list)
-    for name, value in kept_response_headers(response.headers):
+    headers = kept_response_headers(response.headers)
+    compared = {}
+    for name, _ in headers:
         key = name.lower()
         if key in _VOLATILE_HEADERS:
-            values[key].append("")
+            compared[key] = ""
         elif key not in _IGNORED_HEADERS:
-            values[key].append(value)
+            compared[key] = header_value(headers, key)
 
-    joined = {}
-    for key, parts in values.items():
-        joined[key] = ", ".join(parts)
-
-    return joined
+    return compared
 
 
 def _compared_message(tree: Members, token: str | None, message: Message) -> Members:
