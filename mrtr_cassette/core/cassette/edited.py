@@ -31,23 +31,20 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     """
     file = decode_cassette(data, path)
     digests = _digests_by_place(file, path)
-    recorded_facts = {place_of(facts): facts for facts in file.recording.exchanges}
-    unchanged: _FactsByPlace = {}
-    changed: _FactsByPlace = {}
-    for place, facts in recorded_facts.items():
-        if digests.get(place, "") == facts.sha256:
-            unchanged[place] = facts
-        else:
-            changed[place] = facts
+    left = {place_of(facts): facts for facts in file.recording.exchanges}
+    kept: _FactsByPlace = {}
+    for place, digest in digests.items():
+        if place in left and left[place].sha256 == digest:
+            kept[place] = left.pop(place)
 
-    kept_facts = unchanged | _moved_facts(digests, unchanged, changed)
+    changed_count = len(file.recording.exchanges) - len(kept)
+    _keep_moved_facts(digests, left, kept)
     accepted = []
-    for place, facts in kept_facts.items():
+    for place, facts in kept.items():
         members = {**place._asdict(), "sha256": digests[place]}
         accepted.append(facts.model_copy(update=members))
 
-    count = len(file.recording.exchanges) - len(unchanged)
-    return dump(_loaded(file, path, accepted)), count
+    return dump(_loaded(file, path, accepted)), changed_count
 
 
 def _loaded(
@@ -70,33 +67,24 @@ def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str
     return digests
 
 
-def _moved_facts(
-    digests: Mapping[ExchangePlace, str],
-    unchanged: _FactsByPlace,
-    changed: _FactsByPlace,
-) -> _FactsByPlace:
-    """Return the facts of exchanges that are not at their recorded place, or not as recorded."""
-    facts_left = dict(changed)
-    moved_facts: _FactsByPlace = {}
-    place_by_digest = {facts.sha256: place for place, facts in changed.items()}
+def _keep_moved_facts(
+    digests: Mapping[ExchangePlace, str], left: _FactsByPlace, kept: _FactsByPlace
+) -> None:
+    """Keep the facts of exchanges that are not at their recorded place, or not as recorded."""
+    place_by_digest = {facts.sha256: place for place, facts in left.items()}
     for place, digest in digests.items():
-        if place not in unchanged and digest in place_by_digest:
-            moved_facts[place] = facts_left.pop(place_by_digest.pop(digest))
+        if place not in kept and digest in place_by_digest:
+            kept[place] = left.pop(place_by_digest.pop(digest))
 
     recorded_interaction = {}
-    for place, facts in (unchanged | moved_facts).items():
+    for place, facts in kept.items():
         recorded_interaction[place.interaction] = facts.interaction
 
     for place in digests:
-        if place in unchanged or place in moved_facts:
-            continue
-
         interaction = recorded_interaction.get(place.interaction, place.interaction)
         recorded_place = place._replace(interaction=interaction)
-        if recorded_place in facts_left:
-            moved_facts[place] = facts_left.pop(recorded_place)
-
-    return moved_facts
+        if place not in kept and recorded_place in left:
+            kept[place] = left.pop(recorded_place)
 
 
 def with_recorded_times(exchange: RecordedExchange, response: Response) -> Response:
