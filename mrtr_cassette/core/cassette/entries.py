@@ -459,7 +459,7 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     answered_by_proxy: dict[ReplayEntry, ReplayEntry] = {}
     for draft in drafts:
         entry = writer.written[draft.exchange]
-        by_interaction[draft.index].append(entry)
+        by_interaction[entry.interaction - 1].append(entry)
         by_arrival.append(entry)
         if entry.created_by is not None:
             steps.setdefault(entry.created_by, []).append(entry)
@@ -476,12 +476,10 @@ class _Draft:
     """An exchange that becomes an entry, and the exchanges to whose entries it refers.
 
     Attributes:
-        index: of its interaction.
         due: orders drafts as their requests arrived, after those to which they refer.
     """
 
     exchange: RecordedExchange
-    index: int
     place: EntryPlace
     parent: RecordedExchange | None
     pending: RecordedExchange | None
@@ -494,8 +492,8 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
     """Return the drafts of all exchanges, and when their entries are due."""
     drafts = []
     due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
-    for index, interaction in enumerate(cassette.interactions):
-        for draft in _drafts_in(interaction, index):
+    for interaction in cassette.interactions:
+        for draft in _drafts_in(interaction):
             for referred_exchange in (draft.parent, draft.pending, draft.created_by):
                 if referred_exchange is not None:
                     draft.due = max(draft.due, due_by_exchange[referred_exchange])
@@ -506,7 +504,7 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
     return drafts
 
 
-def _drafts_in(interaction: RecordedInteraction, index: int) -> Iterator[_Draft]:
+def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the exchanges that no earlier interaction has."""
     exchanges = interaction.exchanges
     parents = dict(zip(exchanges[1:], exchanges, strict=False))
@@ -540,7 +538,6 @@ def _drafts_in(interaction: RecordedInteraction, index: int) -> Iterator[_Draft]
         pending_exchange, question = pushes.get(exchange, (None, None))
         yield _Draft(
             exchange,
-            index,
             entry_place,
             parents.get(exchange),
             pending_exchange,
