@@ -341,7 +341,6 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
 
     trees = []
     for interaction in cassette.interactions:
-        polls = {step.exchange: step.polls for step in interaction.steps}
         for exchange, place in interaction.placed_exchanges:
             if exchange.number is None:
                 continue
@@ -349,9 +348,10 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
             tree: Tree = {"number": exchange.number}
             _add_recorder(tree, exchange, recorders)
             tree.update(place._asdict())
-            poll_count = polls.get(exchange, 1)
-            if poll_count != 1:
-                tree["polls"] = poll_count
+            if place.step is not None:
+                polls = interaction.steps[place.step].polls
+                if polls != 1:
+                    tree["polls"] = polls
 
             trees.append(_without_none(tree | _exchange_facts(exchange)))
 
