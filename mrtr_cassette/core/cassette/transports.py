@@ -367,16 +367,17 @@ def _as_post(exchange: RecordedExchange) -> _ChangedExchange:
     if response is None:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
 
-    messages = []
+    pieces = []
     kinds = []
     for piece in response.pieces:
         message = server_message(piece.raw)
-        if message is None:
-            # Clients ignore what servers print by mistake.
-            messages.append(b"")
-        else:
-            messages.append(piece.raw.strip(b"\r\n"))
+        # Clients ignore what servers print by mistake.
+        text = b""
+        if message is not None:
+            text = piece.raw.strip(b"\r\n")
             kinds.append(message.kind)
+
+        pieces.append(piece._replace(raw=text))
 
     if is_channel and kinds:
         raise ValueError("the server speaks of its own accord")
@@ -385,18 +386,16 @@ def _as_post(exchange: RecordedExchange) -> _ChangedExchange:
     headers: Headers = JSON_HEADERS
     if not is_one_body:
         headers = _STREAM_HEADERS
-        messages = [_event_of(message) for message in messages]
-
-    pieces = []
-    for piece, raw in zip(response.pieces, messages, strict=True):
-        pieces.append(piece._replace(raw=raw))
+        pieces = list(map(_as_event, pieces))
 
     return request, Response(200, headers, tuple(pieces), response.end)
 
 
-def _event_of(message: bytes) -> bytes:
-    """Return a message as an event of a stream; an empty text stays empty."""
-    return b"event: message\ndata: %b\n\n" % message if message else b""
+def _as_event(piece: Piece) -> Piece:
+    """Return a message as an event of a stream; an empty piece stays empty."""
+    if not piece.raw:
+        return piece
+    return piece._replace(raw=b"event: message\ndata: %b\n\n" % piece.raw)
 
 
 # HTTP+SSE (MCP 2024-11-05): as on pipes, one stream has all messages
