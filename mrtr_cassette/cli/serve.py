@@ -137,11 +137,6 @@ class _Served(NamedTuple):
     exit_on_eof: bool = False
     given: Trials | None = None
 
-    @property
-    def real_folder(self) -> str:
-        """The folder without symbolic links: programs mostly know the real paths of their files."""
-        return str(self.folder.resolve())
-
 
 async def _serve_plays(
     served: _Served, options: ListeningOptions, log: Log
@@ -167,8 +162,10 @@ async def _serve_plays(
                 async with serving(plays.handle, listener, options, log.line):
                     _tell_ready(plays.url, log)
                     if command:
+                        # Programs mostly know the real paths of their files.
+                        folder = str(served.folder.resolve())
                         end = await run_command(
-                            command, plays.url, signals, say, folder=served.real_folder
+                            command, plays.url, signals, say, folder=folder
                         )
                         code = end.code
                     else:

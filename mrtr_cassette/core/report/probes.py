@@ -125,8 +125,17 @@ class Probing:
 
     @property
     def text(self) -> str:
-        """What was found, for people."""
-        return probing_text(self)
+        """What was found, for people: by question, findings first."""
+        lines = []
+        for place, probes in _by_place(told_once(self.probes)).items():
+            lines.append(place)
+            told = filter(_is_told, probes)
+            for probed in sorted(told, key=lambda probed: not probed.is_found):
+                lines += probed_lines(probed)
+
+            lines += _lines_of_untold_probes(probes)
+
+        return "\n".join([*lines, probing_line(self)])
 
     def with_expected(self, expected: Sequence[Expected]) -> Probing:
         """Return it with the findings that were expected, which don't count."""
@@ -184,21 +193,6 @@ def probing_code_of(probings: Sequence[Probing]) -> int:
     if unmet_in(probings):
         return _EXIT_UNMET
     return int(any(probing.findings for probing in probings))
-
-
-def probing_text(probing: Probing) -> str:
-    """Return what was found, for people: by question, findings first."""
-    lines = []
-    for place, probes in _by_place(told_once(probing.probes)).items():
-        lines.append(place)
-        told = filter(_is_told, probes)
-        for probed in sorted(told, key=lambda probed: not probed.is_found):
-            lines += probed_lines(probed)
-
-        lines += _lines_of_untold_probes(probes)
-
-    lines.append(probing_line(probing))
-    return "\n".join(lines)
 
 
 def _is_told(probed: Probed) -> bool:

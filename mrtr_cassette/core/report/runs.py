@@ -384,11 +384,6 @@ class ReplayReport:
         return InteractionPlace(found.number, file).named_with(found.call)
 
     @property
-    def has_unmet_fault(self) -> bool:
-        """Whether nothing met a fault: probably it says where wrongly."""
-        return any(not fault.came for fault in self.faults)
-
-    @property
     def incomplete(self) -> list[InteractionOutcome]:
         """The interactions of which something was never played."""
         return [call for call in self.interactions if call.outcome != "played"]
@@ -449,7 +444,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     return ReplayReport(
         player.path,
         tuple(interactions),
-        reports_of_misses(player, terms),
+        _reports_of_misses(player, terms),
         tuple(answered),
         without_response=tuple(player.numbers_without_response),
         after_other_writes=tuple(strayed),
@@ -460,16 +455,16 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     )
 
 
-def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
-    """Return which faults nothing met, which fails a run or a test; None where all were."""
-    return "\n".join([str(fault) for fault in faults if not fault.came]) or None
-
-
-def reports_of_misses(player: Player, terms: Terms) -> tuple[MissReport, ...]:
+def _reports_of_misses(player: Player, terms: Terms) -> tuple[MissReport, ...]:
     """Return the misses so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
     return tuple(report_of_miss(miss, player, terms) for miss in misses)
+
+
+def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
+    """Return which faults nothing met, which fails a run or a test; None where all were."""
+    return "\n".join([str(fault) for fault in faults if not fault.came]) or None
 
 
 def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
