@@ -28,7 +28,7 @@ from mrtr_cassette.cli.common import (
     value_of,
     with_fetched,
 )
-from mrtr_cassette.cli.group import coloured_line, say, tell
+from mrtr_cassette.cli.group import coloured_line, say, tell, tell_error
 from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.dump import dump
@@ -455,8 +455,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
         try:
             _recover_cassette(cassette)
         except CassetteError as error:
-            say(f"error: {error.in_terms(TERMS)}")
-            code = error.exit_code
+            code = tell_error(error)
 
     sys.exit(code)
 
@@ -566,8 +565,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
             has_secrets = _check_cassette(cassette, fixes=fixes)
             code = max(code, int(has_secrets))
         except CassetteError as error:
-            say(f"error: {error.in_terms(TERMS)}")
-            code = error.exit_code
+            code = tell_error(error)
 
     sys.exit(code)
 

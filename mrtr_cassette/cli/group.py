@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -64,9 +64,9 @@ def _told_in_one_style() -> Iterator[None]:
     try:
         yield
     except MrtrCassetteError as error:
-        _end_with(error)
+        sys.exit(tell_error(error))
     except KeyboardInterrupt:
-        _end_with(StoppedError(signal.SIGINT))
+        sys.exit(tell_error(StoppedError(signal.SIGINT)))
     except click.exceptions.NoArgsIsHelpError:
         raise
     except click.UsageError as error:
@@ -91,12 +91,12 @@ def _told_in_one_style() -> Iterator[None]:
         sys.exit(error.exit_code)
 
 
-def _end_with(error: MrtrCassetteError) -> NoReturn:
-    """Show an error as a line, and end the process with its exit code."""
+def tell_error(error: MrtrCassetteError) -> int:
+    """Show an error as a line; return its exit code."""
     from mrtr_cassette.options import shell_terms
 
     say(f"error: {error.in_terms(shell_terms())}")
-    sys.exit(error.exit_code)
+    return error.exit_code
 
 
 def _open_closed_streams() -> None:

@@ -28,7 +28,14 @@ from mrtr_cassette.cli.common import (
     with_fetched,
     write_reports,
 )
-from mrtr_cassette.cli.group import TakesCommand, after_dashes, coloured_line, say, tell
+from mrtr_cassette.cli.group import (
+    TakesCommand,
+    after_dashes,
+    coloured_line,
+    say,
+    tell,
+    tell_error,
+)
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
@@ -401,8 +408,7 @@ async def _verify_cassettes(
                 update = await update_cassette(path, upstream, options, choose)
                 verification = update.verification
         except CassetteError as error:
-            say(f"error: {error.in_terms(TERMS)}")
-            problems = error.exit_code
+            problems = tell_error(error)
             continue
 
         verifications.append(verification)
@@ -608,8 +614,7 @@ async def _probe_cassettes(
         try:
             probing = await probe_cassette(path, upstream, options, watching)
         except CassetteError as error:
-            say(f"error: {error.in_terms(TERMS)}")
-            problems = error.exit_code
+            problems = tell_error(error)
             continue
 
         probings.append(probing)
