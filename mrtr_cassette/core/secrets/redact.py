@@ -223,24 +223,18 @@ class Redactor:
         return redacted.text
 
     def headers(self, headers: Headers) -> Headers:
-        """Redact headers."""
-        redacted, found = self._redacted_headers(headers)
-        self._tell(found)
-        return redacted
-
-    def header(self, name: str, value: str) -> str:
-        """Redact a header's value, which the header's name may make a secret.
+        """Redact the values of headers, which a header's name may make secrets.
 
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header
         can hold that, else as a placeholder alone.
         """
-        redacted = self._redacted_header(name, value)
-        self._tell(redacted.finds)
-        return redacted.text
+        redacted, found = self._redacted_headers(headers)
+        self._tell(found)
+        return redacted
 
-    def text(self, value: str, kind: TextKind = "text") -> str:
+    def text(self, value: str) -> str:
         """Redact any text."""
-        redacted = self._redacted_text(value, kind)
+        redacted = self._redacted_text(value)
         self._tell(redacted.finds)
         return redacted.text
 
@@ -385,7 +379,12 @@ class Redactor:
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = list(_finds_cut_at_quotes(text, found))
 
-        return list(_without_exempt(text, _without_overlaps(text, found)))
+        exempt = ExemptValues(text)
+        return [
+            find
+            for find in _without_overlaps(text, found)
+            if not exempt.contain(find.start, find.end)
+        ]
 
     def _finds_in_layer(
         self, text: str, kind: TextKind, layers_left: int
@@ -534,14 +533,6 @@ def _is_json(text: str) -> bool:
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
 
 
-def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Yield all finds but those in values that are never redacted."""
-    exempt = ExemptValues(text)
-    for find in finds:
-        if not exempt.contain(find.start, find.end):
-            yield find
-
-
 class ExemptValues:
     """The ids, tokens and states of a message, or of a text's lines, which are never redacted."""
 
@@ -642,13 +633,11 @@ def _finds_beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Fin
         first = bisect_right(ends, find.start)
         beyond = bisect_left(starts, find.end)
         touched = placeholder_spans[first:beyond]
-        is_placeholder = find[:2] in touched
-        if not is_placeholder and all(_find_contains(find, span) for span in touched):
+        contains_all = all(
+            find.start <= span.start and span.end <= find.end for span in touched
+        )
+        if contains_all and find[:2] not in touched:
             yield find
-
-
-def _find_contains(find: Find, span: Span) -> bool:
-    return find.start <= span.start and span.end <= find.end
 
 
 def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:

@@ -86,9 +86,15 @@ def redact(
         case Place.TARGET:
             return redactor.target(raw.decode()).encode()
         case Place.HEADER:
-            return redactor.header("x-other", raw.decode()).encode()
+            return header_of(redactor, "x-other", raw.decode()).encode()
         case _:
             return redactor.body(raw, content_type_of(row))
+
+
+def header_of(redactor: Redactor, name: str, value: str) -> str:
+    """Redact the only header of a message; return its value."""
+    ((_, redacted),) = redactor.headers(((name, value),))
+    return redacted
 
 
 def body(value: Any, redactor: Redactor = REDACTOR) -> Any:
@@ -359,8 +365,8 @@ def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
 )
 def test_header_is_redacted_by_name_too(name: str, value: str, redacted: str) -> None:
     """A header that mirrors an argument with a secret's name has a secret."""
-    assert REDACTOR.header(name, value) == redacted
-    assert REDACTOR.header(name, redacted) == redacted
+    assert header_of(REDACTOR, name, value) == redacted
+    assert header_of(REDACTOR, name, redacted) == redacted
 
 
 def test_target_stays_a_target() -> None:
@@ -830,9 +836,9 @@ def test_redacting_is_idempotent(text: str, content_type: str) -> None:
 
         assert redactor.target(target) == target
 
-        header = redactor.header("Mcp-Param-Authorization", text)
+        header = header_of(redactor, "Mcp-Param-Authorization", text)
 
-        assert redactor.header("Mcp-Param-Authorization", header) == header
+        assert header_of(redactor, "Mcp-Param-Authorization", header) == header
 
 
 @given(
