@@ -73,59 +73,59 @@ NO_TASK = TaskFacts("")
 class ExchangeFacts:
     """Facts about one exchange."""
 
-    session: str = NO_SESSION
+    session: str
     """The session's id, as written in the journal."""
 
-    listens: bool = False
+    listens: bool
     """Its response carries messages that other requests caused."""
 
-    request_id: str | None = None
-    answered_push_id: str | None = None
+    request_id: str | None
+    answered_push_id: str | None
     """Id of the JSON-RPC response that the client posted with this request."""
 
-    pushes: tuple[Push, ...] = ()
-    responses: tuple[tuple[str, Moment], ...] = ()
+    pushes: tuple[Push, ...]
+    responses: tuple[tuple[str, Moment], ...]
     """The id of each JSON-RPC response to another request, and when it came."""
 
-    end_moment: Moment = NEVER
+    end_moment: Moment
     """When the response ended; never if it only accepts the request, and the JSON-RPC response
     comes on a listening stream."""
 
-    is_answered: bool = True
+    is_answered: bool
     """Its response contains the JSON-RPC response to the request."""
 
-    resumes: int | None = None
+    resumes: int | None
     """Number of the call whose stream it resumes."""
 
-    call_sha256: str = ""
+    call_sha256: str
     """The hash of its call key."""
 
-    caller: str = ""
+    caller: str
     """Session and client, as far as a request tells."""
 
-    client: str = ""
+    client: str
     """The program that asks; it never answers an ask that another program received."""
 
-    answered_keys: frozenset[str] | None = None
+    answered_keys: frozenset[str] | None
     """The keys of a retry's `inputResponses`; None if the request is not a retry."""
 
-    echoed: str | None = None
+    echoed: str | None
     """Hash of the request state that it echoes."""
 
-    asked_keys: frozenset[str] | None = None
+    asked_keys: frozenset[str] | None
     """The keys of an ask's `inputRequests`; None if the response is not an ask."""
 
-    issued: tuple[str, ...] = ()
+    issued: tuple[str, ...]
     """Hashes by which a retry may echo the state that the ask issued. An earlier cassette issues
     another state on replay than the server did."""
 
-    asked_moment: Moment = NEVER
+    asked_moment: Moment
     """When the ask was complete; only later requests can answer it."""
 
-    creates_task: bool = False
+    creates_task: bool
     """The response creates a task; `issued` then has the hash of the task's id."""
 
-    task: TaskFacts = NO_TASK
+    task: TaskFacts
 
     @property
     def can_be_asked(self) -> bool:
@@ -445,14 +445,14 @@ def _asks_with_chosen_last(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
 
 def linked_interactions(
     exchanges: Mapping[int, ExchangeFacts],
-    earlier: Sequence[LinkedInteraction] = (),
-    earlier_facts: Mapping[int, ExchangeFacts] | None = None,
+    earlier: Sequence[LinkedInteraction],
+    earlier_facts: Mapping[int, ExchangeFacts],
 ) -> list[LinkedInteraction]:
     """Return the interactions that begin here, by their first requests; earlier ones may grow.
 
     Polls of a task that got nothing new are in none of them.
     """
-    links = _Linking(earlier_facts or {})
+    links = _Linking(earlier_facts)
     for interaction in earlier:
         links.add_earlier(interaction)
 

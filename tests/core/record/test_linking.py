@@ -4,7 +4,13 @@ from typing import Any, TypedDict
 
 import pytest
 
-from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, linked_interactions
+from mrtr_cassette.core.record.linking import (
+    NEVER,
+    NO_TASK,
+    ExchangeFacts,
+    Moment,
+    linked_interactions,
+)
 
 
 class Step(TypedDict, total=False):
@@ -29,6 +35,15 @@ def _facts(number: int, step: Step) -> ExchangeFacts:
     is_retry = {"answers", "echoes"} & step.keys()
     is_ask = {"asks", "issues"} & step.keys()
     return ExchangeFacts(
+        session="",
+        listens=False,
+        request_id=None,
+        answered_push_id=None,
+        pushes=(),
+        responses=(),
+        end_moment=NEVER,
+        is_answered=True,
+        resumes=None,
         call_sha256=step.get("key", "deploy"),
         caller=step.get("caller", ""),
         client=step.get("client", ""),
@@ -37,6 +52,8 @@ def _facts(number: int, step: Step) -> ExchangeFacts:
         asked_keys=frozenset(step.get("asks", "")) if is_ask else None,
         issued=(step["issues"],) if "issues" in step else (),
         asked_moment=Moment(step.get("after", number), 0.0),
+        creates_task=False,
+        task=NO_TASK,
     )
 
 
@@ -120,7 +137,7 @@ def test_retry_joins_the_ask_that_it_answers(
     steps: list[Step], linked: list[list[int]]
 ) -> None:
     """Each row says why; only a retry that answers no recorded ask is an orphan."""
-    interactions = linked_interactions(facts_of(*steps))
+    interactions = linked_interactions(facts_of(*steps), (), {})
 
     assert [interaction.numbers for interaction in interactions] == linked
 
@@ -143,9 +160,9 @@ def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
     retry_of_b: Any = {"answers": "k", "caller": "b", **echoes}
     retry_of_c: Any = {"answers": "k", "caller": "c", **echoes}
     with_its_own = linked_interactions(
-        facts_of(ask_of_a, ask_of_b, retry_of_b, retry_of_c)
+        facts_of(ask_of_a, ask_of_b, retry_of_b, retry_of_c), (), {}
     )
-    without = linked_interactions(facts_of(ask_of_a, ask_of_b, retry_of_c))
+    without = linked_interactions(facts_of(ask_of_a, ask_of_b, retry_of_c), (), {})
 
     assert [interaction.numbers for interaction in with_its_own] == [[1, 4], [2, 3]]
     assert [interaction.numbers for interaction in without] == [[1, 3], [2]]
