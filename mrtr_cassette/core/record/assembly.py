@@ -404,14 +404,11 @@ class _Assembly:
             *self._earlier_interactions,
             *linked_interactions(calls, self._earlier_interactions, earlier_facts),
         ]
-        unlinked = set(calls)
+        linked_numbers = posted
         for interaction in linked:
-            unlinked.difference_update(
+            linked_numbers.update(
                 interaction.own_exchanges, interaction.poll_counts_by_step
             )
-
-        for number in unlinked:
-            del self._facts[number]
 
         sent_digests = {}
         for exchange in exchanges.values():
@@ -421,7 +418,9 @@ class _Assembly:
         exchanges_before_naming: dict[int, RecordedExchange] = {}
         if sent_digests:
             exchanges_before_naming = {
-                number: self._exchanges[number] for number in self._facts
+                number: exchange
+                for number, exchange in self._exchanges.items()
+                if number in linked_numbers
             }
 
         self._name_secrets_and_states(linked, pushes)

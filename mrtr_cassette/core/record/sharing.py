@@ -82,13 +82,11 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         )
 
     sharing = _Sharing(cassette, blanks_text=blanks_text)
-    exchanges = list(cassette.exchanges)
-
-    exchanges_without_found = [
-        sharing.without_found_secrets(exchange) for exchange in exchanges
-    ]
     changed_exchanges = {}
-    for exchange, without_found in zip(exchanges, exchanges_without_found, strict=True):
+    for exchange in cassette.exchanges:
+        changed_exchanges[exchange] = sharing.without_found_secrets(exchange)
+
+    for exchange, without_found in changed_exchanges.items():
         # A secret may be found after it was in a text where nothing tells it.
         changed_exchanges[exchange] = sharing.without_known_secrets(without_found)
 
