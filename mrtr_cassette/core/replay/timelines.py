@@ -228,13 +228,6 @@ class Timelines:
 
         return Lifetime(entry.arrival, (ended, *_NEVER_ENDED))
 
-    def _has_response(self, call: ReplayEntry) -> bool:
-        """Tell whether the response to a call was recorded, on whichever stream it came."""
-        return (
-            call.exchange.rpc_response is not None
-            or call in self._ends_on_other_streams
-        )
-
     def is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response = entry.exchange.response
@@ -246,7 +239,11 @@ class Timelines:
         if call.kind is not Kind.REQUEST or call.is_listening:
             return False
 
-        return not self._has_response(call)
+        if call.exchange.rpc_response is not None:
+            return False
+
+        # The response may have come on another stream.
+        return call not in self._ends_on_other_streams
 
     def patience_with(self, entry: ReplayEntry) -> Patience | None:
         """Return how long to let a client wait for a response that it can't get.

@@ -40,7 +40,7 @@ from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damage_error
-from mrtr_cassette.options import ProxyOptions, ReplayOptions, options_of
+from mrtr_cassette.options import ProxyOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
@@ -145,11 +145,8 @@ def load_server(
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
-    if loaded is None:
-        cassette, player = _load_replay(path, to_transport, options)
-    else:
-        cassette, player = loaded.get(path, to_transport, options)
-
+    loaded = loaded or LoadedReplays()
+    cassette, player = loaded.get(path, to_transport, options)
     server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if options.faults:
         is_piped = to_transport is not over_http
@@ -209,17 +206,12 @@ class LoadedReplays:
         Raises:
             CassetteError: a cassette can't be read.
         """
-        files = [str(path), *options.beside]
-        values = []
-        for name in options_of(ReplayOptions):
-            values.append(repr(getattr(options, name)))
-
         load = partial(_load_replay, path, to_transport, options)
-        versions = tuple(map(_version_of, files))
+        versions = tuple(map(_version_of, [str(path), *options.beside]))
         if None in versions:
             cassette, player = load()
         else:
-            key = (versions, to_transport, tuple(values))
+            key = (versions, to_transport, repr(options))
             cassette, player = self._kept_replay(key, load)
 
         if options.secrets:
