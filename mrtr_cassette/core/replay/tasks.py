@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import Entries, ReplayEntry
@@ -460,15 +461,6 @@ class LiveTask:
         return f'"{live_time}"'.encode()
 
 
-def _last_call(interaction: Sequence[ReplayEntry]) -> ReplayEntry | None:
-    """Return the last round of an interaction's call, without answers and steps of its task."""
-    for entry in reversed(interaction):
-        if entry.answered_question is None and entry.created_by is None:
-            return entry
-
-    return None
-
-
 class StepChoice(NamedTuple):
     """What a request about a task gets, or why it gets nothing, and the plays of tasks after it.
 
@@ -492,10 +484,17 @@ class RecordedTasks:
     def __init__(self, entries: Entries) -> None:
         self.by_id: dict[str, RecordedTask] = {}
         self.created_by: dict[ReplayEntry, RecordedTask] = {}
-        for interaction in entries.by_interaction:
-            call = _last_call(interaction)
-            if call is not None:
-                self._add_task_of_call(call, entries.steps.get(call, []))
+        for call in chain.from_iterable(entries.by_interaction):
+            response = call.exchange.response
+            # Most responses need not be read for this.
+            if response is None or b'"taskId"' not in response.body:
+                continue
+
+            created = call.exchange.created_task
+            if created is not None:
+                task = RecordedTask(call, created, entries.steps.get(call, []))
+                self.by_id[task.id] = task
+                self.created_by[call] = task
 
         if not self.by_id:
             return
@@ -503,21 +502,6 @@ class RecordedTasks:
         for entry in entries.by_arrival:
             if entry.is_listening:
                 self._note_notified_tasks(entry)
-
-    def _add_task_of_call(
-        self, call: ReplayEntry, steps: Sequence[ReplayEntry]
-    ) -> None:
-        """Take the task that a call created, if it did."""
-        response = call.exchange.response
-        # Most responses need not be read for this.
-        if response is None or b'"taskId"' not in response.body:
-            return
-
-        created = call.exchange.created_task
-        if created is not None:
-            task = RecordedTask(call, created, steps)
-            self.by_id[task.id] = task
-            self.created_by[call] = task
 
     @property
     def changing_calls(self) -> list[ReplayEntry]:
