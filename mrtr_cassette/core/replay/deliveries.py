@@ -74,9 +74,9 @@ class Delivery:
     session: LiveSession
     values: CallerValues
     timelines: Timelines
-    begun: int = 0
-    texts: Callable[[], Values] | None = None
-    listening_streams: Sequence[Delivery] = ()
+    begun: int
+    texts: Callable[[], Values] | None
+    listening_streams: Sequence[Delivery]
     sent_count: int = 0
     is_left: bool = False
     _parts_set_aside: list[Part] = field(default_factory=list)
@@ -474,7 +474,7 @@ class Play(NamedTuple):
     session: LiveSession
     delivery: Delivery | None
     play_count: int
-    patience: Patience | None = None
+    patience: Patience | None
     miss: Miss | None = None
 
     @property
@@ -504,7 +504,7 @@ class Deliveries:
         tasks: Collection[str],
         *,
         stateless: bool,
-        matchers: Matchers | None = None,
+        matchers: Matchers | None,
     ) -> None:
         """Prepare to send.
 

@@ -97,7 +97,7 @@ class Choice(NamedTuple):
     reading: Reading
     wall_s: float | None
     chosen: ChosenRecording
-    switched: Delivery | None = None
+    switched: Delivery | None
 
 
 class Player:

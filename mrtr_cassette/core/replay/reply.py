@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -22,7 +22,6 @@ from mrtr_cassette.core.protocol.tasks import (
     polled_state,
 )
 from mrtr_cassette.core.replay.timelines import (
-    NO_WAITS,
     OPEN_GATE,
     Gate,
     PieceArrival,
@@ -47,10 +46,6 @@ class Gap(NamedTuple):
     value: str
     recorded: bytes
     source: ReplayEntry | str | None = None
-
-
-UNKNOWN_ARRIVAL: Final = PieceArrival(0, 0)
-"""Stands for when it is not known."""
 
 
 class Part(NamedTuple):
@@ -94,23 +89,20 @@ class Caller(NamedTuple):
         repeated: finds values of its arguments.
     """
 
-    batch: Sequence[Message] = ()
-    repeated: FindRepeated | None = None
-
-
-NO_CALLER: Final = Caller()
+    batch: Sequence[Message]
+    repeated: FindRepeated | None
 
 
 def build_reply(
     request: Message | None,
     response: Response,
-    waits: Waits = NO_WAITS,
+    waits: Waits,
     *,
-    tasks: Collection[str] = (),
-    started_ms: float = 0,
-    ended: PieceArrival = UNKNOWN_ARRIVAL,
-    piecewise: bool = False,
-    caller: Caller = NO_CALLER,
+    tasks: Collection[str],
+    started_ms: float,
+    ended: PieceArrival,
+    piecewise: bool,
+    caller: Caller,
 ) -> Reply:
     """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
 

@@ -21,8 +21,9 @@ from messages import SUBSCRIPTION_KEY, text
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, message_in
-from mrtr_cassette.core.replay.reply import Part, build_reply
-from mrtr_cassette.core.wire.http import End
+from mrtr_cassette.core.replay.reply import Caller, Part, Reply, build_reply
+from mrtr_cassette.core.replay.timelines import NO_WAITS, PieceArrival
+from mrtr_cassette.core.wire.http import End, Response
 
 CALL = with_token(tool("deploy"), 1)
 DONE = answer(CALL, text("done"))
@@ -35,6 +36,22 @@ def message(raw: bytes) -> Message:
     return found
 
 
+def reply_of(
+    asked: Message | None, recorded: Response, *, piecewise: bool = False
+) -> Reply:
+    """Return what to send for a recorded response that waits for nothing."""
+    return build_reply(
+        asked,
+        recorded,
+        NO_WAITS,
+        tasks=(),
+        started_ms=0,
+        ended=PieceArrival(0, 0),
+        piecewise=piecewise,
+        caller=Caller((), None),
+    )
+
+
 def parts_of(
     response: Answer | bytes,
     *,
@@ -44,7 +61,7 @@ def parts_of(
     """Return the parts in which a recorded response is served."""
     recorded = response_of(response)
     asked = None if request is None else message(request)
-    return build_reply(asked, recorded, piecewise=piecewise).parts
+    return reply_of(asked, recorded, piecewise=piecewise).parts
 
 
 def served(
@@ -194,7 +211,7 @@ def test_acknowledgement_that_its_client_left_ends() -> None:
     """Clients that read it to its end don't wait for ever because the recorded one did not."""
     recorded = response_of(Answer((), (), 202, End.OPEN))
 
-    assert build_reply(None, recorded).end is End.COMPLETE
+    assert reply_of(None, recorded).end is End.COMPLETE
 
 
 def test_header_that_no_recorder_keeps_is_not_sent() -> None:
@@ -215,4 +232,4 @@ def test_header_that_no_recorder_keeps_is_not_sent() -> None:
         Answer((DONE,), (*headers, *strange, ("Refresh", "0; url=/")))
     )
 
-    assert build_reply(message(CALL), recorded).headers == headers
+    assert reply_of(message(CALL), recorded).headers == headers
