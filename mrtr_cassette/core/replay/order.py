@@ -267,13 +267,10 @@ class PlayOrder:
             return self._choose_call(matched, session)
 
         plays: Mapping[str, LiveTask] = session.tasks
-        has_memory = self._stateless_index is None
-        if not has_memory:
+        if self._stateless_index is not None:
             plays = {task.id: self._new_task_play(task, wall_s)}
 
-        step = self.tasks.choose_step(
-            task, matched.lookup, plays, has_branches=has_memory
-        )
+        step = self.tasks.choose_step(task, matched.lookup, plays)
         entry = None
         if isinstance(step.found, Step):
             entry = step.found.entry

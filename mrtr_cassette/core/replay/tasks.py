@@ -536,12 +536,10 @@ class RecordedTasks:
         task: RecordedTask,
         lookup: LookupKey,
         plays: Mapping[str, LiveTask],
-        *,
-        has_branches: bool,
     ) -> StepChoice:
         """Return what a request about a task gets, among the plays of tasks in its session.
 
-        With branches, it may go on as the task of an equal call that was answered so.
+        It may go on as the task of an equal call that was answered so.
         """
         live = plays.get(task.id)
         if live is None:
@@ -554,12 +552,7 @@ class RecordedTasks:
         if isinstance(found, Step):
             return StepChoice(found, {**plays, task.id: played})
 
-        if has_branches:
-            branch = self._as_branch(task, lookup, plays)
-            if branch is not None:
-                return branch
-
-        return StepChoice(found, plays)
+        return self._as_branch(task, lookup, plays) or StepChoice(found, plays)
 
     def _as_branch(
         self, task: RecordedTask, lookup: LookupKey, plays: Mapping[str, LiveTask]
