@@ -112,14 +112,11 @@ class InteractionComparison:
     @property
     def mark(self) -> Mark:
         """Which of the two have it, and whether it is the same."""
-        if self.recorded is None:
-            return "+"
-        if self.received is None:
-            return "-"
-        if self.verdict == "same":
+        mark = _mark_of(self.recorded, self.received)
+        if mark == "~" and self.verdict == "same":
             return "="
 
-        return "~"
+        return mark
 
     @property
     def verdict(self) -> Verdict:
@@ -627,7 +624,7 @@ def _last_exchange(side: _Side | None) -> RecordedExchange | None:
 
 
 def _mark_of(old: object, new: object) -> Mark:
-    """Return the mark of a turn by its indices in both interactions."""
+    """Return which of two sides has something; None stands for a side that lacks it."""
     if old is None:
         return "+"
     if new is None:

@@ -612,14 +612,9 @@ def masked_json(text: str, masks: Sequence[str], *, in_text: bool = False) -> st
     return canonical(with_masked_texts(value, masks, in_text=in_text))
 
 
-def _has_masked(text: str) -> bool:
-    """Tell whether a mask matched something in masked JSON."""
-    return canonical(_MASK_SIGN)[1:-1] in text
-
-
 def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
     """Tell whether two values differ only in what masks match."""
-    if not masks or change.recorded == change.received:
+    if change.recorded == change.received:
         return False
     if change.recorded is None or change.received is None:
         return False
@@ -640,9 +635,10 @@ def unused_masks(masks: Iterable[str], left_out: Sequence[Change]) -> list[str]:
 
 def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
     """Tell whether a mask matches something in a value of some changes."""
+    sign = _text_in_json(_MASK_SIGN)
     for change in changes:
         for value in (change.recorded, change.received):
-            if value is not None and _has_masked(_masked_value(change, value, [mask])):
+            if value is not None and sign in _masked_value(change, value, [mask]):
                 return True
 
     return False
