@@ -90,13 +90,12 @@ def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
     """Return the recorders as they are in the file, with times in whole milliseconds."""
     trees = []
     for recorder in recorders:
-        wall_ms = round(recorder.wall_ms)
-        tree: Tree = {"id": recorder.id, "wall_ms": wall_ms}
-        offset_ms = round(recorder.offset_ms)
-        if offset_ms:
-            tree["offset_ms"] = offset_ms
-
-        trees.append(tree)
+        tree = {
+            "id": recorder.id,
+            "wall_ms": round(recorder.wall_ms),
+            "offset_ms": round(recorder.offset_ms) or None,
+        }
+        trees.append(_without_none(tree))
 
     return trees
 

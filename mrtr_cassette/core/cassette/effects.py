@@ -227,7 +227,7 @@ def _says_unknown_tool(entry: ReplayEntry) -> bool:
     if entry.exchange.result_members.get("isError") is not True:
         return False
 
-    return len(_name_pattern(entry.key.name).findall(_outcome_text(members))) > 0
+    return _name_pattern(entry.key.name).search(_outcome_text(members)) is not None
 
 
 def _name_pattern(name: str) -> re.Pattern[str]:
@@ -244,8 +244,9 @@ def _outcome_text(members: Any) -> str:
     content = members["result"].get("content")
     texts = []
     for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and isinstance(block.get("text"), str):
-            texts.append(block["text"])
+        text = members_of(block).get("text")
+        if isinstance(text, str):
+            texts.append(text)
 
     return "\n".join(texts)
 

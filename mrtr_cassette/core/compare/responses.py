@@ -78,7 +78,13 @@ from mrtr_cassette.core.wire.http import (
     opens_channel,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse_tolerantly
-from mrtr_cassette.core.wire.pointers import ABSENT, ANY, escape_pointer, pointer_path
+from mrtr_cassette.core.wire.pointers import (
+    ABSENT,
+    ANY,
+    escape_pointer,
+    members_of,
+    pointer_path,
+)
 from mrtr_cassette.errors import NotJsonError
 
 ASKS_POINTER: Final = f"/{INPUT_REQUESTS}"
@@ -408,10 +414,9 @@ def is_failure(exchange: RecordedExchange) -> bool:
     if response is None or exchange.ask is not None:
         return False
 
-    value = outcome_value(exchange)
-    if isinstance(value, dict):
-        if "error" in value or value.get("isError") is True:
-            return True
+    members = members_of(outcome_value(exchange))
+    if "error" in members or members.get("isError") is True:
+        return True
 
     return not response.is_lines and response.status >= 400
 
