@@ -344,7 +344,7 @@ class MadeWrite(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The write in words: the call, how its user answered, and if nothing is recorded of it."""
+        """The write in words: the call, and how its user answered."""
         words = []
         step = self.entry
         while step is not None:
@@ -357,8 +357,6 @@ class MadeWrite(NamedTuple):
         call = ""
         if self.key is not None:
             call = f"{self.key} {self.key.arguments}"
-        if self.entry is None:
-            call = f"unrecorded {call}"
 
         words.append(call)
         return " answered ".join(reversed(words))
@@ -367,8 +365,15 @@ class MadeWrite(NamedTuple):
     def numbered_description(self) -> str:
         """The same with the number of its interaction."""
         if self.entry is None:
-            return self.description
+            return self.plain_description
         return f"{self.entry.place.in_file} {self.description}"
+
+    @property
+    def plain_description(self) -> str:
+        """The same, and whether nothing is recorded of it."""
+        if self.entry is None:
+            return f"unrecorded {self.description}"
+        return self.description
 
 
 def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:

@@ -303,7 +303,7 @@ def _lists_told_apart(
     recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
-    told_plainly = attrgetter("description")
+    told_plainly = attrgetter("plain_description")
     before, now = _lists_in_words(
         list(map(told_plainly, recorded)),
         list(map(told_plainly, made)),

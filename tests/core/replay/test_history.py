@@ -229,6 +229,23 @@ def test_miss_tells_both_histories() -> None:
     )
 
 
+def test_write_that_a_live_server_got_is_the_recorded_one_where_histories_part() -> (
+    None
+):
+    """So the tool that may only read is one of those that this run has not called."""
+    player = player_of(
+        HINTED, (SET, text("set")), (LOG, text("logged")), (GET, text("1"))
+    )
+    player.note_live_request(as_request(SET))
+    told(player, GET)
+
+    (miss,) = player.misses
+
+    assert miss.reason is Reason.OTHER_HISTORY
+    assert "this run has made unrecorded tools/call" in miss.detail
+    assert miss.may_read == "log"
+
+
 def test_answer_is_part_of_a_write() -> None:
     """After a decline a store says something else than after an accept."""
     state = "state-of-the-question-xxxxx"
