@@ -94,20 +94,14 @@ def option_field(
     return field(default=default, metadata={"option": Option(kind, text, **facts)})
 
 
-_options_by_class: dict[type[Any], dict[str, Option]] = {}
-
-
 def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
-    if options not in _options_by_class:
-        found = {}
-        for member in fields(options):
-            if "option" in member.metadata:
-                found[member.name] = member.metadata["option"]
+    found = {}
+    for member in fields(options):
+        if "option" in member.metadata:
+            found[member.name] = member.metadata["option"]
 
-        _options_by_class[options] = found
-
-    return _options_by_class[options]
+    return found
 
 
 def flag_of(name: str, option: Option) -> str:
@@ -118,13 +112,12 @@ def flag_of(name: str, option: Option) -> str:
         return option.flag
 
     is_list = option.kind in ("list", "headers", "values")
-    is_repeated = is_list and name not in ("ignore", "redact", "reads")
-    return f"--{name.removesuffix('s') if is_repeated else name}".replace("_", "-")
+    return f"--{name.removesuffix('s') if is_list else name}".replace("_", "-")
 
 
 def default_of(options: type[Any], name: str) -> Any:
     """Return the default of an option."""
-    return options.__dataclass_fields__[name].default
+    return getattr(options, name)
 
 
 _TESTS_OF_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
@@ -564,6 +557,7 @@ class ProxyOptions(ListeningOptions, SecretOptions):
         "list",
         "Name a tool, or a method unknown to MCP, that changes nothing on the server",
         metavar="TOOL|METHOD",
+        flag="--reads",
     )
 
     def __post_init__(self) -> None:
@@ -688,7 +682,7 @@ class WritingOptions(UpstreamOptions):
         "choice",
         "keep: an existing cassette is an error; replace: it is replaced; append: recorded calls "
         "are played, and others are recorded and added",
-        choices=("keep", "replace", "append"),
+        choices=get_args(Existing),
         flags={
             "replace": ("--force", "Replace the cassette if it exists"),
             "append": (
@@ -994,7 +988,7 @@ class ProbeOptions(UpstreamOptions):
         "choice",
         "keep: an existing file of `record` is an error; replace: it is replaced; append: it is "
         "the probed cassette, which gets the branches itself",
-        choices=("keep", "replace", "append"),
+        choices=get_args(Existing),
         flags={
             "replace": ("--force", "Replace the cassette of --record if it exists"),
             "append": ("--append", "Let --record add to the probed cassette itself"),
