@@ -239,11 +239,13 @@ def _fetched_cassette_name(address: str) -> str:
     return keep_fetched(found.shown, found.data)
 
 
-log_format = click.option(
+log_option = click.option(
     "--log-format",
+    "log",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
+    callback=lambda _context, _option, form: Log(form),
     help="Write lines for people to stderr, or a JSON object for every event.",
 )
 

@@ -216,10 +216,8 @@ def _show_coverage(
         if sentence is not None:
             lacking.append(f"--fail-under {answer}={percent}: {sentence}")
 
-    for sentence in lacking:
-        say(sentence)
-
     if lacking:
+        say(*lacking)
         sys.exit(1)
 
 

@@ -165,7 +165,7 @@ _OPTIONS_BY_TITLE: Final[Mapping[str, Collection[str]]] = {
         "faults",
         "on_miss",
         "stateless",
-        "log_format",
+        "log",
     ),
 }
 """What the options in a help text are about; the others come first."""

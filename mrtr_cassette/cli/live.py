@@ -16,7 +16,7 @@ from mrtr_cassette.cli.common import (
     LEFT_NOTHING_OUT,
     TERMS,
     Log,
-    log_format,
+    log_option,
     print_annotations,
     read_options,
     refuse_misplaced,
@@ -148,7 +148,7 @@ live_server = click.option("--upstream", metavar="URL", help="The live server.")
     "--json", "as_json", is_flag=True, help="Print the whole conversation as JSON."
 )
 @shared_options(CallOptions)
-@log_format
+@log_option
 @click.pass_context
 def call(
     context: click.Context,
@@ -157,7 +157,7 @@ def call(
     given: tuple[str, ...],
     answers_path: Path | None,
     cassette: Location | None,
-    log_format: str,
+    log: Log,
     *,
     upstream: str | None,
     as_json: bool,
@@ -175,7 +175,6 @@ def call(
     terminal. Without an answer, the question is printed as JSON, and the exit code is 5. It is 1 if
     the tool or the server says that the call failed, and 4 if the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    log = Log(log_format)
     options = read_options(CallOptions, others, log)
     server, rest = _server_of(words, upstream, after_dashes(context))
     wanted = wanted_of(rest)

@@ -26,7 +26,7 @@ from mrtr_cassette.cli.common import (
     Listening,
     Log,
     is_given,
-    log_format,
+    log_option,
     print_annotations,
     read_options,
     refuse_misplaced,
@@ -134,7 +134,7 @@ _HTTP_ONLY: Final = frozenset(
     "cassette-2.json.",
 )
 @shared_options(RecordOptions)
-@log_format
+@log_option
 @report_option("Write a summary of the recording, with redactions by call", ".json")
 @click.pass_context
 def record(
@@ -143,7 +143,7 @@ def record(
     words: tuple[str, ...],
     upstream: str | None,
     output: Location,
-    log_format: str,
+    log: Log,
     reports: tuple[Path, ...],
     *,
     stdio: bool,
@@ -162,7 +162,6 @@ def record(
     With --stdio it takes the place of a server that a client starts: -- SERVER starts that, and
     the cassette is written when it ends. The exit code is the server's.
     """
-    log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     command = tuple(after_dashes(context) or ())
     if stdio:
@@ -316,7 +315,7 @@ def _conclude_recording(
     "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE..."
 )
 @shared_options(ReplayOptions)
-@log_format
+@log_option
 @report_option(
     "Write what was played, missed and unplayed",
     ".json",
@@ -338,7 +337,7 @@ def replay(
     context: click.Context,
     /,
     words: tuple[str, ...],
-    log_format: str,
+    log: Log,
     reports: tuple[Path, ...],
     *,
     stdio: bool,
@@ -358,7 +357,6 @@ def replay(
     With --stdio it is the server that a client starts; -- SERVER may say in whose place it stands,
     and is not started.
     """
-    log = Log(log_format)
     refuse_misplaced(words)
     cassette, *others = cassettes = cassettes_in(with_fetched(words))
     command = tuple(after_dashes(context) or ())

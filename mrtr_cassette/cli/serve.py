@@ -16,7 +16,7 @@ import orjson
 from mrtr_cassette.cli.common import (
     TERMS,
     Log,
-    log_format,
+    log_option,
     read_options,
     report_option,
     shared_options,
@@ -53,7 +53,7 @@ _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 @click.command(cls=TakesCommand, program="COMMAND")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @shared_options(ServeOptions)
-@log_format
+@log_option
 @report_option(
     "Write the outcome of each play that recorded nothing", ".json", ".xml", ".md"
 )
@@ -62,7 +62,7 @@ def serve(
     context: click.Context,
     /,
     folder: Path,
-    log_format: str,
+    log: Log,
     reports: tuple[Path, ...],
     **given: Any,
 ) -> None:
@@ -78,7 +78,6 @@ def serve(
     Ctrl-C ends it, and so does the end of -- COMMAND, such as -- go test ./..., which finds the
     address in the environment variable MRTR_CASSETTE_SERVE. The exit code is 1 if a play missed.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    log = Log(log_format)
     options = read_options(ServeOptions, given, log)
     command = after_dashes(context) or []
     if command and options.exit_on_eof:
