@@ -83,7 +83,7 @@ def record(
     from mrtr_cassette.shell.runs.recording import recording
 
     checked = options_from(RecordOptions, options, "record")
-    opened: Callable[[], Any] = partial(recording, upstream, location_of(path), checked)
+    open_session: Callable[..., Any] = recording
     if stdio:
         if isinstance(upstream, str):
             raise UsageError(
@@ -94,8 +94,9 @@ def record(
         _refuse_with_pipes(checked, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
 
-        opened = partial(recorded_by_client, upstream, location_of(path), checked)
+        open_session = recorded_by_client
 
+    opened = partial(open_session, upstream, location_of(path), checked)
     return Proxy(opened, Recording, partial(_check_recording, checked))
 
 
@@ -126,7 +127,7 @@ def replay(
     options["beside"] = [*places, *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
     place = _read_place(path)
-    opened: Callable[[], Any] = partial(replaying, place, checked)
+    open_session: Callable[..., Any] = replaying
     if stdio:
         if checked.stateless:
             raise UsageError(
@@ -136,8 +137,9 @@ def replay(
         _refuse_with_pipes(checked, "admin_port")
         from mrtr_cassette.shell.runs.client_starts import replayed_by_client
 
-        opened = partial(replayed_by_client, place, checked)
+        open_session = replayed_by_client
 
+    opened = partial(open_session, place, checked)
     return Proxy(opened, Replay, partial(_check_replay, checked))
 
 
