@@ -174,6 +174,16 @@ class _Cassette(click.Path):
 CASSETTE: Final = _Cassette()
 
 
+FILE: Final = click.Path(path_type=Path)
+
+
+def several_places(name: str, metavar: str | None = None) -> Decorator:
+    """Return what gives a command an argument that names one place or several."""
+    return click.argument(
+        name, nargs=-1, required=True, type=click.Path(), metavar=metavar
+    )
+
+
 class _Faults(click.Path):
     """A file of faults."""
 
@@ -259,9 +269,7 @@ def ignore_option(text: str) -> Decorator:
 
 def ignore_from_option(text: str) -> Decorator:
     """Return the decorator that gives a command `--ignore-from`, with this help text."""
-    return click.option(
-        "--ignore-from", type=click.Path(path_type=Path), metavar="FILE", help=text
-    )
+    return click.option("--ignore-from", type=FILE, metavar="FILE", help=text)
 
 
 def shared_options(options: type[Options]) -> Decorator:

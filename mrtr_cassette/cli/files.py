@@ -15,6 +15,7 @@ import click
 from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    FILE,
     LEFT_NOTHING_OUT,
     TERMS,
     Log,
@@ -23,6 +24,7 @@ from mrtr_cassette.cli.common import (
     json_report,
     read_place,
     refuse_together,
+    several_places,
     tell_of_journal,
     tell_unused,
     value_of,
@@ -87,9 +89,7 @@ from mrtr_cassette.shell.files.journals import merge_files, recover_journal
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.terms import shell_command
 
-_cassettes_argument = click.argument(
-    "cassettes", nargs=-1, required=True, type=click.Path()
-)
+_cassettes_argument = several_places("cassettes")
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
@@ -236,7 +236,7 @@ def _show_to_git(words: Sequence[str]) -> None:
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, type=click.Path(), metavar="OLD NEW")
+@several_places("words", "OLD NEW")
 @click.option(
     "--git",
     "for_git",
@@ -488,13 +488,7 @@ def _recover_cassette(cassette: Location) -> None:
 
 
 @click.command()
-@click.argument(
-    "recordings",
-    nargs=-1,
-    required=True,
-    metavar="JOURNAL-OR-CASSETTE...",
-    type=click.Path(),
-)
+@several_places("recordings", "JOURNAL-OR-CASSETTE...")
 @click.option(
     "-o",
     "--output",
@@ -606,14 +600,14 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="PLACE",
     help="The page, or the folder of several pages; by default the cassette's name with .html, in "
     "this directory.",
 )
 @click.option(
     "--report",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="A JSON report of a replay: misses appear beside the nearest recorded requests.",
 )
@@ -718,7 +712,7 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
 @click.option(
     "--report",
     required=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="The JSON report of a replay of the cassette without misses.",
 )
@@ -839,7 +833,7 @@ def cut(
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="The Markdown file to write; by default it is printed.",
 )

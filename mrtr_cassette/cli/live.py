@@ -13,6 +13,7 @@ import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    FILE,
     LEFT_NOTHING_OUT,
     TERMS,
     Log,
@@ -22,6 +23,7 @@ from mrtr_cassette.cli.common import (
     refuse_misplaced,
     refuse_without_scheme,
     report_option,
+    several_places,
     shared_options,
     tell_unused,
     warn_of_path,
@@ -110,9 +112,7 @@ from mrtr_cassette.shell.runs.verifying import (
     verify_cassette,
 )
 
-held_cassettes = click.argument(
-    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE... [URL]"
-)
+held_cassettes = several_places("words", "CASSETTE... [URL]")
 live_server = click.option("--upstream", metavar="URL", help="The live server.")
 
 
@@ -130,7 +130,7 @@ live_server = click.option("--upstream", metavar="URL", help="The live server.")
 @click.option(
     "--answers",
     "answers_path",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Answer by the rules in this TOML file.",
 )

@@ -22,6 +22,7 @@ import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    FILE,
     TERMS,
     Listening,
     Log,
@@ -32,6 +33,7 @@ from mrtr_cassette.cli.common import (
     refuse_misplaced,
     refuse_without_scheme,
     report_option,
+    several_places,
     shared_options,
     tell_of_journal,
     tell_unused,
@@ -311,9 +313,7 @@ def _conclude_recording(
 
 
 @click.command(cls=TakesCommand, program="CLIENT")
-@click.argument(
-    "words", nargs=-1, required=True, type=click.Path(), metavar="CASSETTE..."
-)
+@several_places("words", "CASSETTE...")
 @shared_options(ReplayOptions)
 @log_option
 @report_option(
@@ -587,7 +587,7 @@ async def _until_stopped(
 
 # A proxy that a client starts
 
-_file_argument = click.argument("file", type=click.Path(path_type=Path))
+_file_argument = click.argument("file", type=FILE)
 _server_argument = click.argument("server")
 
 
