@@ -140,11 +140,6 @@ class TrialsReport:
             return None
         return self.valid / len(self.trials)
 
-    @property
-    def text(self) -> str:
-        """The validity rate in words."""
-        return validity_text(self.valid, len(self.trials))
-
 
 def validity_text(valid: int, trials: int) -> str:
     """Return how many of some trials were valid, in words."""
@@ -215,4 +210,5 @@ def trials_markdown(report: TrialsReport) -> str:
         rows.append([shorten(printable(cell)) for cell in row])
 
     table = "\n".join(markdown_table(rows, _TABLE_RULE))
-    return f"{table}\n\n{report.text}\n"
+    validity = validity_text(report.valid, len(report.trials))
+    return f"{table}\n\n{validity}\n"
