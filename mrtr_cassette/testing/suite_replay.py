@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from typing import Any, NoReturn, cast
 
 from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.report.trials import RunOutcome
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files.cassettes import cassette_exists, journal_path, read_file
 from mrtr_cassette.shell.files.stores import location_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+from mrtr_cassette.shell.runs.sessions import Session
 from mrtr_cassette.shell.runs.views import Replay, needs_upstream
 from mrtr_cassette.testing.suite_cassette import CassetteUse, UseRequest
 

@@ -11,10 +11,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import issued_session, session_of_exchange
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import Handles, handles_in
-from mrtr_cassette.core.compare.responses import (
-    first_calls_on_pipes,
-    response_changes,
-)
+from mrtr_cassette.core.compare.responses import first_calls_on_pipes, response_changes
 from mrtr_cassette.core.compare.values import (
     VERDICTS,
     Verdict,

@@ -620,7 +620,7 @@ def saved_report(raw: bytes) -> ReplayReport:
         return ReplayReport(
             tree["cassette"],
             _saved_rows(InteractionOutcome, tree["interactions"]),
-            tuple(map(saved_miss, tree["misses"])),
+            tuple(map(_saved_miss, tree["misses"])),
             _saved_rows(HarmlessRequest, tree["harmless"]),
             tuple(tree.get("elsewhere", ())),
             without_response=tuple(tree.get("without_response", ())),
@@ -635,7 +635,7 @@ def saved_report(raw: bytes) -> ReplayReport:
         raise ValueError(error) from None
 
 
-def saved_miss(members: Mapping[str, Any]) -> MissReport:
+def _saved_miss(members: Mapping[str, Any]) -> MissReport:
     """Return a miss that was saved as JSON."""
     nearest = members["nearest"]
     return replace(

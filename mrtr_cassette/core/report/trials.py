@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.replay.diagnosis import Divergence
+from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport, nearest_recording
 from mrtr_cassette.core.report.text import as_data, markdown_table
@@ -97,6 +98,59 @@ def _why_left(
     return MissReport(
         OTHER_RECORDING, detail, call, (), player.path, nearest, (), (), detail
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What a recording or a replay came to so far."""
+
+    misses: Sequence[MissReport] = ()
+    """What was asked and had not been recorded."""
+
+    played: int = 0
+    """How many requests got a recorded reply."""
+
+    harmless: int = 0
+    """How many requests were not recorded, and got any server's answer."""
+
+    unplayed: Sequence[int] | None = None
+    """Numbers of the interactions of which something was not played; None where nothing plays."""
+
+    after_other_writes: Sequence[int] = ()
+    """Numbers of the interactions that read, and were played after other writes than recorded."""
+
+    faults: Sequence[FaultOutcome] = ()
+    """How often each fault was met."""
+
+    unknown_tools: Mapping[str, int] = field(default_factory=dict)
+    """How often each tool was called that the recorded server doesn't have."""
+
+    stopped: int = 0
+    """How many requests got the miss that stopped it."""
+
+    divergences: RecordingsLeft = field(default_factory=RecordingsLeft)
+    """Where it left the recordings that were played."""
+
+    unreachable: int = 0
+    """How many requests the upstream did not answer."""
+
+    unrecorded: Sequence[str] = ()
+    """Why requests could not be recorded, in words."""
+
+    problem: str | None = None
+    """Why the recording is incomplete, or a process that the client started came to nothing."""
+
+    objection: str | None = None
+    """Why the recording is not published as a cassette."""
+
+    unused: Sequence[tuple[str, str]] | None = None
+    """Options that made no difference, with their values; None where nothing plays."""
+
+    learned: Mapping[str, str] = field(default_factory=dict)
+    """The texts of values that requests have taught, by name."""
+
+    matched: Mapping[str, int] = field(default_factory=dict)
+    """How often requests matched that were not equal, by the matcher or the user's function."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pydantic import ConfigDict, TypeAdapter
+
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.replay.faults import FaultOutcome, read_faults
-from mrtr_cassette.core.report.runs import saved_miss
 from mrtr_cassette.core.report.text import as_data
-from mrtr_cassette.core.report.trials import DivergenceReport, RecordingsLeft
+from mrtr_cassette.core.report.trials import RecordingsLeft, RunOutcome
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files.cassettes import (
@@ -41,7 +42,7 @@ from mrtr_cassette.shell.files.stores import (
 from mrtr_cassette.shell.runs.piped import StartingClient, replay_pipe
 from mrtr_cassette.shell.runs.replaying import load_played
 from mrtr_cassette.shell.runs.running import run
-from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+from mrtr_cassette.shell.runs.sessions import Session
 
 T = TypeVar("T")
 
@@ -57,6 +58,10 @@ _TOLD_ONCE: Final = ("misses", "unrecorded")
 _PUBLISHING_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
 
+# Of the processes, only the one that has started none reads them.
+_RUN_OUTCOMES: Final = TypeAdapter(
+    list[RunOutcome], config=ConfigDict(defer_build=True)
+)
 _LEFT_OPEN: Final = RunOutcome(
     problem="a process that the client started as its server is still running: close the client "
     "before the test ends"
@@ -125,7 +130,7 @@ class ClientStarts:
                 _add_told_before(outcome, latest.get(process))
                 latest[process] = outcome
 
-        return [_outcome_from(outcome) for outcome in latest.values()]
+        return _RUN_OUTCOMES.validate_python([*latest.values()])
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -229,28 +234,6 @@ def _add_told_before(
     for name in _TOLD_ONCE:
         before[name].extend(outcome[name])
         outcome[name] = before[name]
-
-
-def _outcome_from(data: dict[str, Any]) -> RunOutcome:
-    """Return the outcome that a started process wrote, from its JSON members."""
-    data["misses"] = list(map(saved_miss, data["misses"]))
-    data["faults"] = [FaultOutcome(**fault) for fault in data["faults"]]
-    left = data["divergences"]
-    nearest = left["nearest"]
-    if nearest is not None:
-        nearest = _divergence_from(nearest)
-
-    found = list(map(_divergence_from, left["all"]))
-    data["divergences"] = RecordingsLeft(nearest, found)
-    if data["unused"] is not None:
-        data["unused"] = [tuple(pair) for pair in data["unused"]]
-
-    return RunOutcome(**data)
-
-
-def _divergence_from(data: dict[str, Any]) -> DivergenceReport:
-    """Return a divergence that a started process wrote, from its JSON members."""
-    return DivergenceReport(data["after"], data["recording"], saved_miss(data["why"]))
 
 
 def recorded_by_client(

@@ -17,7 +17,7 @@ from mrtr_cassette.terms import LIBRARY_TERMS, Terms, given_options
 if TYPE_CHECKING:
     # Whoever waits for a replay doesn't wait for its reports.
     from mrtr_cassette.core.report.runs import MissReport
-    from mrtr_cassette.core.report.trials import RecordingsLeft
+    from mrtr_cassette.core.report.trials import RunOutcome
     from mrtr_cassette.options import ProxyOptions
 
 
@@ -45,66 +45,6 @@ def miss_terms(options: ProxyOptions) -> Terms:
         given["redact_values"] = ["TEXT"]
 
     return {**options.terms, "played_as": given_options(given, options.terms)}
-
-
-def _none_left() -> RecordingsLeft:
-    """Return the divergences of a run without any."""
-    from mrtr_cassette.core.report.trials import RecordingsLeft
-
-    return RecordingsLeft()
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """What a recording or a replay came to so far."""
-
-    misses: Sequence[MissReport] = ()
-    """What was asked and had not been recorded."""
-
-    played: int = 0
-    """How many requests got a recorded reply."""
-
-    harmless: int = 0
-    """How many requests were not recorded, and got any server's answer."""
-
-    unplayed: Sequence[int] | None = None
-    """Numbers of the interactions of which something was not played; None where nothing plays."""
-
-    after_other_writes: Sequence[int] = ()
-    """Numbers of the interactions that read, and were played after other writes than recorded."""
-
-    faults: Sequence[FaultOutcome] = ()
-    """How often each fault was met."""
-
-    unknown_tools: Mapping[str, int] = field(default_factory=dict)
-    """How often each tool was called that the recorded server doesn't have."""
-
-    stopped: int = 0
-    """How many requests got the miss that stopped it."""
-
-    divergences: RecordingsLeft = field(default_factory=_none_left)
-    """Where it left the recordings that were played."""
-
-    unreachable: int = 0
-    """How many requests the upstream did not answer."""
-
-    unrecorded: Sequence[str] = ()
-    """Why requests could not be recorded, in words."""
-
-    problem: str | None = None
-    """Why the recording is incomplete, or a process that the client started came to nothing."""
-
-    objection: str | None = None
-    """Why the recording is not published as a cassette."""
-
-    unused: Sequence[tuple[str, str]] | None = None
-    """Options that made no difference, with their values; None where nothing plays."""
-
-    learned: Mapping[str, str] = field(default_factory=dict)
-    """The texts of values that requests have taught, by name."""
-
-    matched: Mapping[str, int] = field(default_factory=dict)
-    """How often requests matched that were not equal, by the matcher or the user's function."""
 
 
 @dataclass(slots=True, eq=False)
@@ -151,6 +91,9 @@ class Session:
 
     def _outcome_so_far(self) -> RunOutcome:
         """Return the outcome so far; without a player it has no misses and no plays."""
+        # Most who wait for a replay never ask what it came to.
+        from mrtr_cassette.core.report.trials import RunOutcome, reports_of_divergences
+
         outcome = RunOutcome(
             unreachable=self.unreachable,
             unrecorded=tuple(self.unrecorded),
@@ -161,8 +104,6 @@ class Session:
         player = self.player
         if player is None:
             return outcome
-
-        from mrtr_cassette.core.report.trials import reports_of_divergences
 
         misses = self._reports_of_misses(player)
         return replace(

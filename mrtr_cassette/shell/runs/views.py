@@ -28,10 +28,11 @@ from mrtr_cassette.options import (
 from mrtr_cassette.shell.files.cassettes import cassette_exists, load_cassette
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.shell.runs.running import result_in_thread
-from mrtr_cassette.shell.runs.sessions import RunOutcome, Session
+from mrtr_cassette.shell.runs.sessions import Session
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.probes import Probing
+    from mrtr_cassette.core.report.trials import RunOutcome
     from mrtr_cassette.shell.runs.calling import Answers
     from mrtr_cassette.shell.runs.client_starts import ClientStarts
 
