@@ -33,7 +33,7 @@ from mrtr_cassette.shell.http.client import (
 )
 from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream, network_reason
-from mrtr_cassette.shell.runs.running import waiting_for_input
+from mrtr_cassette.shell.runs.running import stopped_by_signals
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
@@ -192,11 +192,10 @@ def confirm_at_terminal(question: str) -> bool:
         StoppedError: a signal came, or the end of the lines.
     """
     terminal = sys.stdin.fileno()
-    with waiting_for_input(terminal) as wait:
+    with stopped_by_signals():
         while True:
             sys.stderr.write(f"{question} [y/N]: ")
             sys.stderr.flush()
-            wait()
             reply = _line_from(terminal)
             if reply is None:
                 raise StoppedError(signal.SIGINT)
