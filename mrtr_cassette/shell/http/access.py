@@ -1,4 +1,4 @@
-"""Listen for clients, refuse those of other sites, and translate the server's origin for them."""
+"""Listen for clients, and refuse those of other sites."""
 
 from __future__ import annotations
 
@@ -6,26 +6,14 @@ import errno
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
 
-from mrtr_cassette.core.cassette.sessions import EndpointPassing
-from mrtr_cassette.core.protocol.origins import (
-    ServerOrigin,
-    path_in,
-    state_of,
-    with_state,
-)
-from mrtr_cassette.core.wire.http import Headers, Request, header_value
+from mrtr_cassette.core.wire.http import Headers, header_value
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ListeningOptions
-from mrtr_cassette.shell.http.transport import (
-    Handler,
-    TranslatedDownstream,
-    network_reason,
-)
+from mrtr_cassette.shell.http.transport import network_reason
 
 _HOST_AND_PORT = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
@@ -197,73 +185,3 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
         # Whoever called closes them.
         opened.pop_all()
         return tuple(sockets)
-
-
-class OwnOrigin:
-    """Stands before a handler that knows the server's origin; clients read the one they called.
-
-    So clients come here to be authorized, and a cassette is the same on any port. The URL may have
-    a path, under which all paths of the server are.
-    """
-
-    def __init__(self, handler: Handler, origin: ServerOrigin, url: str) -> None:
-        self._inner_handler = handler
-        self._server_origin = origin
-        self._own_url = url
-        self._path_prefix = path_in(url)
-        self.elsewhere: dict[str, None] = {}
-        """Other authorization servers that clients were sent to."""
-        self._translated_headers = lru_cache(maxsize=1024)(
-            lambda called, headers: self._server_origin.headers_with_origin(
-                headers, called
-            )
-        )
-
-    def handle(self, request: Request, client: TranslatedDownstream) -> Awaitable[None]:
-        """Answer one request."""
-        called = _called_origin(request.headers, self._own_url)
-        client.translated = partial(self._translated_headers, called)
-        if self._path_prefix and request.method == "GET":
-            client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
-
-        if request.method == "GET" or b"resource=" in request.body:
-            return self._pass_on_authorization(request, client, called)
-
-        return self._inner_handler(request, client)
-
-    async def _pass_on_authorization(
-        self, request: Request, client: TranslatedDownstream, called: str
-    ) -> None:
-        """Pass on a request that may be for authorization; its response keeps the `state`."""
-        state = state_of(request.target)
-        if state is not None:
-            client.translated = lambda headers: with_state(
-                self._translated_headers(called, headers), state
-            )
-
-        if self._server_origin.is_document(request):
-            client.rewritten = partial(self._document_for_client, called)
-
-        await self._inner_handler(
-            self._server_origin.request_with_origin(request, called), client
-        )
-
-    def _document_for_client(self, called: str, body: bytes) -> bytes:
-        """Return a document with the called origin; take note of other authorization servers."""
-        for origin in self._server_origin.authorities_elsewhere(body):
-            self.elsewhere[f"the authorization server {origin}"] = None
-
-        return self._server_origin.document_with_origin(body, called)
-
-
-@lru_cache(maxsize=1024)
-def _called_origin(headers: Headers, url: str) -> str:
-    """Return the origin that a client has called, perhaps through a balancer that speaks TLS."""
-    host = header_value(headers, "host")
-    if not host:
-        # HTTP/1.0 has none.
-        return url
-
-    is_secure = header_value(headers, "x-forwarded-proto").lower() == "https"
-    scheme = "https" if is_secure else "http"
-    return f"{scheme}://{host}{path_in(url)}"

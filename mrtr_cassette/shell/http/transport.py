@@ -12,7 +12,6 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol
 
-from mrtr_cassette.core.cassette.sessions import EndpointPassing
 from mrtr_cassette.core.wire.http import (
     FORBIDDEN_IN_HEADER,
     HOP_BY_HOP,
@@ -53,17 +52,6 @@ class Downstream(Protocol):
 
     def break_off(self) -> None:
         """End the response so that the client sees that it is incomplete."""
-
-
-class TranslatedDownstream(Downstream, Protocol):
-    """A downstream that changes its response before it is sent."""
-
-    translated: Callable[[Headers], Headers] | None
-    rewritten: Callable[[bytes], bytes] | None
-    """Changes the body, if it is JSON."""
-
-    endpoint: EndpointPassing | None
-    """Changes the body, if it is an event stream that says where its client is to post."""
 
 
 Handler = Callable[[Request, Downstream], Awaitable[None]]

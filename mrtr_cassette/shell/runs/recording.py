@@ -68,7 +68,8 @@ from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.ignored import ignored_for_options
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.http.access import OwnOrigin, is_own_name
+from mrtr_cassette.shell.http.access import is_own_name
+from mrtr_cassette.shell.http.server import OwnOrigin
 from mrtr_cassette.shell.http.transport import (
     Downstream,
     Handler,

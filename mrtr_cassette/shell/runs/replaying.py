@@ -45,7 +45,7 @@ from mrtr_cassette.shell.files.cassettes import load_cassette, without_collectio
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location_of
-from mrtr_cassette.shell.http.access import OwnOrigin
+from mrtr_cassette.shell.http.server import OwnOrigin
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
 from mrtr_cassette.shell.runs.sites import OwnPort, Site
