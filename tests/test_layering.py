@@ -97,7 +97,6 @@ CLIENTS = frozenset(
         "httpx",
         "mrtr_cassette.shell.http.client",
         "mrtr_cassette.shell.http.fetched",
-        "mrtr_cassette.shell.http.forward_proxy",
         "mrtr_cassette.shell.pipes.processes",
         "mrtr_cassette.shell.pipes.upstream",
         "mrtr_cassette.shell.runs.recording",

@@ -32,7 +32,7 @@ from yarl import URL
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.http.forward_proxy import forward_proxy
+from mrtr_cassette.shell.http.client import forward_proxy
 from mrtr_cassette.shell.runs.recording import recording
 
 PASSWORD = "Zx81-qwertzuiop"

@@ -1,17 +1,23 @@
-"""An HTTP/1 client of one origin, and how the URL of an upstream is read, shown and verified."""
+"""An HTTP/1 client of one origin, perhaps through a proxy that the environment names.
+
+It is also told here how the URL of an upstream is read, shown and verified.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, cast
+from urllib.request import getproxies, proxy_bypass
 
 import aiohappyeyeballs
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -19,9 +25,8 @@ from yarl import URL
 
 from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import UsageError, printable
 from mrtr_cassette.shell.files.disk import reason_of
-from mrtr_cassette.shell.http.forward_proxy import ForwardProxy
 from mrtr_cassette.shell.http.transport import (
     RawHeaders,
     UpstreamResponse,
@@ -53,6 +58,10 @@ _FRAMING_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _PROXY_AUTH_REQUIRED: Final = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 """A status that only a proxy has."""
 
+_LONGEST_HEAD: Final = 64 * 1024
+"""Bytes of a proxy's response to `CONNECT`."""
+
+_READ_AT_ONCE: Final = 4096
 _CONNECT_S: Final = 30.0
 """Seconds that connecting may take, a TLS handshake included."""
 
@@ -315,6 +324,44 @@ def _request_head(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardProxy:
+    """A proxy through which an upstream is reached; its headers may have credentials."""
+
+    host: str
+    port: int
+    headers: Headers = ()
+
+    def error_naming_proxy(self, error: OSError) -> ConnectionError:
+        """Return an error that names the proxy."""
+        name = f"http://{self.host}:{self.port}"
+        return ConnectionError(f"through the proxy {name}: {network_reason(error)}")
+
+    async def open_tunnel(self, connected: socket.socket, authority: str) -> None:
+        """Have the proxy connect to `host:port`; then the socket leads there.
+
+        Raises:
+            OSError: it refuses.
+        """
+        loop = asyncio.get_running_loop()
+        lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+        lines += [f"{name}: {value}" for name, value in self.headers]
+        await loop.sock_sendall(connected, "\r\n".join([*lines, "", ""]).encode())
+        head = b""
+        while b"\r\n\r\n" not in head:
+            received = await loop.sock_recv(connected, _READ_AT_ONCE)
+            head += received
+            if not received or len(head) > _LONGEST_HEAD:
+                raise ConnectionError(f"it gave no response to CONNECT {authority}")
+
+        status, _, _ = head.partition(b"\r\n")
+        version, _, rest = status.decode("latin-1").partition(" ")
+        if not version.startswith("HTTP/") or not rest.startswith("2"):
+            raise ConnectionError(
+                f"it refused to connect to {authority}: {printable(rest)}"
+            )
+
+
 class Client:
     """Sends requests to one origin over HTTP, as `transport.Upstream` has it."""
 
@@ -557,3 +604,67 @@ def tls_context(
         raise UsageError(text) from None
 
     return context
+
+
+def forward_proxy(url: URL) -> ForwardProxy | None:
+    """Return the proxy that the environment names for a URL, as for `curl` and `requests`.
+
+    Raises:
+        UsageError: it can't be used.
+    """
+    text = _proxy_text(url)
+    if text is None:
+        return None
+
+    try:
+        proxy = URL(text if "://" in text else f"http://{text}")
+        port = proxy.port
+    except ValueError:
+        proxy = URL()
+        port = None
+
+    host = proxy.raw_host
+    if proxy.scheme != "http" or not host or port is None:
+        shown = printable(f"{proxy.scheme}://{host} ") if host else ""
+        raise UsageError(
+            f"the proxy {shown}of the environment (HTTP_PROXY and its like) can't be used",
+            hint=f"give one like http://proxy.example:3128, or put {url.host} into NO_PROXY",
+        )
+
+    headers: Headers = ()
+    if proxy.user is not None:
+        authorization = basic_authorization(proxy.user, proxy.password or "")
+        headers = (("Proxy-Authorization", authorization),)
+
+    return ForwardProxy(host, port, headers)
+
+
+def _proxy_text(url: URL) -> str | None:
+    """Return how the environment names the proxy for a URL, or None where it names none."""
+    proxies = getproxies()
+    text = proxies.get(url.scheme) or proxies.get("all")
+    if not text:
+        return None
+
+    host = url.raw_host or ""
+    if proxy_bypass(host) or proxy_bypass(f"{host}:{url.port}"):
+        return None
+
+    return None if _is_in_network(host, proxies.get("no", "")) else text
+
+
+def _is_in_network(host: str, excluded: str) -> bool:
+    """Tell whether a host is an IP address in a network of `NO_PROXY`, such as 10.0.0.0/8."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+
+    for name in excluded.split(","):
+        with suppress(ValueError):
+            if "/" not in name:
+                continue
+            if address in ipaddress.ip_network(name.strip(), strict=False):
+                return True
+
+    return False

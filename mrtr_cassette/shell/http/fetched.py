@@ -19,12 +19,12 @@ from mrtr_cassette.errors import CassetteError, UsageError, printable
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.http.client import (
     connected_client,
+    forward_proxy,
     read_up_to,
     tls_context,
     url_credentials,
 )
-from mrtr_cassette.shell.http.forward_proxy import forward_proxy
-from mrtr_cassette.shell.http.transport import network_reason
+from mrtr_cassette.shell.http.transport import header_texts, network_reason
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MIB: Final = 1024 * 1024
@@ -128,18 +128,13 @@ def _pin_in(url: URL, shown: str) -> str:
 async def _body_at(url: URL, shown: str) -> bytes:
     """Return the bytes of the file at a URL; a `CassetteError` says why there is no cassette."""
     tls = tls_context(url, None, verifies=True)
-    headers = (*_REQUEST_HEADERS, *url_credentials(url))
-    request = Request("GET", url.raw_path_qs, headers, b"")
+    sent_headers = (*_REQUEST_HEADERS, *url_credentials(url))
+    request = Request("GET", url.raw_path_qs, sent_headers, b"")
     async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
         with closing(await client.send(request)) as response:
-            decoded_headers = []
-            for name, value in response.headers:
-                decoded_headers.append(
-                    (name.decode("latin-1"), value.decode("latin-1"))
-                )
-
-            media_type = header_value(tuple(decoded_headers), "content-type")
-            location = header_value(tuple(decoded_headers), "location")
+            headers = header_texts(response.headers)
+            media_type = header_value(headers, "content-type")
+            location = header_value(headers, "location")
             _check_status(shown, response.status, location)
             received_body = await read_up_to(_MOST_BYTES, response)
 

@@ -26,12 +26,12 @@ from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import (
     connected_client,
+    forward_proxy,
     read_up_to,
     tls_context,
     upstream_url,
     url_credentials,
 )
-from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream, network_reason
 from mrtr_cassette.shell.runs.running import stopped_by_signals
 

@@ -33,12 +33,12 @@ from mrtr_cassette.options import UpstreamOptions
 from mrtr_cassette.shell.files.disk import monotonic, reason_of
 from mrtr_cassette.shell.http.client import (
     connected_client,
+    forward_proxy,
     shown_url,
     tls_context,
     upstream_url,
     url_credentials,
 )
-from mrtr_cassette.shell.http.forward_proxy import forward_proxy
 from mrtr_cassette.shell.http.transport import Upstream
 from mrtr_cassette.shell.pipes.commands import given_to, shown_command, words_shown
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded_process_group
