@@ -247,21 +247,13 @@ class RunningCommand:
 async def running_command(
     command: Sequence[str], cwd: Path, *, path: str = ENDPOINT, start_s: float = 30.0
 ) -> AsyncIterator[RunningCommand]:
-    """Run a command that serves at a path, until the block ends.
+    """Run a command with `{port}`, which serves at a path, until the block ends.
 
     It has `start_s` seconds to listen.
 
     Raises:
-        UsageError: it has no `{port}`.
         UpstreamError: it can't be run, ends, or does not listen; its output is in the text.
     """
-    if not any(PORT in part for part in command):
-        without_shapes = text_redactor(BUILT_IN_RULES)(" ".join(command))
-        raise UsageError(
-            f"the upstream command {without_shapes!r} has no {PORT}",
-            hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
-        )
-
     without_secrets = text_redactor(BUILT_IN_RULES, given_to(command))
     shown = words_shown(command)
     with socket.create_server(("127.0.0.1", 0)) as listener:
