@@ -36,7 +36,6 @@ from mrtr_cassette.shell.http.server import HttpDownstream
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import LoopOfThreads
 from mrtr_cassette.shell.runs.sites import SITES, SharedSite, site_named_in
-from mrtr_cassette.shell.runs.views import days_too_old
 from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
 from mrtr_cassette.testing.settings import (
     OPTION_NAMES,
@@ -468,7 +467,6 @@ class Plays:
                 path,
                 settings,
                 mode,
-                age_days=days_too_old(path, settings.max_age),
                 ask_upstream=lambda: None,
                 fail=fail,
                 sharers=None,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Lock
@@ -16,7 +17,6 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import ENDPOINT
-from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.report.details import Redaction
 from mrtr_cassette.core.report.runs import UnplayedError, unmet_text, unused_text
 from mrtr_cassette.core.secrets.names import strip_volatile
@@ -34,13 +34,13 @@ from mrtr_cassette.options import (
     VerifyOptions,
 )
 from mrtr_cassette.shell.files.cassettes import load_cassette, publish_cassette
-from mrtr_cassette.shell.files.journals import Publication, publish_recording
+from mrtr_cassette.shell.files.journals import Publication
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import Location, path_of
 from mrtr_cassette.shell.runs.replaying import LoadedReplays
 from mrtr_cassette.shell.runs.running import in_thread, reached_without_proxy
 from mrtr_cassette.shell.runs.sites import Site
-from mrtr_cassette.shell.runs.views import MrtrCassette, ProbedServer
+from mrtr_cassette.shell.runs.views import MrtrCassette, ProbedServer, days_too_old
 from mrtr_cassette.terms import Terms, in_terms
 
 T = TypeVar("T")
@@ -48,35 +48,17 @@ TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
 """The outcome of a test; of its last run, if it was run again."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCassette:
-    """A cassette that is written when it is known that its tests passed."""
-
-    path: Path
-    existing: Existing
-    renews: bool
-    """The cassette is too old."""
-
-    ignored_for: IgnoredFor
-    """Tells what doesn't count where the cassette is recorded over."""
-
-    def publish(self, recorded: Cassette, hint: str | None = None) -> Publication:
-        """Write what was recorded; the hint is for an error."""
-        return publish_recording(
-            self.path,
-            recorded,
-            self.existing,
-            renews=self.renews,
-            ignored_for=self.ignored_for,
-            hint=hint,
-        )
-
-
 @dataclass(slots=True)
 class SharedRecording:
     """The recording of a cassette that tests share: each use adds to those before it."""
 
-    cassette: PendingCassette
+    path: Path
+    """The cassette that it becomes."""
+
+    existing: Existing
+    write_cassette: Callable[[Cassette], Publication]
+    """Writes the cassette when its tests have passed."""
+
     place: Path
     """Where the recording is until the run ends."""
 
@@ -86,11 +68,6 @@ class SharedRecording:
 
     redacted: tuple[Redaction, ...] = ()
     """What redaction replaced, when it is published."""
-
-    @property
-    def path(self) -> Path:
-        """The cassette that it becomes."""
-        return self.cassette.path
 
     def keep_until_end(self, recorded: Cassette) -> None:
         """Keep what was recorded so far until the run ends."""
@@ -109,18 +86,18 @@ class SharedRecording:
 
         recorded = load_cassette(self.place)
         is_new = not self.path.exists()
-        if self.cassette.existing == "replace" and not is_new:
+        if self.existing == "replace" and not is_new:
             problem = self._loss_if_replaced(
                 recorded, self._left_out(outcomes) or narrowed
             )
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
 
-        published = self.cassette.publish(recorded)
+        published = self.write_cassette(recorded)
         self.redacted = published.redacted
         if published.is_same:
             return "same, kept", None
-        if self.cassette.existing == "append" and not is_new:
+        if self.existing == "append" and not is_new:
             return "added to", None
 
         return "recorded", None
@@ -283,7 +260,7 @@ class Settings:
     """The mode where neither the command line nor the environment has one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UseRequest:
     """The cassette that a fixture opens, and for whom."""
 
@@ -291,9 +268,6 @@ class UseRequest:
     path: Location
     settings: Settings
     mode: Mode
-    age_days: int | None
-    """The age of the cassette where it is too old, else None."""
-
     ask_upstream: Callable[[], Any]
     fail: Callable[[MrtrCassetteError], NoReturn]
     sharers: Sequence[str] | None
@@ -303,6 +277,11 @@ class UseRequest:
     """Where clients reach it; None: on a port of its own, which this process reaches too."""
 
     on_event: OnEvent | None = None
+
+    @cached_property
+    def age_days(self) -> int | None:
+        """The age of the cassette where it is too old, else None."""
+        return days_too_old(self.path, self.settings.max_age)
 
 
 class CassetteUse:

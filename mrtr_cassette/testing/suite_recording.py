@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -25,6 +26,7 @@ from mrtr_cassette.shell.files.journals import (
     Publication,
     discard_journal,
     hint_at_journal,
+    publish_recording,
     recorded_in_journal,
 )
 from mrtr_cassette.shell.files.stores import path_of
@@ -40,11 +42,7 @@ from mrtr_cassette.shell.runs.upstreams import (
 from mrtr_cassette.shell.runs.verifying import differences_of
 from mrtr_cassette.shell.runs.views import Recording, existing_in, options_for
 from mrtr_cassette.terms import in_terms
-from mrtr_cassette.testing.suite_cassette import (
-    CassetteUse,
-    PendingCassette,
-    SharedRecording,
-)
+from mrtr_cassette.testing.suite_cassette import CassetteUse, SharedRecording
 
 
 class RecordingUse(CassetteUse):
@@ -175,8 +173,8 @@ class RecordingUse(CassetteUse):
         """Return whether a cassette that exists is kept, replaced or added to."""
         return existing_in(self.request.mode, is_old=self._is_outdated)
 
-    def _pending_cassette(self) -> PendingCassette:
-        """Return the cassette to write when its tests have passed."""
+    def _writer(self) -> Callable[..., Publication]:
+        """Return what writes the cassette when its tests have passed."""
         existing = self._treatment_of_existing()
         ignored_for: IgnoredFor = ignores_nothing
         if existing == "replace":
@@ -185,7 +183,13 @@ class RecordingUse(CassetteUse):
                 options.ignore, options.ignore_from, options.masks
             )
 
-        return PendingCassette(self.path, existing, self._is_outdated, ignored_for)
+        return partial(
+            publish_recording,
+            self.path,
+            existing=existing,
+            renews=self._is_outdated,
+            ignored_for=ignored_for,
+        )
 
     def _recording_place(self, *, is_piped: bool) -> Path:
         """Return the place of the recording: the cassette's own, or one that becomes it later."""
@@ -224,7 +228,11 @@ class RecordingUse(CassetteUse):
         shared = run.shared.get(self.path)
         if shared is None:
             shared = SharedRecording(
-                self._pending_cassette(), self._temporary_place(), self.terms
+                self.path,
+                self._treatment_of_existing(),
+                self._writer(),
+                self._temporary_place(),
+                self.terms,
             )
             run.shared[self.path] = shared
 
@@ -324,7 +332,7 @@ class RecordingUse(CassetteUse):
         if recorded is not None and self._shared_recording is not None:
             self._shared_recording.keep_until_end(recorded)
         elif recorded is not None:
-            published = self._pending_cassette().publish(recorded, hint)
+            published = self._writer()(recorded, hint=hint)
             self.redacted = published.redacted
 
         if isinstance(session, RecordSession):

@@ -28,7 +28,7 @@ from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import Mode
 from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
-from mrtr_cassette.shell.runs.views import MrtrCassette, days_too_old
+from mrtr_cassette.shell.runs.views import MrtrCassette
 from mrtr_cassette.terms import SUITE_TERMS
 from mrtr_cassette.testing.names import (
     MARKER,
@@ -179,7 +179,6 @@ class Uses:
                 path,
                 settings,
                 mode,
-                age_days=days_too_old(path, settings.max_age),
                 ask_upstream=partial(request.getfixturevalue, "mrtr_upstream"),
                 fail=fail,
                 sharers=self._sharers_of(request, path, settings),
