@@ -250,13 +250,13 @@ class Settings:
 
     replay: ReplayOptions
     verify: VerifyOptions
-    max_age: int = 0
+    max_age: int
     """Days after which the cassette is old; 0: never."""
 
-    answers: Any = None
+    answers: Any
     """Who answers calls that the test makes without a client: by name, or a file."""
 
-    mode: Mode | None = None
+    mode: Mode | None
     """The mode where neither the command line nor the environment has one."""
 
 

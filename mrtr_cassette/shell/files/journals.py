@@ -72,9 +72,9 @@ def publish_recording(
     recorded: Cassette,
     existing: Existing,
     *,
+    ignored_for: IgnoredFor,
     renews: bool = False,
     hint: str | None = None,
-    ignored_for: IgnoredFor = ignores_nothing,
 ) -> Publication:
     """Write a recording as `publish` does.
 

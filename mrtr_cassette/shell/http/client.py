@@ -330,7 +330,7 @@ class ForwardProxy:
 
     host: str
     port: int
-    headers: Headers = ()
+    headers: Headers
 
     def error_naming_proxy(self, error: OSError) -> ConnectionError:
         """Return an error that names the proxy."""

@@ -9,7 +9,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,8 +62,8 @@ def load_answers(path: Path) -> AnswersFile:
 class Answerers:
     """Answers asks by the endpoint and the person; the announcer says who answered."""
 
-    announcer: Announcer = field(default_factory=Announcer)
-    ask_endpoint: AskTheEndpoint | None = None
+    announcer: Announcer
+    ask_endpoint: AskTheEndpoint | None
     ask_person: AskThePerson | None = None
 
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> Answered | None:

@@ -104,10 +104,10 @@ async def record_pipe(
     command: Sequence[str],
     output: Location,
     options: RecordOptions,
-    on_event: OnEvent | None = None,
+    on_event: OnEvent | None,
     *,
+    client: StartingClient | None,
     cwd: Path | None = None,
-    client: StartingClient | None = None,
     named: str = "",
     began: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:

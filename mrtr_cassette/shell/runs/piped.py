@@ -186,7 +186,7 @@ def _from_ps(number: int) -> tuple[int, str, str]:
 async def replay_pipe(
     path: Location,
     options: ReplayOptions,
-    on_event: OnEvent | None = None,
+    on_event: OnEvent | None,
     *,
     server_command: Sequence[str] = (),
     client: StartingClient | None = None,
