@@ -243,8 +243,9 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
     """
     path = journal_path(output)
     journal = read_journal(path)
+    recorded = _assembled_cassette(journal, output)
     published = None
-    if journal.exchanges:
+    if recorded is not None:
         ignored_for: IgnoredFor = ignores_nothing
         if journal.header.ignored:
             # A client that waits for its server doesn't wait for the import.
@@ -254,7 +255,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 
         published = publish_recording(
             output,
-            _assembled_cassette(journal, output),
+            recorded,
             journal.header.existing,
             ignored_for=ignored_for,
             hint=hint_at_journal(output),
@@ -268,8 +269,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 def recorded_in_journal(output: Location) -> tuple[Cassette | None, str | None]:
     """Return what the journal of a recording becomes, if it has anything, and what was lost."""
     journal = read_journal(journal_path(output))
-    recorded = _assembled_cassette(journal, output) if journal.exchanges else None
-    return recorded, journal.lost
+    return _assembled_cassette(journal, output), journal.lost
 
 
 def hint_at_journal(output: Location) -> str:
@@ -317,17 +317,21 @@ def recorded_so_far(
     except CassetteError:
         return None
 
-    if not journal.exchanges:
-        return None
-
     for number, exchange in journal.exchanges.items():
         journal.exchanges[number] = changed(exchange)
 
-    return load(dump(_assembled_cassette(journal, output)), str(output))
+    recorded = _assembled_cassette(journal, output)
+    return None if recorded is None else load(dump(recorded), str(output))
 
 
-def _assembled_cassette(journal: JournalContent, output: Location) -> Cassette:
-    """Return the cassette of a journal, added to the one that there is, if it is to be."""
+def _assembled_cassette(journal: JournalContent, output: Location) -> Cassette | None:
+    """Return the cassette of a journal, added to the one that there is, if it is to be.
+
+    None is returned where the journal has nothing.
+    """
+    if not journal.exchanges:
+        return None
+
     earlier = None
     if journal.header.existing == "append" and cassette_exists(output):
         earlier = load_cassette(output)
