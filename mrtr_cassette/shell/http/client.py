@@ -506,20 +506,22 @@ async def connected_client(
         await client.close()
 
 
+def read_url(text: str) -> URL:
+    """Return a text as a URL; an empty one where it is none."""
+    try:
+        return URL(text)
+    except ValueError:
+        return URL()
+
+
 def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
     """Return the URL of an upstream.
 
     Raises:
         UsageError: it is none, or no HTTP URL.
     """
-    try:
-        url = URL(text)
-        port = url.port
-    except ValueError:
-        url = URL()
-        port = None
-
-    is_http = url.scheme in {"http", "https"} and url.host and port is not None
+    url = read_url(text)
+    is_http = url.scheme in {"http", "https"} and url.host and url.port is not None
     if not is_http or re.search(r"\s", text):
         hint = (
             "give one like http://localhost:8000/mcp; the command of a server goes after --, "
@@ -616,14 +618,9 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     if text is None:
         return None
 
-    try:
-        proxy = URL(text if "://" in text else f"http://{text}")
-        port = proxy.port
-    except ValueError:
-        proxy = URL()
-        port = None
-
+    proxy = read_url(text if "://" in text else f"http://{text}")
     host = proxy.raw_host
+    port = proxy.port
     if proxy.scheme != "http" or not host or port is None:
         shown = printable(f"{proxy.scheme}://{host} ") if host else ""
         raise UsageError(

@@ -21,10 +21,11 @@ from mrtr_cassette.shell.http.client import (
     connected_client,
     forward_proxy,
     read_up_to,
+    read_url,
     tls_context,
     url_credentials,
 )
-from mrtr_cassette.shell.http.transport import header_texts, network_reason
+from mrtr_cassette.shell.http.transport import connection_problem, header_texts
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MIB: Final = 1024 * 1024
@@ -65,13 +66,13 @@ async def fetch_cassette(address: str) -> Fetched:
     except TimeoutError as error:
         reason = str(error) or f"no whole response came within {_FETCH_S:g} s"
         raise CassetteError(shown_address, reason) from None
-    except ssl.SSLCertVerificationError as error:
-        reason = f"its certificate is not verified ({error.verify_message})"
-        hint = "name the certificate of its authority in SSL_CERT_FILE"
-        raise CassetteError(shown_address, reason, hint=hint) from None
     except OSError as error:
-        reason = f"the connection failed ({network_reason(error)})"
-        raise CassetteError(shown_address, reason) from None
+        hint = None
+        if isinstance(error, ssl.SSLCertVerificationError):
+            hint = "name the certificate of its authority in SSL_CERT_FILE"
+
+        reason = connection_problem(error)
+        raise CassetteError(shown_address, reason, hint=hint) from None
 
     fetched_cassette = Fetched(shown_address, data)
     if pinned not in ("", fetched_cassette.sha256):
@@ -85,17 +86,10 @@ async def fetch_cassette(address: str) -> Fetched:
 
 def _url_of(address: str) -> URL:
     """Return an address as a URL; a `UsageError` says why no cassette is fetched from it."""
-    try:
-        url = URL(address)
-        host = url.host
-        port = url.port
-    except ValueError:
-        host = None
-        port = None
-
-    if not host or port is None:
+    url = read_url(address)
+    if not url.host or url.port is None:
         raise UsageError("the address of the cassette is not a URL with a host")
-    if url.scheme == "http" and not is_loopback(host):
+    if url.scheme == "http" and not is_loopback(url.host):
         raise UsageError(
             f"{_shown_url(url)}: a cassette is fetched by https://, and by http:// only from this "
             "machine"

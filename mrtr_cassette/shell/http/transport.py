@@ -205,6 +205,13 @@ def network_reason(error: OSError) -> str:
     return str(error) or type(error).__name__
 
 
+def connection_problem(error: OSError) -> str:
+    """Return why a connection failed, as a clause of its own."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not verified ({error.verify_message})"
+    return f"the connection failed ({network_reason(error)})"
+
+
 def no_response(shown_as: str, error: OSError | ValueError) -> str:
     """Say that an upstream gave no response, and why."""
     reason = network_reason(error) if isinstance(error, OSError) else str(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
@@ -32,7 +31,7 @@ from mrtr_cassette.shell.http.client import (
     upstream_url,
     url_credentials,
 )
-from mrtr_cassette.shell.http.transport import Upstream, network_reason
+from mrtr_cassette.shell.http.transport import Upstream, connection_problem
 from mrtr_cassette.shell.runs.running import stopped_by_signals
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
@@ -127,10 +126,8 @@ async def answers_endpoint(
                     return await _reply_of_endpoint(client, request)
             except TimeoutError as error:
                 return str(error) or f"no complete response within {rest.timeout:g} s"
-            except ssl.SSLCertVerificationError as error:
-                return f"its certificate is not verified ({error.verify_message})"
             except OSError as error:
-                return f"the connection failed ({network_reason(error)})"
+                return connection_problem(error)
 
         yield ask
 
