@@ -91,8 +91,8 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
         DemoError: a replayed response differs from the recorded one.
     """
     size = 0
-    before = _exchanges_of_cassette(recorded)
-    after = _exchanges_of_cassette(replayed)
+    before = tuple(recorded.exchanges)
+    after = tuple(replayed.exchanges)
     for old, new in zip(before, after, strict=False):
         old_body = _response_body(old)
         new_body = _response_body(new)
@@ -106,15 +106,6 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
         size += len(old_body)
 
     return len(before), size
-
-
-def _exchanges_of_cassette(cassette: Cassette) -> list[RecordedExchange]:
-    """Return all exchanges of a cassette, those that interactions share only once."""
-    exchanges: list[RecordedExchange] = []
-    for interaction in cassette.interactions:
-        exchanges += interaction.own_exchanges
-
-    return exchanges
 
 
 def _response_body(exchange: RecordedExchange) -> bytes:
