@@ -286,9 +286,7 @@ class Plays:
         self._announcer = announcer
         self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         """The ids of those that were ended last."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self._loop_of_threads = LoopOfThreads(loop)
+        self._loop_of_threads = LoopOfThreads(asyncio.get_running_loop())
         self._suite_run = Run(
             Path.cwd(),
             is_worker=False,
@@ -316,30 +314,19 @@ class Plays:
         self._suite_run.close()
 
     async def handle(self, request: Request, client: HttpDownstream) -> None:
-        """Answer a request to a play, or about plays."""
+        """Answer a request to a play, or about plays; errors are answered with status and text."""
         named = site_named_in(request)
-        if named is None:
-            await self._answer_control_request(request, client)
-            return
+        if named is not None:
+            name, inner = named
+            play = self.open.get(name)
+            if play is not None and await play.site.handle(inner, client):
+                return
 
-        name, inner = named
-        play = self.open.get(name)
-        if play is not None and await play.site.handle(inner, client):
-            return
-
-        try:
-            self._refuse_unknown(name)
-        except _ControlError as refusal:
-            await _send_json(client, refusal.status, {"error": refusal.text})
-
-    # Control requests
-
-    async def _answer_control_request(
-        self, request: Request, client: HttpDownstream
-    ) -> None:
-        """Answer a control request; errors are answered with their status and text."""
         headers: tuple[tuple[str, str], ...] = ()
         try:
+            if named is not None:
+                self._refuse_unknown(named[0])
+
             status, answer = await self._answer_to_control(request)
         except _ControlError as refusal:
             status = refusal.status
@@ -349,7 +336,10 @@ class Plays:
             status = _status_of(error)
             answer = {"error": error.in_terms(PLAY_TERMS)}
 
-        await _send_json(client, status, answer, headers)
+        body = orjson.dumps(answer) + b"\n"
+        await client.send_whole(status, (*JSON_HEADERS, *headers), body)
+
+    # Control requests
 
     async def _answer_to_control(self, request: Request) -> tuple[int, dict[str, Any]]:
         """Return the HTTP status and the JSON object that answer a control request."""
@@ -422,7 +412,8 @@ class Plays:
 
     def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Do work that may block in a worker thread; return the future of its result."""
-        return self._loop.run_in_executor(self._worker_threads, work)
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._worker_threads, work)
 
     async def _finished(self, work: Awaitable[T]) -> T:
         """Return the result of work, which a client that goes away does not end."""
@@ -679,14 +670,3 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
 
     chosen: TestOutcome = outcome
     return chosen
-
-
-async def _send_json(
-    client: HttpDownstream,
-    status: int,
-    answer: Mapping[str, Any],
-    headers: tuple[tuple[str, str], ...] = (),
-) -> None:
-    """Send a JSON object to the client, with this status and further headers."""
-    body = orjson.dumps(answer) + b"\n"
-    await client.send_whole(status, (*JSON_HEADERS, *headers), body)
