@@ -219,16 +219,19 @@ def _with_value(message: bytes, path: MemberPath, value: bytes) -> bytes:
     return splice(message, [(spans[-1], value)])
 
 
-def _written_line(
-    body: bytes, channel: Channel[PipeResponse], server: ServerProcess
-) -> PipeResponse:
-    """Write a line to a server, and return the response to it."""
-    response, is_over = channel.take_client_line(body + b"\n")
+def _response_to(line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
+    """Return the response to a line of the client, which has ended if nothing follows."""
+    response, is_over = channel.take_client_line(line)
     if is_over:
         response.end()
 
-    server.writer.write(body + b"\n")
     return response
+
+
+def _lose_responses(channel: Channel[PipeResponse], lost: OSError) -> None:
+    """End the responses under way, as the server will not respond any more."""
+    for response, _ in channel.ended_exchanges(by_server=True):
+        response.end(lost)
 
 
 def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
@@ -275,28 +278,25 @@ class PipeUpstream:
         self._heard_in = ""
         """Its session."""
         self._unsolicited_messages = PipeResponse()
-        self._channel: Channel[PipeResponse] | None = None
+        self._channel = response_channel(self._unsolicited_messages)
+        self._is_lost = False
 
-    async def _read_server(
-        self, server: ServerProcess, channel: Channel[PipeResponse]
-    ) -> None:
+    async def _read_server(self, server: ServerProcess) -> None:
         """Take the server's lines until its stdout ends; then nothing more is expected of it."""
         async for brought in server.reads(self._longest_line):
             for line in brought.lines:
-                self._take_line(line.raw, channel)
+                self._take_line(line.raw)
 
-        self._lose_all(channel)
+        self._lose_all()
 
-    def _lose_all(self, channel: Channel[PipeResponse]) -> None:
+    def _lose_all(self) -> None:
         """End all responses under way, and the listener's stream, with the reason for the loss."""
-        self._channel = None
-        for response, _ in channel.ended_exchanges(by_server=True):
-            response.end(self._loss_error)
-
+        self._is_lost = True
+        _lose_responses(self._channel, self._loss_error)
         if self._heard_stream is not None:
             self._heard_stream.end(self._loss_error)
 
-    def _judge_if_mcp(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _judge_if_mcp(self, line: bytes) -> None:
         """Find out by its first lines whether a server speaks MCP."""
         if server_messages(line):
             self._speaks_mcp = True
@@ -304,39 +304,35 @@ class PipeUpstream:
                 self._judging_timer.cancel()
         elif self._judging_timer is None and line.strip():
             loop = asyncio.get_running_loop()
-            self._judging_timer = loop.call_later(
-                _MUTE_S, self._refuse_server, line, channel
-            )
+            self._judging_timer = loop.call_later(_MUTE_S, self._refuse_server, line)
 
-    def _refuse_server(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _refuse_server(self, line: bytes) -> None:
         """Expect nothing any more of a server whose first line is not MCP."""
         text = self._without_secrets(line.decode(errors="replace").strip())
         first = shorten(printable(text))
         self._loss_error = NotMcpError(
             f"its stdout isn't MCP (first line: {first}); {NEEDS_PORT}"
         )
-        self._lose_all(channel)
+        self._lose_all()
 
-    def _take_line(self, line: bytes, channel: Channel[PipeResponse]) -> None:
+    def _take_line(self, line: bytes) -> None:
         """Add a line of the server to the response or the stream that it belongs to."""
         if not self._speaks_mcp:
-            self._judge_if_mcp(line, channel)
+            self._judge_if_mcp(line)
 
-        response, is_over = channel.take_server_line(line)
+        response, is_over = self._channel.take_server_line(line)
         if is_over and response.asked_by is not None:
             self._pending_ids.pop(response.asked_by, None)
 
         if response is self._unsolicited_messages and self._has_http:
-            response = self._response_for_unsolicited(line, channel)
+            response = self._response_for_unsolicited(line)
 
         response.add_line(line, is_over=is_over)
         if response is self._unsolicited_messages and self.on_own_line is not None:
             self.on_own_line()
             self.on_own_line = None
 
-    def _response_for_unsolicited(
-        self, line: bytes, channel: Channel[PipeResponse]
-    ) -> PipeResponse:
+    def _response_for_unsolicited(self, line: bytes) -> PipeResponse:
         """Return the stream for an unsolicited message of the server.
 
         A question goes to the stream of the latest call where nobody listens.
@@ -346,7 +342,7 @@ class PipeUpstream:
 
         message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
-        call = channel.latest_call if is_question else None
+        call = self._channel.latest_call if is_question else None
 
         return call or self._unsolicited_messages
 
@@ -373,7 +369,7 @@ class PipeUpstream:
             return self._stream_for_listener(request)
 
         response = self._send_line(request, server)
-        response.on_close = partial(self._give_up, response)
+        response.on_close = partial(self._channel.stop_waiting_for, response)
         await server.writer.wait_for_room()
         try:
             await response.wait_for_more()
@@ -391,17 +387,9 @@ class PipeUpstream:
             except CommandError as error:
                 raise OSError(0, str(error)) from None
 
-            self._channel = response_channel(self._unsolicited_messages)
-            self._reading_task = asyncio.ensure_future(
-                self._read_server(self._server, self._channel)
-            )
+            self._reading_task = asyncio.ensure_future(self._read_server(self._server))
 
         return self._server
-
-    def _give_up(self, response: PipeResponse) -> None:
-        """Tell the channel, unless the server has ended, that the client has left a response."""
-        if self._channel is not None:
-            self._channel.stop_waiting_for(response)
 
     def _begun_response(self, request: Request, response: PipeResponse) -> PipeResponse:
         """Return a response over HTTP that has begun or ended.
@@ -436,36 +424,39 @@ class PipeUpstream:
 
     def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
         """Write a request's line, and return the response to it."""
-        channel = self._channel
-        if channel is None:
+        if self._is_lost:
             raise self._loss_error
 
         body = on_one_line(request.body)
         message = None if request.is_line else message_in(body)
         if message is None:
-            return _written_line(body, channel, server)
+            return self._written_line(body, server)
 
         session = request.header(SESSION_HEADER)
         if message.kind is not Kind.REQUEST:
-            notice = self._with_servers_id(message, session, channel)
+            notice = self._with_servers_id(message, session)
             if notice is None:
                 return _empty_response(ACCEPTED)
-            return _written_line(notice, channel, server)
+            return self._written_line(notice, server)
 
-        renamed = self._renamed_if_in_use(message, channel)
+        renamed = self._renamed_if_in_use(message)
         if renamed is not None:
             body = renamed.request.raw
 
-        response = _written_line(body, channel, server)
+        response = self._written_line(body, server)
         response.renamed = renamed
         response.asked_by = (session, message.id or "")
         self._pending_ids[response.asked_by] = spelled_at(body, ID_PATH) or b""
 
         return response
 
-    def _with_servers_id(
-        self, message: Message, session: str, channel: Channel[PipeResponse]
-    ) -> bytes | None:
+    def _written_line(self, body: bytes, server: ServerProcess) -> PipeResponse:
+        """Write a line to the server, and return the response to it."""
+        response = _response_to(body + b"\n", self._channel)
+        server.writer.write(body + b"\n")
+        return response
+
+    def _with_servers_id(self, message: Message, session: str) -> bytes | None:
         """Return a message that names a request to be cancelled by the id that the server knows.
 
         None is returned if it would cancel the request of another client.
@@ -476,19 +467,17 @@ class PipeUpstream:
         identity = self._pending_ids.get((session, message.cancelled_id))
         if identity is not None:
             return _with_value(message.raw, CANCELLED_ID_PATH, identity)
-        if channel.is_pending(message.cancelled_id):
+        if self._channel.is_pending(message.cancelled_id):
             return None
 
         return message.raw
 
-    def _renamed_if_in_use(
-        self, message: Message, channel: Channel[PipeResponse]
-    ) -> RenamedRequest | None:
+    def _renamed_if_in_use(self, message: Message) -> RenamedRequest | None:
         """Rename a request if one that is pending has the same id or the same progress token."""
         paths: dict[str, MemberPath] = {}
-        if channel.is_pending(message.id or ""):
+        if self._channel.is_pending(message.id or ""):
             paths["id"] = ID_PATH
-        if channel.is_token_in_use(message.progress_token):
+        if self._channel.is_token_in_use(message.progress_token):
             paths["progress_token"] = TOKEN_PATH
 
         body = message.raw
@@ -621,11 +610,8 @@ class StreamUpstream:
             raise ConnectionResetError(_HAS_ENDED)
 
         line = on_one_line(request.body)
-        response, is_over = self._channel.take_client_line(line + b"\n")
-        if is_over:
-            response.end()
-
-        response.on_close = lambda: self._channel.stop_waiting_for(response)
+        response = _response_to(line + b"\n", self._channel)
+        response.on_close = partial(self._channel.stop_waiting_for, response)
         posted = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._http_client.send(posted)) as accepted:
             if accepted.status >= _LEAST_REFUSED_STATUS:
@@ -654,8 +640,7 @@ class StreamUpstream:
                 endpoint.set_exception(error)
         finally:
             self._stream_has_ended = True
-            for response, _ in self._channel.ended_exchanges(by_server=True):
-                response.end(ConnectionResetError(_HAS_ENDED))
+            _lose_responses(self._channel, ConnectionResetError(_HAS_ENDED))
 
     async def _take_events(
         self, stream: UpstreamResponse, endpoint: asyncio.Future[str]
