@@ -28,6 +28,7 @@ from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError, printable
 from mrtr_cassette.shell.files.disk import reason_of
 from mrtr_cassette.shell.http.transport import (
+    ArrivingResponse,
     RawHeaders,
     UpstreamResponse,
     basic_authorization,
@@ -69,10 +70,14 @@ _IDLE_S: Final = 3.0
 """Seconds that an unused connection is kept; common servers close it after 5 s."""
 
 
-class HttpResponse:
+class HttpResponse(ArrivingResponse):
     """A `transport.UpstreamResponse` that the parser of its connection fills."""
 
+    unread: bytearray
+
     def __init__(self, connection: _Connection, *, is_to_head: bool) -> None:
+        super().__init__()
+        self.unread = bytearray()
         self.status = 0
         self.reason = b""
         self.headers: RawHeaders = ()
@@ -82,15 +87,6 @@ class HttpResponse:
         self.is_to_head = is_to_head
         """It has no body, whatever its head says."""
         self._connection = connection
-        self._unread_bytes = bytearray()
-        self._has_ended = False
-        self._broken_by: ConnectionError | None = None
-        self._waiting_reader: asyncio.Future[None] | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the whole body has arrived and was read."""
-        return self._has_ended and not self._unread_bytes and self._broken_by is None
 
     @property
     def ends_with_connection(self) -> bool:
@@ -103,51 +99,23 @@ class HttpResponse:
 
     def read_now(self) -> bytes:
         """Return the bytes of the body that have arrived; there may be none."""
-        raw = bytes(self._unread_bytes)
-        self._unread_bytes.clear()
+        raw = bytes(self.unread)
+        self.unread.clear()
         self._connection.transport.resume_reading()
 
         return raw
 
-    async def read(self) -> bytes:
-        """Return the next bytes of the body, or none at its end.
-
-        Raises:
-            ConnectionError: the upstream has broken the response off.
-        """
-        if not self._unread_bytes and not self._has_ended:
-            self._waiting_reader = asyncio.get_running_loop().create_future()
-            await self._waiting_reader
-
-        if not self._unread_bytes and self._broken_by is not None:
-            raise self._broken_by
-        return self.read_now()
-
     def close(self) -> None:
         """Abandon the rest of the body, if there is any."""
-        if not self._has_ended:
+        if not self.is_over:
             self._connection.transport.abort()
 
     def add(self, raw: bytes) -> None:
         """Take bytes of the body."""
-        self._unread_bytes += raw
-        self._wake_reader()
-        if len(self._unread_bytes) > _MOST_UNREAD:
+        self.unread += raw
+        self._more_or_end_came.set()
+        if len(self.unread) > _MOST_UNREAD:
             self._connection.transport.pause_reading()
-
-    def end(self, broken: ConnectionError | None = None) -> None:
-        """End the response; `broken` says why it is incomplete."""
-        if broken is not None and not self.head_came.done():
-            self.head_came.set_exception(broken)
-
-        self._has_ended = True
-        self._broken_by = broken
-        self._wake_reader()
-
-    def _wake_reader(self) -> None:
-        """Let a `read` that waits for bytes go on."""
-        if self._waiting_reader is not None and not self._waiting_reader.done():
-            self._waiting_reader.set_result(None)
 
 
 class _Connection(asyncio.Protocol):
@@ -296,8 +264,13 @@ class _Connection(asyncio.Protocol):
 
     def _fail_response(self, reason: str) -> None:
         """Abort the connection; a response under way ends with an error for this reason."""
-        if self._response_under_way is not None:
-            self._response_under_way.end(ConnectionError(reason))
+        response = self._response_under_way
+        if response is not None:
+            error = ConnectionError(reason)
+            if not response.head_came.done():
+                response.head_came.set_exception(error)
+
+            response.end(error)
 
         self._response_under_way = None
         self.transport.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import socket
@@ -81,6 +82,60 @@ class UpstreamResponse(Protocol):
 
     def close(self) -> None:
         """Abandon the rest of the body, if there is any."""
+
+
+class ArrivingResponse:
+    """What responses have in common that are read while they arrive."""
+
+    unread: bytearray | list[bytes]
+    """What has come and was not read."""
+
+    is_over = False
+    """Nothing more comes."""
+
+    lost: OSError | None = None
+    """Why the rest does not come."""
+
+    def __init__(self) -> None:
+        self._more_or_end_came = asyncio.Event()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole response has arrived and was read."""
+        return self.is_over and not self.unread and self.lost is None
+
+    def end(self, lost: OSError | None = None) -> None:
+        """Note that nothing more comes, and why the response is incomplete."""
+        self.is_over = True
+        self.lost = lost
+        self._more_or_end_came.set()
+
+    async def wait_for_more(self) -> None:
+        """Wait until something has come, or the end."""
+        if not (self.unread or self.is_over):
+            self._more_or_end_came.clear()
+            await self._more_or_end_came.wait()
+
+    def read_now(self) -> bytes:
+        """Return the bytes that have arrived; there may be none."""
+        raise NotImplementedError
+
+    async def read(self) -> bytes:
+        """Return the next bytes, or none at the end.
+
+        Raises:
+            OSError: the response is cut short.
+        """
+        while not self.is_read:
+            await self.wait_for_more()
+            if not self.unread and self.lost is not None:
+                raise self.lost
+
+            chunk = self.read_now()
+            if chunk:
+                return chunk
+
+        return b""
 
 
 class Upstream(Protocol):

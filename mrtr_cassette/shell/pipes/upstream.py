@@ -55,6 +55,7 @@ from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, spelled_at
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import printable, shorten
 from mrtr_cassette.shell.http.transport import (
+    ArrivingResponse,
     RawHeaders,
     Upstream,
     UpstreamResponse,
@@ -117,28 +118,24 @@ class RenamedRequest(NamedTuple):
         return splice(message.raw, splices)
 
 
-class PipeResponse:
+class PipeResponse(ArrivingResponse):
     """The lines of a server on pipes that respond to one request."""
 
     status = NO_STATUS
     reason = b""
     headers: RawHeaders = ()
+    unread: list[bytes]
 
     def __init__(self) -> None:
+        super().__init__()
+        self.unread = []
         self.renamed: RenamedRequest | None = None
         """Its request, where the server knows it by other names than the client."""
         self.asked_by: tuple[str, str] | None = None
         """Session and id of the request of a client over HTTP."""
-        self.is_over = False
-        """Nothing more comes."""
-        self.lost: OSError | None = None
-        """Why the server will not respond any more."""
-        self.lines: list[bytes] = []
-        """Lines that have come and were not taken."""
         self.on_close: Callable[[], None] = lambda: None
         """Called when its client has left, or has had it all."""
         self._framing: Framing = "lines"
-        self._line_or_end_came = asyncio.Event()
 
     def as_http(
         self, status: int, headers: RawHeaders, framing: Framing
@@ -155,31 +152,14 @@ class PipeResponse:
         if self.renamed is not None:
             raw = self.renamed.line_for_client(raw)
 
-        self.lines.append(raw)
+        self.unread.append(raw)
         self.is_over = is_over
-        self._line_or_end_came.set()
-
-    def end(self, lost: OSError | None = None) -> None:
-        """Note that no more lines come, and why the response is lost."""
-        self.is_over = True
-        self.lost = lost
-        self._line_or_end_came.set()
-
-    async def wait_for_more(self) -> None:
-        """Wait for a line or the end."""
-        if not (self.lines or self.is_over):
-            await self._line_or_end_came.wait()
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the whole response has come and has been read."""
-        return self.is_over and self.lost is None and not self.lines
+        self._more_or_end_came.set()
 
     def read_now(self) -> bytes:
         """Return the bytes that have come."""
-        lines = self.lines
-        self.lines = []
-        self._line_or_end_came.clear()
+        lines = self.unread
+        self.unread = []
         if self._framing == "lines":
             return b"".join(lines)
 
@@ -188,18 +168,6 @@ class PipeResponse:
             messages = [_MESSAGE_EVENT % message for message in messages]
 
         return b"".join(messages)
-
-    async def read(self) -> bytes:
-        """Return the next bytes, or none at the end."""
-        while not self.is_read:
-            await self.wait_for_more()
-            chunk = self.read_now()
-            if chunk:
-                return chunk
-            if self.lost is not None:
-                raise self.lost
-
-        return b""
 
     def close(self) -> None:
         """Leave it to the channel, which reads on."""
@@ -397,13 +365,13 @@ class PipeUpstream:
         Raises:
             OSError: the server has ended.
         """
-        if response.lost is not None and not response.lines:
+        if response.lost is not None and not response.unread:
             raise response.lost
-        if response.is_over and not response.lines:
+        if response.is_over and not response.unread:
             return response.as_http(ACCEPTED, (), "message")
 
         session = self._opened_session(request, response)
-        if response.is_over and len(response.lines) == 1:
+        if response.is_over and len(response.unread) == 1:
             return response.as_http(200, (*_JSON_HEADERS, *session), "message")
 
         return response.as_http(200, (*_STREAM_HEADERS, *session), "events")
@@ -413,7 +381,7 @@ class PipeUpstream:
         if read_call(request).method != INITIALIZE:
             return ()
 
-        for line in response.lines:
+        for line in response.unread:
             message = server_message(line)
             if message is not None and "error" in message.tree:
                 return ()
@@ -507,9 +475,9 @@ class PipeUpstream:
             return _empty_response(405, ((b"Allow", b"POST"),))
 
         heard = PipeResponse()
-        heard.lines = self._unsolicited_messages.lines
+        heard.unread = self._unsolicited_messages.unread
         heard.on_close = self._keep_unread_lines
-        self._unsolicited_messages.lines = []
+        self._unsolicited_messages.unread = []
         self._heard_stream = heard
         self._heard_in = session
 
@@ -518,7 +486,7 @@ class PipeUpstream:
     def _keep_unread_lines(self) -> None:
         """Keep the lines that a leaving listener has not read for the next client that listens."""
         if self._heard_stream is not None:
-            self._unsolicited_messages.lines = self._heard_stream.lines
+            self._unsolicited_messages.unread = self._heard_stream.unread
 
         self._heard_stream = None
 
