@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import fields, replace
@@ -122,12 +122,17 @@ class ClientStarts:
 
     def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
+        told: dict[tuple[str, str], list[Any]] = defaultdict(list)
         latest: dict[str, dict[str, Any]] = {}
         for line in self._outcomes_file.read_bytes().splitlines():
             # A process that was killed while it wrote has left a part of one.
             with suppress(ValueError):
                 process, outcome = json.loads(line)
-                _add_told_before(outcome, latest.get(process))
+                for name in _TOLD_ONCE:
+                    items = told[process, name]
+                    items += outcome[name]
+                    outcome[name] = items
+
                 latest[process] = outcome
 
         return _RUN_OUTCOMES.validate_python([*latest.values()])
@@ -222,18 +227,6 @@ def _common_items(
 def _highest_number(cassette: Cassette | None) -> int:
     """Return the highest number of a cassette's exchanges; 0 without a cassette."""
     return 0 if cassette is None else cassette.highest_number
-
-
-def _add_told_before(
-    outcome: dict[str, Any], before: Mapping[str, list[Any]] | None
-) -> None:
-    """Add to a process's outcome what its line before has and this one only continues."""
-    if before is None:
-        return
-
-    for name in _TOLD_ONCE:
-        before[name].extend(outcome[name])
-        outcome[name] = before[name]
 
 
 def recorded_by_client(
