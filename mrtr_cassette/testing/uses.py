@@ -7,7 +7,7 @@ import sys
 import unittest
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -114,14 +114,12 @@ class Uses:
 
     # Opening cassettes for fixtures
 
-    @contextmanager
     def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         """Record or replay the cassette that the marker names, for the tests of a scope."""
         use = self._begin_use(request, lambda: places_of_markers(request.node))
         yield use.shown
         use.stop()
 
-    @contextmanager
     def opening(
         self, request: pytest.FixtureRequest
     ) -> Iterator[Callable[..., MrtrCassette]]:
@@ -695,34 +693,33 @@ class Orphans:
             file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
             os.close(file)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None]:
-        """Note what the tests use, also those that will be deselected, and the folders of it."""
+        """Note what the tests use, also those that are deselected, and the folders of it.
+
+        What a test opens by name is known when it has run.
+        """
         self._note({f"{cassette_folder(item)}/" for item in items})
         self._note(str(path.resolve()) for path in cassettes_of(items))
+        openers = tuple(filter(_opens_by_name, items))
         yield
+        selected = set(items)
+        for item in openers:
+            if item in selected:
+                self._note([f"{_OPENER}{item.nodeid}"])
+            else:
+                self._note([f"{_UNKNOWN}{item.nodeid} was deselected"])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note that the cassettes of a file are unknown."""
         if not report.passed:
             self._note([f"{_UNKNOWN}{report.nodeid} was not collected"])
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note the tests that open cassettes by name."""
-        openers = filter(_opens_by_name, session.items)
-        self._note([f"{_OPENER}{item.nodeid}" for item in openers])
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome: one that has not passed may have left out to open cassettes."""
         _note_outcome(self._test_outcomes, report)
-
-    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
-        """Note that a deselected test might have opened cassettes by name."""
-        for item in items:
-            if _opens_by_name(item):
-                self._note([f"{_UNKNOWN}{item.nodeid} was deselected"])
 
     def _note(self, lines: Iterable[str]) -> None:
         """Add lines to the file that all processes of the run share."""
