@@ -72,6 +72,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     splice,
 )
+from mrtr_cassette.core.wire.pointers import without_null_members
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
@@ -615,7 +616,7 @@ def everything_about(raw: bytes) -> None:
 
     try:
         canonical(tree)
-        canonical(tree, without_null=True)
+        canonical(without_null_members(tree))
     except NotJsonError:
         return
 

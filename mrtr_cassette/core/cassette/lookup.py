@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 )
 from mrtr_cassette.core.secrets.names import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.pointers import without_paths
+from mrtr_cassette.core.wire.pointers import without_null_members, without_paths
 
 _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
 
@@ -53,7 +53,7 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     if answers.input_responses is not None:
         kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
         # A member that is null is absent.
-        responses = canonical(kept, without_null=True)
+        responses = canonical(without_null_members(kept))
         if answers.shape != "map":
             responses = f"{answers.shape} {responses}"
 

@@ -39,7 +39,11 @@ from mrtr_cassette.core.wire.http import (
     header_value,
 )
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, parse
-from mrtr_cassette.core.wire.pointers import members_of, without_paths
+from mrtr_cassette.core.wire.pointers import (
+    members_of,
+    without_null_members,
+    without_paths,
+)
 from mrtr_cassette.errors import NotJsonError, printable
 
 NO_SESSION: Final = ""
@@ -418,7 +422,10 @@ class Call(NamedTuple):
         if isinstance(arguments, bytes):
             return f"bytes {arguments.decode('latin-1')}"
 
-        return canonical(arguments, without_null=is_answer)
+        if is_answer:
+            arguments = without_null_members(arguments)
+
+        return canonical(arguments)
 
     @property
     def contradicting_header(self) -> str:

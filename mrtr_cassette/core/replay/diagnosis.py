@@ -27,7 +27,12 @@ from mrtr_cassette.core.secrets.names import secrets_in
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import why_unread
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
-from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
+from mrtr_cassette.core.wire.pointers import (
+    Difference,
+    differences,
+    without_null_members,
+    without_paths,
+)
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, shorten
 
 _MOST_PLACEHOLDERS: Final = 3
@@ -236,11 +241,11 @@ def miss_without_step(
             if given.get(key) is not None:
                 answers[key] = given[key]
 
-        return without_paths({INPUT_RESPONSES: answers}, ignored)
+        return without_null_members(without_paths({INPUT_RESPONSES: answers}, ignored))
 
     recorded = shown(found.recorded)
     received = shown(_answers_in(call))
-    differing = tuple(differences(recorded, received, without_null=True))
+    differing = tuple(differences(recorded, received))
     detail = printable(found.detail)
 
     return Miss(call, found.reason, detail, found.nearest, differing)
@@ -404,12 +409,15 @@ def _compared_part(call: Call, reason: Reason, ignored: Collection[MemberPath]) 
     if reason is Reason.ARGUMENTS_DIFFER:
         if isinstance(value, bytes):
             value = value.decode("latin-1")
-    elif message is not None and message.kind is Kind.RESPONSE:
+
+        return without_paths(value, ignored)
+
+    if message is not None and message.kind is Kind.RESPONSE:
         value = posted_answer(message)
     else:
         value = {INPUT_RESPONSES: _answers_in(call)}
 
-    return without_paths(value, ignored)
+    return without_null_members(without_paths(value, ignored))
 
 
 def _nearest_miss(
@@ -420,7 +428,6 @@ def _nearest_miss(
     ignored: Collection[MemberPath],
 ) -> Miss:
     """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
-    without_null = reason is not Reason.ARGUMENTS_DIFFER
     received = _compared_part(call, reason, ignored)
     nearest = candidates[0]
     fewest: list[Difference] | None = None
@@ -430,7 +437,7 @@ def _nearest_miss(
 
     for entry in first_of_equal.values():
         recorded = _compared_part(_call_of(entry), reason, ignored)
-        differing = list(differences(recorded, received, without_null=without_null))
+        differing = list(differences(recorded, received))
         if fewest is None or len(differing) < len(fewest):
             nearest = entry
             fewest = differing

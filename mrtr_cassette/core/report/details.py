@@ -34,6 +34,7 @@ from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.names import plain_rule, secrets_in
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import without_null_members
 from mrtr_cassette.errors import counted, printable, shorten
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -292,7 +293,7 @@ def _turn_details(recorded: RecordedTurn) -> Turn:
         answers = {}
         for key, answer in recorded.given_answers.items():
             name = recorded.names.get(key, key)
-            answers[printable(name)] = canonical(answer, without_null=True)
+            answers[printable(name)] = canonical(without_null_members(answer))
 
     ask = recorded.ask
     answered_by = None

@@ -35,7 +35,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     splice,
 )
-from mrtr_cassette.core.wire.pointers import members_of
+from mrtr_cassette.core.wire.pointers import members_of, without_null_members
 from mrtr_cassette.errors import NotJsonError
 
 _ANSWER_MARKERS = (
@@ -144,7 +144,7 @@ class _AnswerSealer:
         """Return the hash of a value; null, and a value that is sealed already, stay."""
         if value is None or (isinstance(value, str) and self.is_sealed(value)):
             return value
-        return _answer_hash(canonical(value, without_null=True))
+        return _answer_hash(canonical(without_null_members(value)))
 
     def sealed_members(
         self,

@@ -272,7 +272,7 @@ def _is_long(value: Any) -> bool:
     return type(value) is int and abs(value) >= _LEAST_LONG_NUMBER
 
 
-def canonical(value: Any, *, without_null: bool = False) -> str:
+def canonical(value: Any) -> str:
     """Return the text that two values share if and only if they are the same value.
 
     Keys are ordered by code point, numbers written by their exact decimal value.
@@ -286,47 +286,31 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         pass
     else:
         # For printable ASCII the spelling is the one below.
-        if (
-            text.isascii()
-            and b"\x7f" not in text
-            and not (without_null and b"null" in text)
-        ):
+        if text.isascii() and b"\x7f" not in text:
             return text.decode()
 
-    return _exact_canonical(value, without_null=without_null)
+    # Also with numbers that orjson can't write.
+    return to_json(value, _canonical_number)
 
 
-def _exact_canonical(value: Any, *, without_null: bool) -> str:
-    """Return the canonical text of a value, also with numbers that orjson can't write."""
+def to_json(value: Any, spell_number: Callable[[str], str] = str) -> str:
+    """Return the JSON text of a value, its keys in order and each number as it was spelled.
+
+    `spell_number` returns another spelling of numbers.
+    """
     if isinstance(value, Number):
-        return _canonical_number(value.text)
+        return spell_number(value.text)
 
     if isinstance(value, dict):
         members = [
-            f"{json.dumps(key)}:{_exact_canonical(value[key], without_null=without_null)}"
+            f"{json.dumps(key)}:{to_json(value[key], spell_number)}"
             for key in sorted(value)
-            if not (without_null and value[key] is None)
         ]
         return f"{{{','.join(members)}}}"
 
-    if isinstance(value, list):
-        items = [_exact_canonical(item, without_null=without_null) for item in value]
-        return f"[{','.join(items)}]"
-
-    return json.dumps(value)
-
-
-def to_json(value: Any) -> str:
-    """Return the JSON text of a value, its keys in order and each number as it was spelled."""
-    if isinstance(value, Number):
-        return value.text
-
-    if isinstance(value, dict):
-        members = [f"{json.dumps(key)}:{to_json(value[key])}" for key in sorted(value)]
-        return f"{{{','.join(members)}}}"
-
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(to_json, value))}]"
+        items = [to_json(item, spell_number) for item in value]
+        return f"[{','.join(items)}]"
 
     return json.dumps(value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.errors import SHOWN_CHARS, shorten
 
 ANY: Final = "*"
@@ -39,17 +39,11 @@ def differences(
     received: Any,
     pointer: str = "",
     within: Callable[[ValuesAt], list[ValuesAt] | None] | None = None,
-    *,
-    without_null: bool = False,
 ) -> list[Difference]:
     """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ.
 
     `within` returns the places in two values, or None for what is compared as a whole.
     """
-    if without_null:
-        recorded = without_null_members(recorded)
-        received = without_null_members(received)
-
     found = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
     uncompared = [ValuesAt(pointer, recorded, received)]
@@ -69,11 +63,6 @@ def differences(
             found.append(difference)
 
     return found
-
-
-def without_null_members(value: Any) -> Any:
-    """Return a value without its members that are null, at any depth, which count as absent."""
-    return parse(canonical(value, without_null=True).encode())
 
 
 def canonical_or_none(value: Any) -> str | None:
@@ -182,6 +171,22 @@ def without_side(pointer: str, *sides: str) -> str:
 def members_of(value: Any) -> dict[str, Any]:
     """Return the members of a JSON object; none for any other value."""
     return value if isinstance(value, dict) else {}
+
+
+def without_null_members(value: Any) -> Any:
+    """Return a value without its members that are null, at any depth; items stay."""
+    if isinstance(value, list):
+        return [without_null_members(item) for item in value]
+
+    if isinstance(value, dict):
+        kept = {}
+        for name, member in value.items():
+            if member is not None:
+                kept[name] = without_null_members(member)
+
+        return kept
+
+    return value
 
 
 def value_at(value: Any, path: MemberPath) -> Any:
