@@ -130,15 +130,12 @@ class ContentDecoder:
 
     def _decode_part(self, part: bytes) -> bytes:
         """Decode a part of a body; begin another stream if the coding allows several."""
-        may_begin = (
-            self._current_stream is None or self._coding in _WITH_SEVERAL_STREAMS
-        )
-        if may_begin and (
-            self._current_stream is None or _has_ended(self._current_stream)
-        ):
+        is_first = self._current_stream is None
+        if is_first or self.is_whole:
+            if not is_first and self._coding not in _WITH_SEVERAL_STREAMS:
+                raise ValueError("bytes behind the end")
+
             self._current_stream = _stream_decompressor(self._coding, part[0])
-        elif _has_ended(self._current_stream):
-            raise ValueError("bytes behind the end")
 
         # Brotli's has another name.
         decode = (
