@@ -318,6 +318,18 @@ class Call(NamedTuple):
         return answers_in(rpc.params)
 
     @property
+    def task(self) -> str | None:
+        """The id of the task that it names; None if it names none."""
+        return self._message_or_empty.task
+
+    @property
+    def echoed(self) -> str | None:
+        """The id of the task that it names, or the request state that it carries, or None."""
+        if self.task or self.answers is None:
+            return self.task or None
+        return self.answers.request_state
+
+    @property
     def arguments(self) -> Any:
         """The value whose canonical text the key has; bytes if the body is no JSON."""
         if self.is_rpc:

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, ask_in_result, may_ask
-from mrtr_cassette.core.protocol.methods import CANCELLED, method_of
+from mrtr_cassette.core.protocol.methods import CANCELLED, TASK_ID, method_of
 from mrtr_cassette.core.wire.codings import content_coding
 from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -95,6 +95,15 @@ class Message(NamedTuple):
     def progress_token(self) -> str | None:
         """Canonical text of the request's progress token, or None."""
         return id_or_token_text(self.meta.get("progressToken"))
+
+    @property
+    def task(self) -> str | None:
+        """The id of the task that it names; None if it names none."""
+        if method_of(self.method).named_by != TASK_ID:
+            return None
+
+        identity = self.params.get(TASK_ID)
+        return identity if isinstance(identity, str) else None
 
     @property
     def cancelled_id(self) -> str | None:

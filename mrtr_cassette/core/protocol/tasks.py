@@ -19,12 +19,7 @@ from mrtr_cassette.core.protocol.dialect import (
     read_request_map,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
-from mrtr_cassette.core.protocol.methods import (
-    NOTIFIED_TASK,
-    TASK_ID,
-    TASK_VALUES,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
@@ -84,8 +79,9 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
 
     Some servers say in each poll that a result is a task.
     """
+    names_task = request is not None and request.task is not None
     result = _result_in(response)
-    if result.get(RESULT_TYPE) != TASK or named_task(request) is not None:
+    if result.get(RESULT_TYPE) != TASK or names_task:
         return None
     return _state_in(result)
 
@@ -121,15 +117,6 @@ def notified_state(message: Message) -> TaskState | None:
     if message.method != NOTIFIED_TASK:
         return None
     return _state_in(message.params)
-
-
-def named_task(request: Message | None) -> str | None:
-    """Return the id of the task that a request of the client names, or None."""
-    if request is None or method_of(request.method).named_by != TASK_ID:
-        return None
-
-    identity = request.params.get(TASK_ID)
-    return identity if isinstance(identity, str) else None
 
 
 def notified_states(response: Response | None) -> list[TaskState]:

@@ -32,7 +32,7 @@ from mrtr_cassette.core.cassette.texts import (
     response_with,
     with_texts,
 )
-from mrtr_cassette.core.protocol.tasks import created_id, named_task
+from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.record.linking import (
     ExchangeFacts,
     LinkedInteraction,
@@ -262,7 +262,7 @@ class _Names:
             self.issued_by[number] = name
             self.states.setdefault(issued, name)
 
-        if echoed is not None and named_task(exchange.call.message) is None:
+        if echoed is not None and exchange.call.task is None:
             answered_state = None
             if turn:
                 answered_state = self.issued_by.get(interaction.numbers[turn - 1])

@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, completed_by
 from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
-from mrtr_cassette.core.protocol.tasks import named_task, polled_state
+from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -192,7 +192,7 @@ def _id_of(message: Message | None, kind: Kind) -> str | None:
 def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
     call = exchange.call
-    identity = named_task(call.message) if call.method in TASK_STEPS else None
+    identity = call.task if call.method in TASK_STEPS else None
     if identity is None:
         return NO_TASK
 

@@ -34,7 +34,6 @@ from mrtr_cassette.core.cassette.texts import (
     with_texts,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
-from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.assembly import assemble, issued_name
 from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.secrets.names import (
@@ -489,7 +488,7 @@ def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator
     unlinked: dict[tuple[str, str], list[_Cause]] = {}
     for (source, exchange), cause in _needed_causes(recorders):
         # A task may be older than all recordings.
-        if cause not in providers and named_task(exchange.call.message) is None:
+        if cause not in providers and exchange.call.task is None:
             unlinked.setdefault((cause[0], source.name), []).append(cause)
 
     for (kind, name), causes in sorted(unlinked.items()):
@@ -674,11 +673,7 @@ def _with_hashes_for_names(
     exchange: RecordedExchange, states: Mapping[str, str], path: str
 ) -> RecordedExchange:
     """Return an exchange with hashes instead of names; `states` has hashes by name."""
-    answers = exchange.call.answers
-    echoed = named_task(exchange.call.message) or None
-    if echoed is None and answers is not None:
-        echoed = answers.request_state
-
+    echoed = exchange.call.echoed
     issued = issued_name(exchange)
     if echoed is not None and echoed not in states:
         # A later recording that was added echoed the name itself.

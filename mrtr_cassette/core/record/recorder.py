@@ -33,7 +33,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     unread_texts,
 )
 from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS, method_of
-from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.record.passing_body import PassingBody
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import (
@@ -202,7 +201,7 @@ class Recorder:
         """
         request = call.request
         if call.method:
-            is_task = self.seals and named_task(call.message) is not None
+            is_task = self.seals and call.task is not None
             name = "" if is_task else call.name
             title = str(CallKey("", call.method, name, ""))
 
@@ -256,12 +255,9 @@ class Recorder:
             return call
 
         request = hook.request_after_hook(call.request)
-        names_in_call = [named_task(call.message)]
-        if call.answers is not None:
-            names_in_call.append(call.answers.request_state)
-
-        hashes = [sha256_of(name) for name in names_in_call if name]
-        if request is None or not self.left_out.isdisjoint(hashes):
+        echoed = call.echoed
+        continues = bool(echoed) and sha256_of(echoed) in self.left_out
+        if request is None or continues:
             self.left_out.add(self.arrivals.count)
             return call
 

@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
 from mrtr_cassette.core.protocol.origins import origin_in
-from mrtr_cassette.core.protocol.tasks import created_id, named_task, notified_states
+from mrtr_cassette.core.protocol.tasks import created_id, notified_states
 from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -183,21 +183,15 @@ class ExchangeNames(NamedTuple):
 
 def names_in(call: Call, response: Response) -> ExchangeNames:
     """Return the states and the tasks that a call and its response name."""
-    task = named_task(call.message)
     mentioned = [state.id for state in notified_states(response)]
-    if task:
-        mentioned.insert(0, task)
+    if call.task:
+        mentioned.insert(0, call.task)
 
     # A short id whose creation is not recorded is no secret.
     tasks = list(filter(is_searched, mentioned))
-    answers = call.answers
-    echoed = None
-    if answers is not None:
-        echoed = answers.request_state
-
     located_response = response_to(call.message, response)
     if located_response is None:
-        return ExchangeNames(echoed=task or echoed, tasks=tuple(tasks))
+        return ExchangeNames(echoed=call.echoed, tasks=tuple(tasks))
 
     result = located_response.message.tree.get("result")
     issued = members_of(result).get(REQUEST_STATE)
@@ -212,7 +206,7 @@ def names_in(call: Call, response: Response) -> ExchangeNames:
         is_response_found=True,
         ask=ask_in_result(result),
         issued=created or issued,
-        echoed=task or echoed,
+        echoed=call.echoed,
         tasks=tuple(tasks),
     )
 

@@ -10,7 +10,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
-from mrtr_cassette.core.protocol.tasks import TASK, TaskState, named_task
+from mrtr_cassette.core.protocol.tasks import TASK, TaskState
 from mrtr_cassette.core.report.details import final_of, task_words
 from mrtr_cassette.core.report.replay_events import (
     Event,
@@ -69,7 +69,7 @@ def request_event(observation: Observation) -> Event:
         return event
 
     via = "result"
-    if named_task(call.message) is not None:
+    if call.task is not None:
         via = "task"
 
     if push is not None:
@@ -96,9 +96,7 @@ def _answers_by_key(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
 
     if call.answers is None:
         return None
-    return _without_task_id(
-        call.answers.input_responses or {}, named_task(call.message)
-    )
+    return _without_task_id(call.answers.input_responses or {}, call.task)
 
 
 def _without_task_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:

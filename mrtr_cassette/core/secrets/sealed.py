@@ -17,7 +17,6 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import message_in
 from mrtr_cassette.core.protocol.methods import TASK_ID
-from mrtr_cassette.core.protocol.tasks import named_task
 from mrtr_cassette.core.secrets.decode import (
     as_text,
     string_end,
@@ -393,9 +392,11 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
 
 def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
     """Return a request with another id of the task that it names, in its body and its header."""
-    task = named_task(message_in(request.body))
-    if task is None:
+    message = message_in(request.body)
+    if message is None or message.task is None:
         return request
+
+    task = message.task
 
     places = find_task_ids(request.body, {task})
     body = splice(request.body, state_replacements(places, new))
