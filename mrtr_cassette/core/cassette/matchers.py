@@ -199,7 +199,7 @@ class Matchers:
             if matcher is None:
                 continue
 
-            value = parse(request.body[span.start : span.end])
+            value = parse(span.of(request.body))
             if isinstance(value, dict | list) and not matcher.takes(value):
                 continue
 
@@ -275,7 +275,7 @@ class Matchers:
         spelled_by_path: dict[MemberPath, bytes] = {}
         for place in self.matched_places(received):
             span = place.span
-            spelled_by_path[place.path] = received.body[span.start : span.end]
+            spelled_by_path[place.path] = span.of(received.body)
 
         found: dict[str, bytes] = {}
         ambiguous_names = set()
@@ -316,7 +316,7 @@ class Matchers:
             if not is_free or raw[span.start] in b"{[":
                 continue
 
-            name = f"={canonical(parse(raw[span.start : span.end]))}"
+            name = f"={canonical(parse(span.of(raw)))}"
             if name in names:
                 found.append((span, name))
 

@@ -138,7 +138,7 @@ def handles_sent_in(request: Request) -> set[str]:
     tokens: set[str] = set()
     for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
         for span in spans:
-            tokens.update(_handle_words(request.body[span.start : span.end]))
+            tokens.update(_handle_words(span.of(request.body)))
 
     return set(filter(_is_handle, tokens))
 
@@ -257,7 +257,7 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
     replacements = []
     for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
         for span in spans:
-            part = request.body[span.start : span.end]
+            part = span.of(request.body)
             replacements.append((span, _with_other_handles(part, new)))
 
     headers = []

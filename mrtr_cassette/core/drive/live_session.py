@@ -327,7 +327,7 @@ def with_values(
     replacements = []
     for spans in find_spans(body, paths).values():
         for span in spans:
-            value = parse(body[span.start : span.end])
+            value = parse(span.of(body))
             if not isinstance(value, str):
                 continue
 

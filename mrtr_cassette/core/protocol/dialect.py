@@ -303,7 +303,7 @@ def _renamed_items(
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield the spans of an array's answers that get other ids, and their new texts."""
     for span in item_spans(request, array):
-        item = request[span.start : span.end]
+        item = span.of(request)
         name = names.get(members_of(parse(item)).get("id", ""))
         if name is not None:
             yield span, replace_members(item, (), {"id": _json_string(name)})

@@ -180,7 +180,7 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
 
     found = []
     for span, item in zip(spans, items, strict=True):
-        message = message_of(raw[span.start : span.end], item)
+        message = message_of(span.of(raw), item)
         if message is not None:
             found.append((message, span.start))
 
@@ -353,9 +353,7 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     for path, spans in find_spans(message.raw, places.keys()).items():
         name = places[path].value
         for span in spans:
-            value = id_or_token_text(
-                parse_tolerantly(message.raw[span.start : span.end])
-            )
+            value = id_or_token_text(parse_tolerantly(span.of(message.raw)))
             echoed = _echoed_member(name, value, wanted[name])
             if echoed is not None:
                 found.append(Echo(span, echoed))
@@ -404,14 +402,11 @@ class Located:
 
     def in_body(self, span: Span) -> Span | None:
         """Return where in the body a span of the message stands, or None if it crosses lines."""
-        inner: Span | None = Span(span.start + self.in_text, span.end + self.in_text)
+        inner: Span | None = span.moved(self.in_text)
         if inner is not None and self.event is not None:
             inner = self.event.raw_span(inner)
 
-        if inner is None:
-            return None
-
-        return Span(inner.start + self.offset, inner.end + self.offset)
+        return None if inner is None else inner.moved(self.offset)
 
 
 def messages_in(response: Response) -> list[Located]:

@@ -550,7 +550,7 @@ class _Assembly:
 
         replacements: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
-            identity = raw[span.start : span.end]
+            identity = span.of(raw)
             if is_of_kind(identity.decode("latin-1"), HASH):
                 new_id = sealed_hash(f"{self._number_offset} {identity.decode()}")
                 self._new_event_ids[identity] = new_id.encode()

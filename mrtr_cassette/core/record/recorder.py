@@ -288,7 +288,7 @@ class Recorder:
         self.endpoints.by_target[target] = sealed
         if self.credentials is not None:
             for span in spans:
-                identity = target[span.start : span.end]
+                identity = span.of(target)
                 self.credentials.add_headers(((SESSION_HEADER, identity),))
 
         return target

@@ -117,7 +117,7 @@ def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
     raw = target.encode("latin-1")
     sealed: list[Replacement] = []
     for span in ids:
-        identity = target[span.start : span.end]
+        identity = span.of(target)
         sealed.append((span, sealed_hash(identity).encode()))
 
     return splice(raw, sealed).decode("latin-1")
@@ -148,15 +148,10 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
     for piece in response.pieces:
         raw = piece.raw
         for span in event_id_spans(raw):
-            identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
-            yield _span_in_body(span, offset), _sealed_id(identity).encode()
+            identity = span.of(raw).decode("utf-8", "surrogateescape")
+            yield span.moved(offset), _sealed_id(identity).encode()
 
         offset += len(raw)
-
-
-def _span_in_body(span: Span, offset: int) -> Span:
-    """Return a span of a piece as one of the whole body."""
-    return Span(span.start + offset, span.end + offset)
 
 
 # States and ids of tasks
@@ -252,7 +247,7 @@ def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]
                 found = find_places(piece.raw, known)
 
             for place in found:
-                places.append(place._replace(span=_span_in_body(place.span, offset)))
+                places.append(place._replace(span=place.span.moved(offset)))
 
         offset += len(piece.raw)
 

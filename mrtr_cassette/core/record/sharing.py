@@ -239,7 +239,7 @@ class _Sharing:
         replacements = []
         for spans in found.values():
             for span in spans:
-                client_info = parse(body[span.start : span.end])
+                client_info = parse(span.of(body))
                 kept = {}
                 if isinstance(client_info, dict):
                     names = [name for name in _KEPT_OF_CLIENT if name in client_info]

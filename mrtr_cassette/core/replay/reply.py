@@ -243,7 +243,7 @@ class _Places:
         inner, value, source = place
         span = located.in_body(inner)
         if span is not None:
-            recorded = self._response.body[span.start : span.end]
+            recorded = span.of(self._response.body)
             self.gaps.append(Gap(span, value, recorded, source))
 
     def _echo_places(self, message: Message, about: ReplayEntry | None) -> list[_Place]:

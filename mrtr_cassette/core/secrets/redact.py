@@ -573,7 +573,7 @@ class ExemptValues:
             others = '{["' if path == _CODE_PATH else "{["
             for span in spans:
                 if text[start + span.start] not in others:
-                    exempt.append(Span(start + span.start, start + span.end))
+                    exempt.append(span.moved(start))
 
         return exempt
 

@@ -97,7 +97,7 @@ class _AnswerSealer:
 
         for path, spans in find_spans(raw, paths).items():
             for span in spans:
-                value = parse(raw[span.start : span.end])
+                value = parse(span.of(raw))
                 if path == ANSWERS_PATH:
                     sealed = self.sealed_retry_answers(value)
                 else:
@@ -312,7 +312,7 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
 
     found: set[Span] = set()
     for message in messages:
-        by_path = find_spans(raw[message.start : message.end], _STATE_PATHS)
+        by_path = find_spans(message.of(raw), _STATE_PATHS)
         for spans in by_path.values():
             for span in spans:
                 start = message.start + span.start + 1
@@ -324,21 +324,21 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
 
 def _message_spans(raw: bytes, text: Span) -> list[Span]:
     """Return where the messages of a batch are, or the only one of a JSON text."""
-    inner = raw[text.start : text.end]
+    inner = text.of(raw)
     if message_in(inner) is not None or not isinstance(parse(inner), list):
         return [text]
 
     (array,) = find_spans(inner, [()])[()]
     messages = []
     for item in item_spans(inner, array):
-        messages.append(Span(text.start + item.start, text.start + item.end))
+        messages.append(item.moved(text.start))
 
     return messages
 
 
 def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
-    text = raw[part.start : part.end].decode("latin-1")
+    text = part.of(raw).decode("latin-1")
     flat = with_real_line_ends(text)
     places = []
     for match in _STATE_MEMBER.finditer(flat):
@@ -351,7 +351,7 @@ def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
         end = string_end(text, start, backslashes)
         strings_around = (backslashes + 1).bit_length()
         state = as_text(undo_json(text[start:end], strings_around))
-        span = Span(part.start + start, part.start + end)
+        span = Span(start, end).moved(part.start)
         places.append(StatePlace(span, state, strings_around))
 
     return places
@@ -381,9 +381,7 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
             continue
 
         text_span = Span(value.start + 1, value.end - 1)
-        identity = as_text(
-            undo_json(raw[text_span.start : text_span.end].decode("latin-1"), 1)
-        )
+        identity = as_text(undo_json(text_span.of(raw).decode("latin-1"), 1))
         if identity in known:
             places.append(StatePlace(text_span, identity, 1, is_task=True))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice, zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, AnyStr, Final, NamedTuple
 
 import orjson
 
@@ -134,6 +134,14 @@ class Span(NamedTuple):
 
     start: int
     end: int
+
+    def of(self, text: AnyStr) -> AnyStr:
+        """Return what a text has there."""
+        return text[self.start : self.end]
+
+    def moved(self, offset: int) -> Span:
+        """Return the same place in a text in which this one begins at an offset."""
+        return Span(self.start + offset, self.end + offset)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -379,7 +387,7 @@ def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
         return None
 
     last = spans[-1]
-    return raw[last.start : last.end]
+    return last.of(raw)
 
 
 def _skip_space(text: str, index: int) -> int:
@@ -440,7 +448,7 @@ def _with_members(
     """Return the inside of an object with some members changed, added or taken out."""
     written: list[bytes] = []
     for part, following in zip_longest(existing, existing[1:]):
-        value = members.get(part.name, raw[part.value.start : part.value.end])
+        value = members.get(part.name, part.value.of(raw))
         if value is not None:
             separator = (
                 b"," if following is None else raw[part.value.end : following.start]

@@ -51,8 +51,7 @@ class Event:
         if index >= 0:
             offset, line = self.lines[index]
             if span.end <= offset + line.end - line.start:
-                shift = line.start - offset
-                return Span(span.start + shift, span.end + shift)
+                return span.moved(line.start - offset)
 
         return None
 
@@ -80,7 +79,7 @@ def event_id(raw: bytes) -> str:
         return ""
 
     last = spans[-1]
-    return raw[last.start : last.end].decode("utf-8", "replace")
+    return last.of(raw).decode("utf-8", "replace")
 
 
 def event_type(raw: bytes) -> bytes:

@@ -649,7 +649,7 @@ class StreamUpstream:
 
         target = posted_to(self._stream_target, url)
         spans = ids_given_in(target, self._stream_target)
-        ids = tuple(target[span.start : span.end] for span in spans)
+        ids = tuple(span.of(target) for span in spans)
         self._add_settings(UserSettings(secrets=ids))
 
         return target
