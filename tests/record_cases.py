@@ -77,16 +77,16 @@ class Marks:
         if not message:
             return message
 
-        spans = find_spans(message, [*ids, *_STATE, *_TOKEN])
-        replaced = [(span, "«id»".encode()) for span in spans.get(("id",), ())]
-        for path in _TOKEN:
-            replaced += [(span, "«token»".encode()) for span in spans.get(path, ())]
-
-        for path in _STATE:
-            for span in spans.get(path, ()):
-                state = message[span.start + 1 : span.end - 1]
-                name = self._states.setdefault(state, _ORDINALS[len(self._states)])
+        replaced = []
+        for path, span in find_spans(message, [*ids, *_STATE, *_TOKEN]):
+            if path == ("id",):
+                replaced.append((span, "«id»".encode()))
+            elif path in _TOKEN:
+                replaced.append((span, "«token»".encode()))
+            else:
                 inside = Span(span.start + 1, span.end - 1)
+                state = inside.of(message)
+                name = self._states.setdefault(state, _ORDINALS[len(self._states)])
                 replaced.append((inside, "«state ".encode() + name + "»".encode()))
 
         return splice(message, replaced)

@@ -360,7 +360,7 @@ def test_splicing_changes_the_span_and_nothing_else(
     raw: bytes, path: MemberPath, new: bytes
 ) -> None:
     """Outside the spans every byte stays, the members get the new value, and it can be undone."""
-    spans = find_spans(raw, [path]).get(path, [])
+    spans = [span for _, span in find_spans(raw, [path])]
     old = [raw[span.start : span.end] for span in spans]
     marks = [b'"mark %d"' % at for at in range(len(spans))]
 
@@ -379,7 +379,7 @@ def test_splicing_changes_the_span_and_nothing_else(
 
     assert restored == raw
 
-    found = find_spans(spliced, [path]).get(path, [])
+    found = [span for _, span in find_spans(spliced, [path])]
 
     assert [spliced[span.start : span.end] for span in found] == [new] * len(spans)
     assert splice(spliced, list(zip(found, old, strict=True))) == raw

@@ -253,13 +253,10 @@ def _given_twice(reply: bytes, responses: Any) -> str | None:
     for key in members_of(responses):
         paths.append((INPUT_RESPONSES, key))
 
-    spans = find_spans(reply, paths)
-    if len(spans[top]) > 1:
-        return f"`{INPUT_RESPONSES}`"
-
-    for path, found in spans.items():
-        if len(found) > 1:
-            return repr(path[1])
+    places = Counter(path for path, _ in find_spans(reply, paths))
+    for path, count in places.items():
+        if count > 1:
+            return f"`{INPUT_RESPONSES}`" if path == top else repr(path[1])
 
     return None
 

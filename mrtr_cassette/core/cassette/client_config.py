@@ -212,11 +212,8 @@ def _last_span(plain: bytes, path: MemberPath) -> Span | None:
     for name in path:
         as_bytes.append(name.encode("utf-8", "surrogatepass").decode("latin-1"))
 
-    spans: list[Span] = []
-    for found in find_spans(plain, {path, tuple(as_bytes)}).values():
-        spans.extend(found)
-
-    return max(spans, default=None)
+    found = find_spans(plain, {path, tuple(as_bytes)})
+    return max([span for _, span in found], default=None)
 
 
 def _wrapped_command(entry: Any) -> int | None:

@@ -136,9 +136,8 @@ def handles_sent_in(request: Request) -> set[str]:
         return set()
 
     tokens: set[str] = set()
-    for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
-        for span in spans:
-            tokens.update(_handle_words(span.of(request.body)))
+    for _, span in find_spans(request.body, _SENT_BACK_PATHS):
+        tokens.update(_handle_words(span.of(request.body)))
 
     return set(filter(_is_handle, tokens))
 
@@ -255,10 +254,9 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
         return request
 
     replacements = []
-    for spans in find_spans(request.body, _SENT_BACK_PATHS).values():
-        for span in spans:
-            part = span.of(request.body)
-            replacements.append((span, _with_other_handles(part, new)))
+    for _, span in find_spans(request.body, _SENT_BACK_PATHS):
+        part = span.of(request.body)
+        replacements.append((span, _with_other_handles(part, new)))
 
     headers = []
     # The body may have another length.

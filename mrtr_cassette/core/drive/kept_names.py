@@ -224,9 +224,10 @@ def _reissued_values(
         if path[0] in TASK_VALUES:
             paths.append(("result", *path))
 
-    for path, spans in find_spans(new_response.message.raw, paths).items():
+    # Of duplicate keys the last one counts.
+    for path, place in dict(find_spans(new_response.message.raw, paths)).items():
         value = value_at(kept_response.message.tree, path)
-        span = new_response.in_body(spans[-1])
+        span = new_response.in_body(place)
         if isinstance(value, str) and span is not None:
             yield span, canonical(value).encode()
 

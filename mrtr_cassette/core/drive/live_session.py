@@ -150,7 +150,7 @@ class ServerSession:
             new_id = b'"%b%d"' % (_TEXT_ID_PREFIX, self._request_count)
 
         replacements = []
-        for span in find_spans(request.body, [ID_PATH])[ID_PATH]:
+        for _, span in find_spans(request.body, [ID_PATH]):
             replacements.append((span, new_id))
 
         return with_body(request, splice(request.body, replacements))
@@ -325,15 +325,14 @@ def with_values(
 ) -> bytes:
     """Return a request with other texts at some places; None leaves one as it is."""
     replacements = []
-    for spans in find_spans(body, paths).values():
-        for span in spans:
-            value = parse(span.of(body))
-            if not isinstance(value, str):
-                continue
+    for _, span in find_spans(body, paths):
+        value = parse(span.of(body))
+        if not isinstance(value, str):
+            continue
 
-            new_text = new_value(value)
-            if new_text is not None:
-                replacements.append((span, to_json(new_text).encode()))
+        new_text = new_value(value)
+        if new_text is not None:
+            replacements.append((span, to_json(new_text).encode()))
 
     return splice(body, replacements)
 

@@ -840,7 +840,7 @@ def _recorded_push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
     """Yield where pushed requests have their ids, and the recorded ids."""
     for located, recorded in taken.replacing:
         identity = recorded.message.spelled_id
-        spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
-        span = located.in_body(spans[-1])
+        _, place = find_spans(located.message.raw, [ID_PATH])[-1]
+        span = located.in_body(place)
         if identity is not None and span is not None:
             yield span, identity

@@ -291,7 +291,7 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
         request = replace_members(request, ANSWERS_PATH, members)
 
     renamed: list[tuple[Span, bytes]] = []
-    for span in find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH, []):
+    for _, span in find_spans(request, [ANSWERS_PATH]):
         if request.startswith(b"[", span.start):
             renamed += _renamed_items(request, span, names)
 

@@ -172,7 +172,8 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
         items = parse_tolerantly(raw)
         spans = [Span(0, len(raw))]
         if isinstance(items, list):
-            spans = item_spans(raw, find_spans(raw, [()])[()][0])
+            ((_, array),) = find_spans(raw, [()])
+            spans = item_spans(raw, array)
         else:
             items = [items]
     except NotJsonError:
@@ -350,13 +351,12 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
         place.path: place for place in ECHO_PLACES if _is_used(place, message, request)
     }
     found: list[Echo] = []
-    for path, spans in find_spans(message.raw, places.keys()).items():
+    for path, span in find_spans(message.raw, places.keys()):
         name = places[path].value
-        for span in spans:
-            value = id_or_token_text(parse_tolerantly(span.of(message.raw)))
-            echoed = _echoed_member(name, value, wanted[name])
-            if echoed is not None:
-                found.append(Echo(span, echoed))
+        value = id_or_token_text(parse_tolerantly(span.of(message.raw)))
+        echoed = _echoed_member(name, value, wanted[name])
+        if echoed is not None:
+            found.append(Echo(span, echoed))
 
     return found
 

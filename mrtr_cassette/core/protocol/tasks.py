@@ -136,10 +136,8 @@ def notified_states(response: Response | None) -> list[TaskState]:
 def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
     """Yield the members of a state that depend on the clock: times, and how often to poll."""
     at = "params" if message.method else "result"
-    spans = find_spans(message.raw, [(at, name) for name in _BY_CLOCK])
-    for (_, name), found in spans.items():
-        for span in found:
-            yield name, span
+    for path, span in find_spans(message.raw, [(at, name) for name in _BY_CLOCK]):
+        yield path[-1], span
 
 
 def _result_in(response: Message | None) -> dict[str, Any]:

@@ -237,16 +237,15 @@ class _Sharing:
             return body
 
         replacements = []
-        for spans in found.values():
-            for span in spans:
-                client_info = parse(span.of(body))
-                kept = {}
-                if isinstance(client_info, dict):
-                    names = [name for name in _KEPT_OF_CLIENT if name in client_info]
-                    kept = {name: client_info[name] for name in names}
+        for _, span in found:
+            client_info = parse(span.of(body))
+            kept = {}
+            if isinstance(client_info, dict):
+                names = [name for name in _KEPT_OF_CLIENT if name in client_info]
+                kept = {name: client_info[name] for name in names}
 
-                if kept != client_info:
-                    replacements.append((span, canonical(kept).encode()))
+            if kept != client_info:
+                replacements.append((span, canonical(kept).encode()))
 
         self.shortened_client_count += len(replacements)
         return splice(body, replacements)

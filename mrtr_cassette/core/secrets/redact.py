@@ -564,18 +564,17 @@ class ExemptValues:
         except NotJsonError:
             return []
 
-        if not found.pop(_VERSION_PATH, None):
-            return []
-
+        has_version = False
         exempt = []
-        for path, spans in found.items():
+        for path, span in found:
             # An object or an array is no id, and a string no code, so it is like any other value.
             others = '{["' if path == _CODE_PATH else "{["
-            for span in spans:
-                if text[start + span.start] not in others:
-                    exempt.append(span.moved(start))
+            if path == _VERSION_PATH:
+                has_version = True
+            elif text[start + span.start] not in others:
+                exempt.append(span.moved(start))
 
-        return exempt
+        return exempt if has_version else []
 
 
 def _escaped_quote(quote: str) -> str:

@@ -95,15 +95,14 @@ class _AnswerSealer:
         if "jsonrpc" in message and "method" not in message:
             paths.append(_RESULT_PATH)
 
-        for path, spans in find_spans(raw, paths).items():
-            for span in spans:
-                value = parse(span.of(raw))
-                if path == ANSWERS_PATH:
-                    sealed = self.sealed_retry_answers(value)
-                else:
-                    sealed = self.sealed_result(value)
+        for path, span in find_spans(raw, paths):
+            value = parse(span.of(raw))
+            if path == ANSWERS_PATH:
+                sealed = self.sealed_retry_answers(value)
+            else:
+                sealed = self.sealed_result(value)
 
-                yield span, canonical(sealed).encode()
+            yield span, canonical(sealed).encode()
 
     def sealed_retry_answers(self, answers: Any) -> Any:
         """Seal the answers of a retry, a map or a list."""
@@ -312,12 +311,9 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
 
     found: set[Span] = set()
     for message in messages:
-        by_path = find_spans(message.of(raw), _STATE_PATHS)
-        for spans in by_path.values():
-            for span in spans:
-                start = message.start + span.start + 1
-                end = message.start + span.end - 1
-                found.add(Span(start, end))
+        for _, span in find_spans(message.of(raw), _STATE_PATHS):
+            inside = Span(span.start + 1, span.end - 1)
+            found.add(inside.moved(message.start))
 
     return found
 
@@ -328,7 +324,7 @@ def _message_spans(raw: bytes, text: Span) -> list[Span]:
     if message_in(inner) is not None or not isinstance(parse(inner), list):
         return [text]
 
-    (array,) = find_spans(inner, [()])[()]
+    ((_, array),) = find_spans(inner, [()])
     messages = []
     for item in item_spans(inner, array):
         messages.append(item.moved(text.start))
@@ -368,15 +364,13 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
         return []
 
     value_spans = []
-    array_item_spans = []
-    for spans in found.values():
-        for span in spans:
-            value_spans.append(span)
-            if raw[span.start] == ord("["):
-                array_item_spans += item_spans(raw, span)
+    for _, span in found:
+        value_spans.append(span)
+        if raw[span.start] == ord("["):
+            value_spans += item_spans(raw, span)
 
     places = []
-    for value in [*value_spans, *array_item_spans]:
+    for value in value_spans:
         if raw[value.start] != ord('"'):
             continue
 

@@ -325,8 +325,8 @@ def to_json(value: Any, spell_number: Callable[[str], str] = str) -> str:
 
 def find_spans(
     raw: bytes, paths: Collection[MemberPath]
-) -> dict[MemberPath, list[Span]]:
-    """Return the spans of the values at some paths, every one of a duplicate key.
+) -> list[tuple[MemberPath, Span]]:
+    """Return the values at some paths and their spans, every one of a duplicate key, in order.
 
     Raises:
         NotJsonError: `raw` is no JSON that any client reads.
@@ -339,33 +339,29 @@ def find_spans(
 
 def _find_spans(
     raw: bytes, paths: Collection[MemberPath]
-) -> dict[MemberPath, list[Span]]:
+) -> list[tuple[MemberPath, Span]]:
     """Return the spans at some paths, as `find_spans` does, of JSON that needs no repair."""
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
-    spans: dict[MemberPath, list[Span]] = {}
+    found: list[tuple[MemberPath, Span]] = []
     try:
         start = _skip_space(text, 0)
         # What is no object has no members, but it has to be JSON.
         if () in paths or text[start] != "{":
-            spans = {(): [Span(start, _scan_value(text, start)[1])]}
+            found.append(((), Span(start, _scan_value(text, start)[1])))
 
-        _collect_spans(text, start, frozenset(paths), (), spans)
+        found += _spans_of_members(text, start, frozenset(paths), ())
     except (StopIteration, ValueError, IndexError, TypeError, RuntimeError) as error:
         raise NotJsonError(str(error)) from None
 
-    return {path: found for path, found in spans.items() if path in paths}
+    return [pair for pair in found if pair[0] in paths]
 
 
-def _collect_spans(
-    text: str,
-    start: int,
-    paths: frozenset[MemberPath],
-    at: MemberPath,
-    spans: dict[MemberPath, list[Span]],
-) -> None:
-    """Add the spans of an object's members that are at some paths; the object is at `at`."""
+def _spans_of_members(
+    text: str, start: int, paths: frozenset[MemberPath], at: MemberPath
+) -> Iterator[tuple[MemberPath, Span]]:
+    """Yield the members of an object that are at some paths, with these; the object is at `at`."""
     deeper = {path[len(at)] for path in paths if len(path) > len(at)}
     if not deeper or text[start] != "{":
         return
@@ -374,20 +370,19 @@ def _collect_spans(
         if member.name in deeper:
             here = (*at, member.name)
             if here in paths:
-                spans.setdefault(here, []).append(member.value)
+                yield here, member.value
 
             below = frozenset(path for path in paths if path[: len(here)] == here)
-            _collect_spans(text, member.value.start, below, here, spans)
+            yield from _spans_of_members(text, member.value.start, below, here)
 
 
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
-    spans = find_spans(raw, [path]).get(path)
-    if not spans:
-        return None
+    spelled = None
+    for _, span in find_spans(raw, [path]):
+        spelled = span.of(raw)
 
-    last = spans[-1]
-    return last.of(raw)
+    return spelled
 
 
 def _skip_space(text: str, index: int) -> int:
@@ -428,7 +423,7 @@ def replace_members(
     """
     text = raw.decode("latin-1")
     replacements = []
-    for span in find_spans(raw, [at]).get(at, []):
+    for _, span in find_spans(raw, [at]):
         if text[span.start] != "{":
             raise NotJsonError("no object")
 

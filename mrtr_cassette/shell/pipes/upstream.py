@@ -183,7 +183,7 @@ def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
 
 def _with_value(message: bytes, path: MemberPath, value: bytes) -> bytes:
     """Return a JSON-RPC message with another value at a path."""
-    spans = find_spans(message, [path])[path]
+    spans = [span for _, span in find_spans(message, [path])]
     return splice(message, [(spans[-1], value)])
 
 

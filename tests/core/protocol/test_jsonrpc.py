@@ -310,11 +310,10 @@ def test_echoes_are_those_that_stand_at_their_paths(
         wanted["params", "progressToken"] = asked.progress_token
 
     expected = set()
-    for path, spans in find_spans(sent, wanted.keys()).items():
-        for span in spans:
-            found = canonical(parse(sent[span.start : span.end]))
-            if same_name(found) == same_name(wanted[path]):
-                expected.add(span)
+    for path, span in find_spans(sent, wanted.keys()):
+        found = canonical(parse(span.of(sent)))
+        if same_name(found) == same_name(wanted[path]):
+            expected.add(span)
 
     assert {echo.span for echo in echoes_of_request(answer, asked)} == expected
 
