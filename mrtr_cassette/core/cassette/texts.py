@@ -16,9 +16,8 @@ from mrtr_cassette.core.cassette.recorded import (
     with_numbers,
 )
 from mrtr_cassette.core.secrets.names import (
-    SESSION,
+    LIVE,
     STATE,
-    TASK,
     Ref,
     example_in_place,
     with_changed_refs,
@@ -232,7 +231,7 @@ def _exchanges_renamed_apart(
             moved_occurrence = str(first_number + int(occurrence))
             return ref._replace(parts=(call_sha256, moved_occurrence, *turn))
 
-        is_numbered = ref.kind in (SESSION, TASK)
+        is_numbered = ref.kind in LIVE
         if ref.is_secret:
             is_numbered = ref.token.isdigit()
 

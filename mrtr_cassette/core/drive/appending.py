@@ -46,7 +46,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.names import SESSION, STATE, TASK, has_kind, is_of_kind
+from mrtr_cassette.core.secrets.names import ISSUED, SESSION, has_kind, is_of_kind
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
@@ -240,7 +240,7 @@ class RecordedAsks:
 
         askers = self._askers_of(state)
         if not askers:
-            if has_kind(state, STATE, TASK):
+            if has_kind(state, *ISSUED):
                 return unrecorded_miss(shown_call, _NO_ASK_HAS_STATE)
             return None
 

@@ -30,13 +30,7 @@ from mrtr_cassette.core.protocol.methods import (
 from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.names import (
-    SESSION,
-    STATE,
-    TASK,
-    Ref,
-    with_changed_refs,
-)
+from mrtr_cassette.core.secrets.names import LIVE, Ref, with_changed_refs
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -345,8 +339,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
 
     def live(ref: Ref) -> bytes | None:
         """Return the live value of a reference, as JSON without quotes; None leaves it as it is."""
-        is_name = ref.kind in (STATE, TASK, SESSION)
-        if not is_name or ref.name not in live_by_name:
+        if ref.kind not in LIVE or ref.name not in live_by_name:
             return None
 
         quoted = to_json(live_by_name[ref.name])

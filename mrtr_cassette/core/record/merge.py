@@ -38,9 +38,8 @@ from mrtr_cassette.core.record.assembly import assemble, issued_name
 from mrtr_cassette.core.record.linking import ExchangeFacts, Moment, facts_of
 from mrtr_cassette.core.secrets.names import (
     HASH,
-    SESSION,
-    STATE,
-    TASK,
+    ISSUED,
+    LIVE,
     Ref,
     compared_sha256,
     is_cassette_token,
@@ -684,7 +683,7 @@ def _with_hashes_for_names(
         """Return a name as a hash, or a secret with a journal's token; None for anything else."""
         if ref.is_secret and is_cassette_token(ref.token):
             return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
-        if ref.kind not in (STATE, TASK, SESSION):
+        if ref.kind not in LIVE:
             return None
 
         sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
@@ -699,5 +698,5 @@ def _with_hashes_for_names(
 
 def _sha256_of_name(state: str, path: str) -> str:
     """Return the hash that a journal has for a name, or for a state that a cassette keeps."""
-    is_surrogate = is_of_kind(state, STATE, TASK)
+    is_surrogate = is_of_kind(state, *ISSUED)
     return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -43,9 +43,8 @@ from mrtr_cassette.core.secrets.credentials import (
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
-    SESSION,
-    STATE,
-    TASK,
+    ISSUED,
+    LIVE,
     Ref,
     has_secrets,
     is_of_kind,
@@ -433,7 +432,7 @@ class MatchedForm:
 
     def _keeps_state(self, state: str, is_issued: Callable[[str], bool]) -> bool:
         """Tell whether a request state, or the id of a task, stays as it is."""
-        ref = ref_of(state, STATE, TASK, HASH)
+        ref = ref_of(state, *ISSUED, HASH)
         if ref is None:
             return not self._seals_states
         if ref.kind != HASH:
@@ -534,7 +533,7 @@ def _without_session(request: Request) -> Request:
     identity = request.header(SESSION_HEADER)
     if not identity or reads_as_words(identity):
         return request
-    if is_of_kind(identity, STATE, TASK, SESSION):
+    if is_of_kind(identity, *LIVE):
         return request
 
     known = RepeatedSecrets()

@@ -23,6 +23,12 @@ SESSION: Final = "mrtr-session"
 HASH: Final = "sha256"
 """Of a state or an id: in a journal, and in a cassette where no response issued it."""
 
+ISSUED: Final = (STATE, TASK)
+"""What the response to a call issues, and later requests send back."""
+
+LIVE: Final = (*ISSUED, SESSION)
+"""The kinds of names in whose place a live server has values of its own."""
+
 ANSWER: Final = "mrtr-answer"
 
 _DIGITS = "[0-9]{1,9}"
@@ -360,7 +366,7 @@ def task_surrogate(call_sha256: str, occurrence: int) -> str:
 
 def occurrence_in(surrogate: str) -> int | None:
     """Return which interaction with its call key a surrogate belongs to; None for other text."""
-    ref = ref_of(surrogate, STATE, TASK)
+    ref = ref_of(surrogate, *ISSUED)
     return None if ref is None else int(ref.parts[1])
 
 
