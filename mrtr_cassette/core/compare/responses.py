@@ -47,10 +47,12 @@ from mrtr_cassette.core.protocol.methods import (
     GET_TASK,
     LOG,
     PING,
+    TASK_ID,
     TASK_VALUES,
     method_of,
 )
 from mrtr_cassette.core.protocol.tasks import (
+    RELATED_TASK,
     TASK,
     TaskState,
     created_task,
@@ -107,7 +109,7 @@ def _member_paths(outer: MemberPath, *names: str) -> set[MemberPath]:
 
 
 _VOLATILE_IN_RESULTS: Final = frozenset(
-    {("_meta", "io.modelcontextprotocol/related-task", "taskId")}
+    {RELATED_TASK}
     | _member_paths((), "ttlMs", "nextCursor", REQUEST_STATE)
     | _member_paths(("_meta",), SUBSCRIPTION_ID, *TRACE_MEMBERS)
 )
@@ -740,7 +742,7 @@ def _verdict_of_place(change: Change) -> Verdict | None:
 
 # Messages of a server on pipes that name no request: they come before any response by chance
 
-_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
+_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", TASK_ID})
 """Members of a notification's params that name the request or task it is about."""
 
 

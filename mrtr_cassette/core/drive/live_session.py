@@ -27,7 +27,11 @@ from mrtr_cassette.core.protocol.methods import (
     INITIALIZED,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TASKS
+from mrtr_cassette.core.protocol.tasks import (
+    CREATED_TASK_PATHS,
+    NAMED_TASK_PATHS,
+    TASKS,
+)
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.names import LIVE, Ref, with_changed_refs
@@ -81,15 +85,13 @@ _PONG_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
 _CALL_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
 ISSUED_VALUE_PATHS: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
-    ("result", "taskId"),
-    ("result", "task", "taskId"),
+    *CREATED_TASK_PATHS,
 )
 """Members of responses with values that clients send back."""
 
 SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
     ("params", "cursor"),
-    ("params", "taskId"),
-    ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
+    *NAMED_TASK_PATHS,
 )
 """Members of requests in which clients send these values back."""
 

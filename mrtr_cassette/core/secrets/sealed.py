@@ -17,6 +17,11 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import message_in
 from mrtr_cassette.core.protocol.methods import TASK_ID
+from mrtr_cassette.core.protocol.tasks import (
+    CREATED_TASK_PATHS,
+    NAMED_TASK_PATHS,
+    RELATED_TASK,
+)
 from mrtr_cassette.core.secrets.decode import (
     as_text,
     string_end,
@@ -191,13 +196,10 @@ _PLAIN_STATE = re.compile(rf'"{REQUEST_STATE}"\s*:\s*"([^"\\]*)"'.encode())
 """The member, with a value that has no escapes."""
 
 _STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
-_RELATED_TASK_PATH = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
 _TASK_ID_PATHS: Final[tuple[MemberPath, ...]] = (
-    ("params", TASK_ID),
-    ("params", *_RELATED_TASK_PATH),
-    ("result", TASK_ID),
-    ("result", "task", TASK_ID),
-    ("result", *_RELATED_TASK_PATH),
+    *NAMED_TASK_PATHS,
+    *CREATED_TASK_PATHS,
+    ("result", *RELATED_TASK),
     ("params", "taskIds"),
     ("params", "notifications", "taskIds"),
 )
