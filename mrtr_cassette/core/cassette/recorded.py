@@ -17,9 +17,10 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     completed_by,
     response_to,
 )
-from mrtr_cassette.core.protocol.methods import CANCEL_TASK, GET_TASK, UPDATE_TASK
+from mrtr_cassette.core.protocol.methods import CANCEL_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     TaskState,
+    created_id,
     created_task,
     key_names,
     polled_state,
@@ -141,9 +142,14 @@ class RecordedExchange:
         return created_task(self.call.message, self.rpc_response)
 
     @property
+    def created_id(self) -> str | None:
+        """The id of the task that its response creates, as either version of MCP has it."""
+        return created_id(self.call.message, self.rpc_response)
+
+    @property
     def polled_state(self) -> TaskState | None:
         """The state of a task that its response tells; None if it is no poll, and for an error."""
-        if self.call.method != GET_TASK:
+        if not self.call.is_poll:
             return None
         return polled_state(self.rpc_response)
 
@@ -499,7 +505,7 @@ class RecordedInteraction:
     def ending_exchange(self) -> RecordedExchange:
         """The exchange whose response says how the call ended, as far as it was recorded."""
         for step in reversed(self.steps):
-            if step.exchange.call.method == GET_TASK:
+            if step.exchange.call.is_poll:
                 return step.exchange
 
         return self.exchanges[-1]
@@ -527,7 +533,7 @@ class RecordedInteraction:
         failures = 0
         passing_failures = 0
         for step in self.steps:
-            if step.exchange.call.method != GET_TASK:
+            if not step.exchange.call.is_poll:
                 continue
 
             if step.state is None:

@@ -44,7 +44,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 )
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
-    GET_TASK,
     LOG,
     PING,
     TASK_ID,
@@ -558,7 +557,7 @@ def _compared_members(
 
     method = method_of(exchange.call.method)
     state = None
-    if method.name == GET_TASK:
+    if exchange.call.is_poll:
         state = polled_state(message)
 
     if state is not None:

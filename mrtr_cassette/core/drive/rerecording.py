@@ -31,7 +31,6 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames
-from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.replay.matching import MatchedForm
 from mrtr_cassette.core.replay.timelines import connected_interactions
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
@@ -268,7 +267,7 @@ def _changed_pairs(
     """Yield the new exchanges of a changed interaction, each with the one whose place it takes."""
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         # The id of a task is in more places than are changed.
-        if created_id(now.call.message, now.rpc_response) is None:
+        if now.created_id is None:
             yield now, before
 
 

@@ -43,7 +43,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     messages_in,
     splice_pieces,
 )
-from mrtr_cassette.core.protocol.methods import GET_TASK, PING
+from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
 
@@ -456,7 +456,7 @@ class _WholeProposal:
         self._poll_pairs: list[LivePair] = []
         """The states of the task that the call has become."""
         for pair in repetition.pairs:
-            if pair.recorded.call.method == GET_TASK:
+            if pair.recorded.call.is_poll:
                 self._poll_pairs.append(pair)
             else:
                 self._call_pairs.append(pair)

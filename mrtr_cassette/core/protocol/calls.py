@@ -25,6 +25,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 )
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
+    GET_TASK,
     INITIALIZE,
     METHODS,
     method_of,
@@ -321,6 +322,11 @@ class Call(NamedTuple):
     def task(self) -> str | None:
         """The id of the task that it names; None if it names none."""
         return self._message_or_empty.task
+
+    @property
+    def is_poll(self) -> bool:
+        """Whether it asks for the state of a task."""
+        return self.method == GET_TASK
 
     @property
     def echoed(self) -> str | None:

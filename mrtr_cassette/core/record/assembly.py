@@ -32,7 +32,6 @@ from mrtr_cassette.core.cassette.texts import (
     response_with,
     with_texts,
 )
-from mrtr_cassette.core.protocol.tasks import created_id
 from mrtr_cassette.core.record.linking import (
     ExchangeFacts,
     LinkedInteraction,
@@ -96,7 +95,7 @@ def issued_name(exchange: RecordedExchange) -> str | None:
     """Return the request state that a response issues, or the id of the task that it creates."""
     if exchange.ask is not None:
         return exchange.ask.request_state
-    return created_id(exchange.call.message, exchange.rpc_response)
+    return exchange.created_id
 
 
 # Assembly
@@ -256,7 +255,7 @@ class _Names:
         echoed = exchange.echoed_sha256
         if issued is not None:
             name = state_surrogate(call_sha256, occurrence, turn + 1)
-            if created_id(exchange.call.message, exchange.rpc_response) is not None:
+            if exchange.created_id is not None:
                 name = task_surrogate(call_sha256, occurrence)
 
             self.issued_by[number] = name

@@ -24,7 +24,7 @@ from mrtr_cassette.core.cassette.sessions import (
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, completed_by
-from mrtr_cassette.core.protocol.methods import GET_TASK, PING, TASK_STEPS
+from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece, Response
@@ -197,7 +197,7 @@ def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
         return NO_TASK
 
     sha256 = exchange.echoed_sha256 or sha256_of(identity)
-    is_poll = call.method == GET_TASK
+    is_poll = call.is_poll
     response = exchange.response
     if not is_poll or response is None:
         return TaskFacts(sha256, is_poll=is_poll)

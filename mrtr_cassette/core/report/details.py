@@ -29,7 +29,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     last_response,
     messages_in,
 )
-from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.names import plain_rule, secrets_in
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
@@ -385,13 +384,13 @@ def _responses_on_streams(
     return found
 
 
-def final_of(method: str, response: Response | None) -> FinalResponse:
-    """Return the outcome of a call of a method, or the last state of its task."""
+def final_of(call: Call, response: Response | None) -> FinalResponse:
+    """Return the outcome of a call, or the last state of its task."""
     if response is None:
         return _NO_RESPONSE
 
     message = last_response(response)
-    state = polled_state(message) if method == GET_TASK else None
+    state = polled_state(message) if call.is_poll else None
     return _response_outcome(message, state).final
 
 

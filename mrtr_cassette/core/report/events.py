@@ -153,7 +153,7 @@ def response_said(
         event["task"] = printable(task.status)
         line += f": task {observation.recorder.loggable_text(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_of(call.method, exchange.response))
+        words = final_words(final_of(call, exchange.response))
         if words:
             line += f": {words}"
 

@@ -17,7 +17,6 @@ from mrtr_cassette.core.cassette.journal import (
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
-from mrtr_cassette.core.protocol.methods import GET_TASK
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
@@ -324,7 +323,7 @@ class ExchangeRecording:
         announcer = self.session.announcer
         told = self.session.told_states
         state = None
-        if observation.call.method == GET_TASK:
+        if observation.call.is_poll:
             state = polled_state(observation.response)
 
         if state is not None:

@@ -34,7 +34,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_id_of,
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.methods import GET_TASK, method_of
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.deliveries import Play
@@ -579,7 +579,7 @@ class _AnsweredUpstream:
     async def send(self, request: Request) -> RelayedResponse:
         """Send a request that declares what the sources can answer."""
         received = request
-        if self.answered_by and read_call(request).method != GET_TASK:
+        if self.answered_by and not read_call(request).is_poll:
             marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             received = replace(request, headers=marked)
 
@@ -631,7 +631,7 @@ class AutoAnswerHandler:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call = read_call(request)
-        task = self.tasks.get(call.name) if call.method == GET_TASK else None
+        task = self.tasks.get(call.name) if call.is_poll else None
         steps = self._asking_conversation(request, call, task)
         if steps is None:
             await self.relay.handle(request, downstream)
