@@ -146,9 +146,8 @@ def _numbers_kept_together(overlap: _Overlap) -> set[int]:
     for number in overlap.kept:
         earlier_interaction = overlap.partners[number]
         new_interaction = overlap.recorded.interactions[number - 1]
-        if _places_without_steps(earlier_interaction) == _places_without_steps(
-            new_interaction
-        ):
+        earlier_places = list(_exchanges_without_steps(earlier_interaction))
+        if earlier_places == list(_exchanges_without_steps(new_interaction)):
             kept[number] = earlier_interaction.number
 
     connected_before = _connected_numbers(overlap.earlier)
@@ -167,10 +166,19 @@ def _numbers_kept_together(overlap: _Overlap) -> set[int]:
             del kept[number]
 
 
-def _places_without_steps(interaction: RecordedInteraction) -> list[object]:
-    """Return the places of exchanges in their interaction, without the steps of a task."""
-    places = interaction.placed_exchanges
-    return [place[1:] for _, place in places if place.step is None]
+def _exchanges_without_steps(
+    interaction: RecordedInteraction,
+) -> dict[tuple[int, int | None], RecordedExchange]:
+    """Return the exchanges that no earlier interaction has, but for a task's steps.
+
+    Their keys are their places in the interaction.
+    """
+    exchanges = {}
+    for exchange, place in interaction.placed_exchanges:
+        if place.step is None:
+            exchanges[place.turn, place.answer] = exchange
+
+    return exchanges
 
 
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
@@ -240,7 +248,9 @@ def _kept_pairs(
     How many states of a task a client sees depends on when it polls: a step more than the new task
     has is paired with itself, without a number.
     """
-    yield from zip(_own_without_steps(old), _own_without_steps(new), strict=True)
+    old_exchanges = _exchanges_without_steps(old)
+    new_exchanges = _exchanges_without_steps(new)
+    yield from zip(old_exchanges.values(), new_exchanges.values(), strict=True)
     # Both tasks end alike.
     new_steps = reversed(new.steps)
     for old_step in reversed(old.steps):
@@ -249,16 +259,6 @@ def _kept_pairs(
             yield old_step.exchange, replace(old_step.exchange, number=None)
         else:
             yield old_step.exchange, new_step.exchange
-
-
-def _own_without_steps(interaction: RecordedInteraction) -> list[RecordedExchange]:
-    """Return the exchanges that no earlier interaction has, without the steps of a task."""
-    exchanges = []
-    for exchange, place in interaction.placed_exchanges:
-        if place.step is None:
-            exchanges.append(exchange)
-
-    return exchanges
 
 
 def _changed_pairs(
