@@ -83,7 +83,7 @@ class LivePair(NamedTuple):
         turn: the turn that the recorded response asks, or in whose place the live response came;
             0 stands for the final response.
         keys: the recorded keys of a task's questions by the live ones, as they would be recorded.
-        unasked: the questions of a pushed turn or of a task in whose place the response came.
+        unasked: the questions in whose place the response came.
     """
 
     recorded: RecordedExchange
@@ -91,13 +91,13 @@ class LivePair(NamedTuple):
     response: Message | None = None
     turn: int = 0
     keys: Mapping[str, str] = MappingProxyType({})
-    unasked: Mapping[str, Any] = MappingProxyType({})
+    unasked: Any = None
 
     @property
     def expected(self) -> Any:
         """What the recording says in the place of the live response."""
         if self.unasked:
-            return {INPUT_REQUESTS: dict(self.unasked)}
+            return {INPUT_REQUESTS: self.unasked}
         return whole_response_value(self.recorded)
 
     @property
@@ -271,17 +271,6 @@ class _OpenQuestions:
         """Tell whether there is a matching question, and its recorded answer fits."""
         return match.question is not None and self.has_fitting_answer(match.changes)
 
-    def nearest_matches(
-        self, asked: object, key: str, position: int
-    ) -> list[_QuestionMatch]:
-        """Return the nearest question of each open turn; `key` is that of a task's question."""
-        question_matches = []
-        for turn in self.turns_open_at(position):
-            if turn.is_of_task == bool(key):
-                question_matches.append(self.nearest_match(turn, asked, key))
-
-        return question_matches
-
     def answerable_match(
         self, matches: Sequence[_QuestionMatch], asked: Any
     ) -> _QuestionMatch | None:
@@ -422,13 +411,17 @@ class RecordedScript:
         return self._exchanges[self._position_now]
 
     def _pair_response(
-        self, recorded: RecordedExchange, ask: LiveAsk | Finished, turn: int
+        self,
+        recorded: RecordedExchange,
+        ask: LiveAsk | Finished,
+        turn: int,
+        unasked: Any = None,
     ) -> RecordedExchange:
         """Pair a live response with a recorded one; return it with the recorded ids."""
         live = self._as_recorded(recorded, ask)
         self.findings.pending_pair = None
         self.findings.complete_pairs.append(
-            LivePair(recorded, live, ask.response, turn)
+            LivePair(recorded, live, ask.response, turn, unasked=unasked)
         )
         self._progress.position += 1
 
@@ -637,9 +630,11 @@ class RecordedScript:
 
         An additional question gets the number given here, and `key` if a task asks it.
         """
-        matches = self._open_questions.nearest_matches(
-            asked, key, self._progress.position
-        )
+        matches = []
+        for turn in self._open_questions.turns_open_at(self._progress.position):
+            if turn.is_of_task == bool(key):
+                matches.append(self._open_questions.nearest_match(turn, asked, key))
+
         if matches and self.accepts is None:
             return matches[0]
 
@@ -756,41 +751,31 @@ class RecordedScript:
         if self._is_task:
             recorded = self._interaction.ending_exchange
 
-        turn = 0
-        if recorded.ask is not None:
-            turn = self._interaction.asking_turn(position)
-
         if self._interaction.task_id and not self._is_task:
             self.findings.is_rerouted = True
 
-        live = self._pair_response(recorded, last, turn)
-        unasked = self._open_questions.turns_open_at(position)
-        if unasked:
-            self.findings.is_rerouted = True
-            self._note_end_in_place_of(unasked[0], live)
+        turn = 0
+        unasked = None
+        open_turns_now = self._open_questions.turns_open_at(position)
+        if open_turns_now:
+            turn = open_turns_now[0].number
+            unasked = open_turns_now[0].unasked_questions
         elif recorded.ask is not None:
+            turn = self._interaction.asking_turn(position)
+            unasked = asked_question(recorded)
+
+        live = self._pair_response(recorded, last, turn, unasked)
+        if unasked is not None:
             self.findings.is_rerouted = True
-            change = unasked_change(asked_question(recorded), live)
-            self.findings.add_changes(turn, [change])
+            self.findings.add_changes(turn, [unasked_change(unasked, live)])
         elif not (self._is_task and self._interaction.is_open):
-            self._compare_end(recorded, live)
-
-    def _note_end_in_place_of(self, turn: OpenTurn, live: RecordedExchange) -> None:
-        """Note that the last response came in place of the questions of a turn."""
-        unasked = turn.unasked_questions
-        last_pair = self.findings.complete_pairs[-1]
-        self.findings.complete_pairs[-1] = last_pair._replace(
-            turn=turn.number, unasked=unasked
-        )
-        self.findings.add_changes(turn.number, [unasked_change(unasked, live)])
-
-    def _compare_end(self, recorded: RecordedExchange, live: RecordedExchange) -> None:
-        """Compare the final responses."""
-        states = self.findings.recorded_by_live_hash
-        changes = response_changes(
-            recorded, live, states, is_at_start=self._is_at_start
-        )
-        self.findings.add_changes(0, self._open_questions.changes_that_count(changes))
+            states = self.findings.recorded_by_live_hash
+            changes = response_changes(
+                recorded, live, states, is_at_start=self._is_at_start
+            )
+            self.findings.add_changes(
+                turn, self._open_questions.changes_that_count(changes)
+            )
 
     def note_unasked_turn(self, turn: OpenTurn) -> None:
         """Note that the live server does not ask a turn."""
