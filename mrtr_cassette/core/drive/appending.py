@@ -367,19 +367,14 @@ class RepeatedPlay(Conversation):
         session = ServerSession(recorder, request.header(SESSION_HEADER))
         super().__init__(request, script, session)
         self.entry = entry
-        self._recorded_script = script
-
-    @property
-    def left_out(self) -> Sequence[Change]:
-        """What differs at ignored places."""
-        return self._recorded_script.findings.left_out
+        self.recorded_script = script
 
     def compare_end(self) -> DivergedWrite | None:
         """Take its end, which has come; return how that differs from the recorded one, or None."""
         match self.stopping_point:
             case Finished() as last:
-                self._recorded_script.take_final_response(last)
-                if not self._recorded_script.findings.changes:
+                self.recorded_script.take_final_response(last)
+                if not self.recorded_script.findings.changes:
                     return None
 
                 detail = "gives it another result"
@@ -388,7 +383,7 @@ class RepeatedPlay(Conversation):
             case _:
                 detail = "does not end it as recorded"
 
-        changes = without_turn_numbers(self._recorded_script.findings.changes)
+        changes = without_turn_numbers(self.recorded_script.findings.changes)
         detail = f"the live server {detail}"
         return DivergedWrite(self.entry, detail, _differences_without_verdicts(changes))
 
@@ -428,7 +423,8 @@ class PlayedCalls:
         self._new_recorder = new_recorder
         self._ignored_for = ignored_for
         self._recording = cassette_with_joined_streams(player.recording)
-        self._handles = Handles(handles_in(player.recording))
+        self.handles = Handles(handles_in(player.recording))
+        """The texts that the live server has made up, in place of recorded ones."""
         self._unmade_writes = deque[Play]()
         """The writes that the live server has not made so far."""
         self._diverged_write: DivergedWrite | None = None
@@ -456,7 +452,7 @@ class PlayedCalls:
         repeated = [
             text for text in handles_sent_in(request) if text in self._issuing_plays
         ]
-        self._handles.expect_names(repeated)
+        self.handles.expect_names(repeated)
         return repeated
 
     def make_writes(self, shown_call: Call) -> Steps:
@@ -494,7 +490,7 @@ class PlayedCalls:
         write = self._repeated_play(call)
         yield write
         self._diverged_write = write.compare_end()
-        for change in write.left_out:
+        for change in write.recorded_script.findings.left_out:
             self._player.note_left_out(partial(is_below, change.pointer))
 
         return None
@@ -503,7 +499,7 @@ class PlayedCalls:
         """Have the live server make up texts that the client had from played reads."""
         for text in texts:
             call = self._issuing_plays.pop(text, None)
-            if call is None or self._handles.is_known(text):
+            if call is None or self.handles.is_known(text):
                 continue
 
             is_write = self._player.is_write(call.entry)
@@ -525,20 +521,16 @@ class PlayedCalls:
         script = RecordedScript(
             interaction,
             ignored,
-            handles=self._handles,
+            handles=self.handles,
             repeated_values=self._player.differing_values(
                 call.entry.exchange.request, call.request
             ),
         )
         request = self._sessions.in_live(call.request)
-        request = self._handles.with_live_handles(request)
+        request = self.handles.with_live_handles(request)
         recorder = self._new_recorder(seals=True)
 
         return RepeatedPlay(request, call.entry, script, recorder)
-
-    def with_live_texts(self, request: Request) -> Request:
-        """Return a request with the texts that the live server has made up."""
-        return self._handles.with_live_handles(request)
 
 
 def _refusal_of(miss: Miss) -> Miss | None:
@@ -658,7 +650,8 @@ class Appending:
             return live_request
 
         self._player.note_live_request(request)
-        return values.revealed_request(self._played_calls.with_live_texts(live_request))
+        live_handles = self._played_calls.handles
+        return values.revealed_request(live_handles.with_live_handles(live_request))
 
     def _bring_to_ask(
         self, request: Request, shown_call: Call

@@ -547,22 +547,16 @@ class Conversation:
             state = asked.request_state
             self._let_script_answer(LiveAsk(turn, exchange, state, response, keys))
         else:
-            self._go_on_after(exchange, response)
-
-    def _go_on_after(
-        self, exchange: RecordedExchange, response: Message | None
-    ) -> None:
-        """Take a response that asks nothing, or nobody: another request may follow."""
-        following = self._following_request(exchange, response)
-        if following is None:
-            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
-        else:
-            self._due_requests = [following]
+            following = self._following_request(exchange, response)
+            if following is None:
+                self.stopping_point = Finished(turn, exchange, response)
+            else:
+                self._due_requests = [following]
 
     def _following_request(
         self, _exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
-        """Return the request that follows a response, if any does."""
+        """Return the request that follows a response which asks nothing, or nobody."""
         return None
 
     def _task_responded(
