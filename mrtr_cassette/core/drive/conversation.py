@@ -69,7 +69,6 @@ _DEFAULT_POLL_S: Final = 1.0
 _CANCELLED_NOTIFICATION: Final = (
     b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
 )
-_POSTED_RESPONSE: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
 
 
 def has_error(exchange: RecordedExchange) -> bool:
@@ -184,13 +183,13 @@ class PushedAsk(LiveAsk):
     Attributes:
         key: its key as it would be recorded.
         message: the request as it would be recorded.
-        live_id: its id as the server spelled it.
+        pushed: the request as the server sent it.
         so_far: the pending call as it would be recorded if it ended now.
     """
 
     key: str
     message: Message
-    live_id: bytes = b"null"
+    pushed: Message
     so_far: RecordedExchange | None = None
 
     via: ClassVar[Via] = "push"
@@ -445,9 +444,7 @@ class Conversation:
         if identity is None:
             return None
 
-        cancelling = self.session.post(
-            self.request, _CANCELLED_NOTIFICATION % identity, self
-        )
+        cancelling = self.session.post(_CANCELLED_NOTIFICATION % identity, self)
         self.leaving.sent_cancellation = cancelling
         return cancelling
 
@@ -498,7 +495,7 @@ class Conversation:
             exchange,
             key=push.key,
             message=message,
-            live_id=push.message.spelled_id or b"null",
+            pushed=push.message,
             so_far=so_far,
         )
         return self._let_script_answer(ask)
@@ -633,9 +630,8 @@ class Conversation:
             return None
 
         if isinstance(ask, PushedAsk):
-            member = reply.member.encode()
-            body = _POSTED_RESPONSE % (ask.live_id, member, reply.value or b"{}")
-            return self.session.post(self.request, body, self)
+            value = reply.value or b"{}"
+            return self.session.post_response(ask.pushed, self, value, reply.member)
 
         if isinstance(ask, TaskAsk):
             self._due_requests += self._task_requests(ask.task, reply)

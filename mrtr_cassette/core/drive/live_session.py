@@ -81,7 +81,7 @@ _SESSION_WIDE_HEADERS: Final = frozenset(
 _PAUSE_MS: Final = 1000
 """How long clients of the SDKs wait by default, and the longest that we wait."""
 
-_PONG_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"result":{}}'
+_RESPONSE_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
 _CALL_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
 ISSUED_VALUE_PATHS: Final[tuple[MemberPath, ...]] = (
     ("result", "nextCursor"),
@@ -151,8 +151,9 @@ class ServerSession:
 
         return with_body(request, splice(request.body, replacements))
 
-    def post(self, first: Request, body: bytes, owner: RequestOwner) -> Observation:
-        """Return the request that posts a message which is no call, where `first` was sent."""
+    def post(self, body: bytes, owner: RequestOwner) -> Observation:
+        """Return the request that posts a message which is no call, where its owner sends."""
+        first = owner.request
         if first.is_line:
             posted = line_request(body)
         else:
@@ -161,10 +162,16 @@ class ServerSession:
 
         return self.request_in_session(posted, owner)
 
-    def answer_to_ping(self, ping: Message, owner: RequestOwner) -> Observation:
-        """Return the request that answers a ping of the server."""
-        identity = ping.spelled_id or b"null"
-        return self.post(owner.request, _PONG_BODY % identity, owner)
+    def post_response(
+        self,
+        pushed: Message,
+        owner: RequestOwner,
+        value: bytes = b"{}",
+        member: str = "result",
+    ) -> Observation:
+        """Return the request that responds to one of the server; an empty result is for a ping."""
+        identity = pushed.spelled_id or b"null"
+        return self.post(_RESPONSE_BODY % (identity, member.encode(), value), owner)
 
     def route_push(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""
@@ -384,12 +391,19 @@ def request_beside(
     }
 
     headers = _headers_beside(call, method)
-    name = params.get(method_of(method).named_by)
-    if isinstance(name, str) and call.header("mcp-method"):
-        headers.append(("Mcp-Name", header_text(name)))
+    if call.header("mcp-method"):
+        headers += _name_headers(method, params)
 
     request = Request(call.method, call.target, tuple(headers), b"")
     return with_body(request, to_json(message).encode())
+
+
+def _name_headers(method: str, params: Mapping[str, Any]) -> list[Header]:
+    """Return the header with the name of what is called, if the method names anything."""
+    name = params.get(method_of(method).named_by)
+    if not isinstance(name, str):
+        return []
+    return [("Mcp-Name", header_text(name))]
 
 
 def _headers_beside(call: Request, method: str) -> list[Header]:
@@ -502,10 +516,7 @@ class OwnClient:
         }
 
         headers = [self._version_header, ("Mcp-Method", method)]
-        name = params.get(method_of(method).named_by)
-        if isinstance(name, str):
-            headers.append(("Mcp-Name", header_text(name)))
-
+        headers += _name_headers(method, params)
         headers += _argument_headers(input_schema or {}, params.get("arguments"))
         return self._posting_request(method, {**params, "_meta": meta}, headers)
 

@@ -216,11 +216,6 @@ class Baseline:
         return asked is not None and asked.request_state is not None
 
     @property
-    def needs_state(self) -> bool:
-        """Whether only a state tells the server what it has asked: a task tells it too."""
-        return self.ask.via == "result"
-
-    @property
     def is_accepted(self) -> bool:
         """Whether the live server accepts what was accepted in the recording."""
         accepted = self.accepted_reaction
@@ -374,7 +369,9 @@ def _judged_as_accepted(
         return "refused", "as if declined"
     if not baseline.is_decided(probe):
         return "undecidable", "accepting and declining give the same"
-    if probe.name == UNASKED and baseline.needs_state and not baseline.has_state:
+    # A task tells the server what it has asked, too.
+    needs_state = baseline.ask.via == "result"
+    if probe.name == UNASKED and needs_state and not baseline.has_state:
         return "unprotected", "the server sends no state with its question"
 
     return "acted", None

@@ -363,7 +363,7 @@ class LiveServer:
     async def _answer_ping(self, ping: Message, steps: Conversation) -> None:
         """Answer a ping, whatever comes of it."""
         with suppress(OSError, MrtrCassetteError):
-            pong = steps.session.answer_to_ping(ping, steps)
+            pong = steps.session.post_response(ping, steps)
             await self._read_whole_response(pong, steps)
             steps.session.response_received(pong)
 

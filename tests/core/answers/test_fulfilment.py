@@ -368,7 +368,9 @@ def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
     """Return a pushed request."""
     pushed = message_in(compact(message(method, {"message": "Sure?"}, id="p")))
     assert pushed is not None
-    return PushedAsk(turn, exchange(CALL, b""), key="roots-1", message=pushed)
+    return PushedAsk(
+        turn, exchange(CALL, b""), key="roots-1", message=pushed, pushed=pushed
+    )
 
 
 def rounds(**tree: Any) -> Rounds:
