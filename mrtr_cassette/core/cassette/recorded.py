@@ -706,10 +706,10 @@ def in_conversation_order(
     An edited file, or one that was recorded over, may have another order. Interactions without
     numbers, which were written by hand, come last.
     """
-    return sorted(interactions, key=_first_number)
+    return sorted(interactions, key=first_number)
 
 
-def _first_number(interaction: RecordedInteraction) -> float:
+def first_number(interaction: RecordedInteraction) -> float:
     """Return the lowest number of an interaction's own exchanges; infinity without any."""
     first = float("inf")
     for exchange in interaction.own_exchanges:

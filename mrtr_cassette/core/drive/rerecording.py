@@ -18,6 +18,7 @@ from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
     RecordedInteraction,
+    first_number,
     in_conversation_order,
     with_numbers,
 )
@@ -456,7 +457,7 @@ def _numbers_in_new_order(overlap: _Overlap) -> list[int]:
         call_ends.append((_ended_after(interaction), interaction.number))
 
     for ended_after, ended_number in sorted(call_ends):
-        while arriving and _first_request_number(arriving[0]) <= ended_after:
+        while arriving and first_number(arriving[0]) <= ended_after:
             number = arriving.popleft().number
             heappush(in_flight, (earlier_places[number], number))
 
@@ -483,11 +484,6 @@ def _earlier_places(overlap: _Overlap) -> dict[int, int]:
         places[interaction.number] = place
 
     return places
-
-
-def _first_request_number(interaction: RecordedInteraction) -> int:
-    """Return the number of its first request."""
-    return min(exchange.number or 0 for exchange in interaction.own_exchanges)
 
 
 def _ended_after(interaction: RecordedInteraction) -> float:
