@@ -63,7 +63,13 @@ from mrtr_cassette.errors import (
     UpstreamError,
     UsageError,
 )
-from mrtr_cassette.options import CallOptions, FilePath, RecordOptions
+from mrtr_cassette.options import (
+    CallOptions,
+    FilePath,
+    RecordOptions,
+    WritingOptions,
+    options_of,
+)
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.client import connected_client
@@ -152,21 +158,6 @@ async def _reached_by_proxy(
         )
 
 
-_KEPT_OPTIONS = (
-    "headers",
-    "ca_file",
-    "insecure",
-    "max_body",
-    "existing",
-    "terms",
-    "redact_env",
-    "redact_values",
-    "values",
-    "upstream_path",
-)
-"""The options of a call that are those of its recording."""
-
-
 async def call(
     upstream: str | Sequence[str],
     wanted: Wanted,
@@ -195,7 +186,9 @@ async def call(
     if cassette is None:
         reached_by = _reached_directly(upstream, options, recorder.add_settings)
     else:
-        kept = {name: getattr(options, name) for name in _KEPT_OPTIONS}
+        kept = {name: getattr(options, name) for name in options_of(WritingOptions)}
+        # The call itself is told, and not what its recording says of it.
+        kept |= {"log": None, "terms": options.terms}
         recorded = RecordOptions(**kept)
         reached_by = _reached_by_proxy(
             upstream, recorded, cassette, announcer, recorder.add_settings
