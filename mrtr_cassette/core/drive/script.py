@@ -453,7 +453,10 @@ class RecordedScript:
 
         self._pair_response(recorded, ask, turn)
         self.findings.add_changes(turn, match.changes)
-        self._note_state(recorded, ask)
+        issued = _issued_state(recorded)
+        if ask.request_state is not None and issued is not None:
+            self.findings.states.append((ask.request_state, issued))
+
         if not match.is_expected and not self._is_accepted(turn):
             return AskedOtherwise(ask, tuple(match.changes))
 
@@ -462,12 +465,6 @@ class RecordedScript:
             return NeedsAnswers(ask)
 
         return self._answer_to(match.index, ask, match.changes)
-
-    def _note_state(self, recorded: RecordedExchange, ask: LiveAsk) -> None:
-        """Note which request state the live server issued in place of the recorded one."""
-        issued = _issued_state(recorded)
-        if ask.request_state is not None and issued is not None:
-            self.findings.states.append((ask.request_state, issued))
 
     def _matching_ask(self, ask: LiveAsk) -> _AskMatch:
         """Return the recorded ask that is the one asked now."""

@@ -543,13 +543,11 @@ class _Prober:
             question = (
                 f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
             )
-            total = 0 if name == _NO_PROBE else self.total
-            self.watching.progress(self._probes_done, total, name, question)
+            total = 0
+            if name != _NO_PROBE:
+                total = sum(len(probes) for probes in self.asks.values())
 
-    @property
-    def total(self) -> int:
-        """How many probes there are."""
-        return sum(len(probes) for probes in self.asks.values())
+            self.watching.progress(self._probes_done, total, name, question)
 
     async def _reaction_to_probe(
         self, baseline: Baseline, probe: Probe
