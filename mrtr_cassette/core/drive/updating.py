@@ -526,11 +526,15 @@ class _WholeProposal:
 
     def _check_branches(self) -> None:
         """Object if another interaction has some of the exchanges too."""
-        for exchange in self._interaction.exchanges:
-            if _is_shared(self._repetition.cassette, exchange):
-                self._objections.append(
-                    "other branches answer a question of it: record it again"
-                )
+        numbers_with_branches = set()
+        for interaction in self._repetition.cassette.interactions:
+            if interaction.branch is not None:
+                numbers_with_branches |= {interaction.number, interaction.branch.of}
+
+        if self._interaction.number in numbers_with_branches:
+            self._objections.append(
+                "other branches answer a question of it: record it again"
+            )
 
     def _name_last_state(self) -> None:
         """Give the state of a question that ends the conversation a name."""
@@ -669,16 +673,6 @@ def _keys_answered_by(step: TaskStep) -> set[str]:
     if answers is None:
         return set()
     return set(answers.input_responses or ())
-
-
-def _is_shared(cassette: Cassette, exchange: RecordedExchange) -> bool:
-    """Tell whether several interactions have an exchange."""
-    owners = 0
-    for interaction in cassette.interactions:
-        if exchange in interaction.exchanges:
-            owners += 1
-
-    return owners > 1
 
 
 # The new file
