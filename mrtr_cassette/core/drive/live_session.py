@@ -464,7 +464,6 @@ class OwnClient:
 
         if isinstance(versions, list) and MODERN_VERSION in versions:
             self.era = "modern"
-            self._protocol_version = MODERN_VERSION
         else:
             self.era = "legacy"
             self._protocol_version = LEGACY_VERSION
