@@ -190,9 +190,9 @@ def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
 def proposals_for_cassette(
     cassette: Cassette, verified: Iterable[VerifiedInteraction]
 ) -> list[Proposal]:
-    """Return all that can be accepted into a cassette, in the order of its interactions."""
+    """Return all that can be accepted into a cassette, in the order of the verdicts."""
     proposed = []
-    for interaction in sorted(verified, key=lambda interaction: interaction.number):
+    for interaction in verified:
         if interaction.verdict not in _UNCOMPARED_VERDICTS:
             proposed += _proposals_of(cassette, interaction)
 
