@@ -143,9 +143,6 @@ async def _verify_cassette(
             verified += await run.repeat_all(plan)
             run.refuse_if_all_not_found(verified)
 
-    if options.learn is not None:
-        _keep_learned(Path(options.learn), found.places)
-
     verified.sort(key=lambda interaction: interaction.number)
     proposed: Sequence[Proposal] = ()
     redaction = cassette.redaction or BUILT_IN_RULES
@@ -153,7 +150,7 @@ async def _verify_cassette(
     if _takes_changes(cassette, upstream) and not redaction.shared:
         proposed = proposals_for_cassette(cassette, verified)
 
-    return Verification(
+    verification = Verification(
         cassette.path,
         shown_server,
         tuple(verified),
@@ -162,6 +159,10 @@ async def _verify_cassette(
         untried=tuple(found.untried),
         proposed=tuple(proposed),
     )
+    if options.learn is not None:
+        _keep_learned(Path(options.learn), verification.learned)
+
+    return verification
 
 
 def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
@@ -274,12 +275,11 @@ def _target_over_lines(target: Target) -> Target:
     return replace(target, connect=connecting, is_on_pipes=True)
 
 
-def _keep_learned(path: Path, places: Sequence[tuple[str, LearnedPlace]]) -> None:
-    """Add what was learned to the file."""
+def _keep_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
+    """Add what was learned to the file: pointers, each with its call."""
     by_call: dict[str, list[str]] = {}
-    for call, place in places:
-        if place.reason is None:
-            by_call.setdefault(call, []).append(place.pointer)
+    for call, pointer in learned:
+        by_call.setdefault(call, []).append(pointer)
 
     if not by_call:
         return
