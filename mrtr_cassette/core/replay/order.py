@@ -638,17 +638,11 @@ class PlayOrder:
 
     # Playing
 
-    def note_choice(self, chosen: ChosenRecording, session: LiveSession) -> None:
-        """Take note of how the recording was chosen that is played next."""
-        ask = chosen.answered_ask
-        if ask is not None and chosen.entry is not None:
-            self._exchange_asks(ask, chosen.entry.parent, session)
-
-    def _exchange_asks(
-        self, ask: ReplayEntry, other: ReplayEntry | None, session: LiveSession
+    def exchange_asks(
+        self, ask: ReplayEntry | None, other: ReplayEntry | None, session: LiveSession
     ) -> None:
         """Take a call for an equal one, from its beginning up to an ask."""
-        earlier: ReplayEntry | None = ask
+        earlier = ask
         while earlier is not None and other is not None and earlier is not other:
             self.exchange_calls(earlier, other, session)
             earlier = earlier.parent

@@ -412,7 +412,7 @@ class Player:
             )
 
         choice = self._count_matches_and_add_echoed(choice, entry)
-        self._play_order.note_choice(chosen, session)
+        self._play_order.exchange_asks(chosen.answered_ask, entry.parent, session)
         play = self._play_entry(choice, entry, session)
         if entry in self._entries_leading_elsewhere:
             # It counts as missed what the client asks a server to which it is sent.
