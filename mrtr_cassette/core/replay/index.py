@@ -65,13 +65,8 @@ class RecordingIndex:
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        lookup_of_raw_state = LookupKey(lookup.call, raw_state, lookup.answers)
-        raw_lookup = self.lookup_as_found(lookup_of_raw_state)
-        keys = [lookup]
-        if raw_lookup != lookup:
-            keys.append(raw_lookup)
-
-        for key in keys:
+        raw_lookup = self.lookup_as_found(lookup._replace(state=raw_state))
+        for key in dict.fromkeys([lookup, raw_lookup]):
             self.entries_by_lookup.setdefault(key, []).append(entry)
             self.entries_by_lookup_and_traits.setdefault(
                 (key, matched.traits), []
