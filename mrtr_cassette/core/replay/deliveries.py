@@ -231,10 +231,8 @@ class Delivery:
         session = self.session
         call = self.entry.stream
         if call in session.misses_of_refused_calls:
-            self.sent_count = 0
-            self._parts_set_aside = []
-            self.reply = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
-
+            nothing = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
+            self.switch_stream(self.entry, nothing)
             miss = session.misses_of_refused_calls.pop(call)
             return Refusal(miss, self.values.id, is_last=True)
 
@@ -261,14 +259,10 @@ class Delivery:
         is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
         responds = part.gate.is_response
         request = part.gate.subject_request
-        if (
-            responds
-            and request is not None
-            and request in session.misses_of_refused_calls
-        ):
-            identity = session.values_of(request).id
-            miss = session.misses_of_refused_calls.pop(request)
-            return Refusal(miss, identity, is_last)
+        if responds and request is not None:
+            miss = session.misses_of_refused_calls.pop(request, None)
+            if miss is not None:
+                return Refusal(miss, session.values_of(request).id, is_last)
 
         self._tell_tasks(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, responds)
