@@ -27,7 +27,7 @@ _ACKNOWLEDGED_KINDS: Final = (Kind.RESPONSE, Kind.NOTIFICATION)
 _EXTRA_PATIENCE_S: Final = 10.0
 """Seconds that a client may wait longer than the recorded one."""
 
-_NEVER_ENDED: Final = (float("inf"), float("inf"))
+_NEVER: Final = float("inf")
 
 
 class PieceArrival(NamedTuple):
@@ -222,11 +222,10 @@ class Timelines:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
 
-        ended = _end_of_own_response(entry) or self._ends_on_other_streams.get(entry)
-        if ended is None:
-            return Lifetime(entry.arrival, _NEVER_ENDED)
-
-        return Lifetime(entry.arrival, (ended, *_NEVER_ENDED))
+        ended = _end_of_own_response(entry) or self._ends_on_other_streams.get(
+            entry, _NEVER
+        )
+        return Lifetime(entry.arrival, (ended, _NEVER, _NEVER))
 
     def is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
@@ -283,9 +282,9 @@ class Timelines:
         return max(ending_times)
 
     @cached_property
-    def _ends_on_other_streams(self) -> dict[ReplayEntry, int]:
+    def _ends_on_other_streams(self) -> dict[ReplayEntry, float]:
         """How many requests had arrived with responses on a stream that another request began."""
-        ended: dict[ReplayEntry, int] = {}
+        ended: dict[ReplayEntry, float] = {}
         for entry in self._by_arrival:
             response = entry.exchange.response
             if entry.is_listening and response is not None:
