@@ -327,7 +327,7 @@ class StatelessIndex(RecordingIndex):
         self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
-        pushing = _numbers_with_pushes(cassette)
+        pushing = {call.number for call in cassette.interactions if call.pushed_turns}
         dependent_items = []
         why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
@@ -513,11 +513,6 @@ def _numbers_and_call(group: Sequence[ReplayEntry]) -> str:
     places = {entry.interaction: entry.place.in_file for entry in group}
     numbers = [str(places[number]) for number in sorted(places)]
     return f"{shorten(', '.join(numbers))}: {_first_answered(group).key}"
-
-
-def _numbers_with_pushes(cassette: Cassette) -> set[int]:
-    """Return the numbers of the interactions in which the server asks by requests of its own."""
-    return {call.number for call in cassette.interactions if call.pushed_turns}
 
 
 def _why_dependent(entry: ReplayEntry, pushing: Collection[int]) -> str:
