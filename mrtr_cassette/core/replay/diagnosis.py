@@ -364,16 +364,11 @@ def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) ->
 
 def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
     """Say where a method was recorded, or what was recorded at an endpoint."""
-    recorded_endpoints = set()
-    is_endpoint_recorded = False
-    for entry in entries:
-        is_endpoint_recorded = (
-            is_endpoint_recorded or entry.key.endpoint == key.endpoint
-        )
-        if entry.key.method == key.method:
-            recorded_endpoints.add(entry.key.endpoint)
-
-    if not key.method and is_endpoint_recorded:
+    all_endpoints = {entry.key.endpoint for entry in entries}
+    recorded_endpoints = {
+        entry.key.endpoint for entry in entries if entry.key.method == key.method
+    }
+    if not key.method and key.endpoint in all_endpoints:
         return f"only JSON-RPC requests were recorded at {key}"
     if not key.method or not recorded_endpoints:
         return f"{key} was not recorded"
