@@ -7,7 +7,7 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -266,7 +266,7 @@ class PlayOrder:
         if task is None:
             return self._choose_call(matched, session)
 
-        plays: Mapping[str, LiveTask] = session.tasks
+        plays = session.tasks
         if self._stateless_index is not None:
             plays = {task.id: self._new_task_play(task, wall_s)}
 
@@ -694,7 +694,7 @@ class PlayOrder:
 
     def note_task_step(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
-        session.tasks = dict(step.plays)
+        session.tasks = step.plays
         if step.exchanged is None:
             return
 

@@ -469,7 +469,7 @@ class StepChoice(NamedTuple):
     """
 
     found: Step | NoStep
-    plays: Mapping[str, LiveTask]
+    plays: dict[str, LiveTask]
     exchanged: tuple[RecordedTask, RecordedTask] | None = None
 
 
@@ -535,7 +535,7 @@ class RecordedTasks:
         self,
         task: RecordedTask,
         lookup: LookupKey,
-        plays: Mapping[str, LiveTask],
+        plays: dict[str, LiveTask],
     ) -> StepChoice:
         """Return what a request about a task gets, among the plays of tasks in its session.
 
