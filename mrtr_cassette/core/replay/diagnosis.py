@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from operator import attrgetter
+from itertools import takewhile
+from operator import attrgetter, eq
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -270,14 +271,7 @@ def miss_after_other_writes(
 
 def _shared_beginning_length(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many items two lists share at their beginnings."""
-    shared = 0
-    for before, now in zip(first, second, strict=False):
-        if before != now:
-            break
-
-        shared += 1
-
-    return shared
+    return len(list(takewhile(bool, map(eq, first, second))))
 
 
 def _differing_tool_or_method(
@@ -812,12 +806,7 @@ class Divergences:
     @property
     def longest_followed(self) -> Divergence | None:
         """The divergence from the recording that was followed longest; None where one still is."""
-        if self.followed_recordings or not self.found:
+        if self.followed_recordings:
             return None
 
-        latest_after = self.found[-1].reply_count
-        for divergence in self.found:
-            if divergence.reply_count == latest_after:
-                return divergence
-
-        return None
+        return max(self.found, key=attrgetter("reply_count"), default=None)

@@ -577,11 +577,8 @@ class WriteHistories:
         if self._history_mode != "strict":
             return 1
 
-        last_recording = 0
-        for recorder in self._recorders:
-            last_recording = max(last_recording, _recording_of(recorder.id))
-
-        return 1 + last_recording
+        recordings = [_recording_of(recorder.id) for recorder in self._recorders]
+        return 1 + max(recordings, default=0)
 
     def recordings_with(
         self, entry: ReplayEntry, played: PlayedWrites, among: Collection[int]
