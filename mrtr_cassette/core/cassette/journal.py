@@ -219,7 +219,13 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
     method, target, headers, body = tree["request"]
     response = None
     if tree["response"] is not None:
-        response = _response_of(*tree["response"])
+        status, response_headers, end, pieces = tree["response"]
+        response = Response(
+            status,
+            _headers_of_pairs(response_headers),
+            _pieces_of_trees(pieces),
+            End(end),
+        )
 
     recorded_by = None
     if recorder is not None:
@@ -233,12 +239,6 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
         recorded_by=recorded_by,
         follows=tuple(tree.get("follows", ())),
         digests=tuple(tree.get("digests", {}).items()),
-    )
-
-
-def _response_of(status: int, headers: Any, end: str, pieces: Any) -> Response:
-    return Response(
-        status, _headers_of_pairs(headers), _pieces_of_trees(pieces), End(end)
     )
 
 

@@ -50,7 +50,10 @@ def load(data: bytes, path: str) -> Cassette:
     file = _checked(CassetteModel, tree, path)
     del tree
     origins = _numbers_of_origins(interactions)
-    models = _checked_items(InteractionModel, interactions, path, "/interactions")
+    models = (
+        _checked(InteractionModel, tree, path, f"/interactions/{index}")
+        for index, tree in enumerate(_taken(interactions))
+    )
     facts = _taken(file.recording.exchanges)
 
     return cassette_of(file, path, facts, models, origins)
@@ -117,14 +120,6 @@ def _check_version(tree: Any, path: str) -> None:
             f"cassette version {version}, and this program reads version {VERSION}",
             hint="update mrtr-cassette" if version > VERSION else "record it again",
         )
-
-
-def _checked_items(
-    model: type[_Model], trees: list[Any], path: str, place: str
-) -> Iterator[_Model]:
-    """Yield the models of the items of a list at a place in a cassette, and leave none."""
-    for index, tree in enumerate(_taken(trees)):
-        yield _checked(model, tree, path, f"{place}/{index}")
 
 
 def _checked(model: type[_Model], tree: Any, path: str, place: str = "") -> _Model:
