@@ -146,19 +146,16 @@ class UnknownTools:
     def _listed_tool_names(self) -> frozenset[str] | None:
         """The names in all recorded lists; None where a page is missing, or there is none."""
         names: set[str] = set()
-        issued_cursors: set[str] = set()
-        asked_cursors: set[str] = set()
+        issued_cursors: set[str | None] = set()
+        # The last page issues no cursor.
+        asked_cursors: set[str | None] = {None}
         for entry in self._tool_lists:
             if entry.is_refused:
                 continue
 
             names.update(name for name, _ in _listed_tools(entry))
-            cursor = entry.exchange.call.arguments
-            if isinstance(cursor, dict) and "cursor" in cursor:
-                asked_cursors.add(str(cursor["cursor"]))
-
-            if entry.exchange.next_cursor is not None:
-                issued_cursors.add(entry.exchange.next_cursor)
+            asked_cursors.add(entry.exchange.call.cursor)
+            issued_cursors.add(entry.exchange.next_cursor)
 
         if not names or issued_cursors - asked_cursors:
             return None
