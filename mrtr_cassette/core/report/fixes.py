@@ -260,8 +260,9 @@ def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
         values["tool"] = tool
 
     differences = miss.differences
-    varying = [change for change in differences if _differs_in_every_run(change, miss)]
-    if differences and len(varying) == len(differences):
+    if differences and all(
+        _differs_in_every_run(difference, miss) for difference in differences
+    ):
         values["pointers"] = [difference.pointer for difference in differences]
 
     return values
