@@ -177,7 +177,7 @@ CASSETTE: Final = _Cassette()
 FILE: Final = click.Path(path_type=Path)
 
 
-def several_places(name: str, metavar: str | None = None) -> Decorator:
+def places_argument(name: str, metavar: str | None = None) -> Decorator:
     """Return what gives a command an argument that names one place or several."""
     return click.argument(
         name, nargs=-1, required=True, type=click.Path(), metavar=metavar

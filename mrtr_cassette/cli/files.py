@@ -22,9 +22,9 @@ from mrtr_cassette.cli.common import (
     ignore_from_option,
     ignore_option,
     json_report,
+    places_argument,
     read_place,
     refuse_together,
-    several_places,
     tell_of_journal,
     tell_unused,
     value_of,
@@ -89,7 +89,7 @@ from mrtr_cassette.shell.files.journals import merge_files, recover_journal
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.terms import shell_command
 
-_cassettes_argument = several_places("cassettes")
+_cassettes_argument = places_argument("cassettes")
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
@@ -236,7 +236,7 @@ def _show_to_git(words: Sequence[str]) -> None:
 
 
 @click.command()
-@several_places("words", "OLD NEW")
+@places_argument("words", "OLD NEW")
 @click.option(
     "--git",
     "for_git",
@@ -488,7 +488,7 @@ def _recover_cassette(cassette: Location) -> None:
 
 
 @click.command()
-@several_places("recordings", "JOURNAL-OR-CASSETTE...")
+@places_argument("recordings", "JOURNAL-OR-CASSETTE...")
 @click.option(
     "-o",
     "--output",

@@ -18,12 +18,12 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     log_option,
+    places_argument,
     print_annotations,
     read_options,
     refuse_misplaced,
     refuse_without_scheme,
     report_option,
-    several_places,
     shared_options,
     tell_unused,
     warn_of_path,
@@ -112,7 +112,7 @@ from mrtr_cassette.shell.runs.verifying import (
     verify_cassette,
 )
 
-held_cassettes = several_places("words", "CASSETTE... [URL]")
+held_cassettes = places_argument("words", "CASSETTE... [URL]")
 live_server = click.option("--upstream", metavar="URL", help="The live server.")
 
 

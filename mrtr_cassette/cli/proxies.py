@@ -28,12 +28,12 @@ from mrtr_cassette.cli.common import (
     Log,
     is_given,
     log_option,
+    places_argument,
     print_annotations,
     read_options,
     refuse_misplaced,
     refuse_without_scheme,
     report_option,
-    several_places,
     shared_options,
     tell_of_journal,
     tell_unused,
@@ -313,7 +313,7 @@ def _conclude_recording(
 
 
 @click.command(cls=TakesCommand, program="CLIENT")
-@several_places("words", "CASSETTE...")
+@places_argument("words", "CASSETTE...")
 @shared_options(ReplayOptions)
 @log_option
 @report_option(
