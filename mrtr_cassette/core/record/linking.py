@@ -138,7 +138,6 @@ def facts_of(exchange: RecordedExchange, resumes: int | None = None) -> Exchange
     """Return the facts about an exchange, which may resume the stream of a call."""
     call = exchange.call
     response = exchange.response
-    request_id = _id_of(call.message, Kind.REQUEST)
     answered_keys = None
     echoed = None
     if call.answers:
@@ -151,18 +150,17 @@ def facts_of(exchange: RecordedExchange, resumes: int | None = None) -> Exchange
 
     ask = exchange.ask
     is_listening = ask is None and resumes is None and listens(call, response)
-    is_shared = is_listening or resumes is not None
-    pushes, responses = _stream_facts(response, is_shared=is_shared)
-    has_response = response is None or not response.is_framed or is_answered(response)
-    end_moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
-    if request_id is not None and response is not None and response.only_accepts:
-        end_moment = NEVER
-        has_response = False
+    pushes: tuple[Push, ...] = ()
+    responses: tuple[tuple[str, Moment], ...] = ()
+    if response is not None and response.is_framed:
+        is_shared = is_listening or resumes is not None
+        pushes, responses = _stream_facts(response, is_shared=is_shared)
 
+    end_moment, has_response = _end_of(exchange)
     return ExchangeFacts(
         session=intern(session_of_exchange(exchange)),
         listens=is_listening,
-        request_id=request_id,
+        request_id=_id_of(call.message, Kind.REQUEST),
         answered_push_id=_id_of(call.message, Kind.RESPONSE),
         pushes=pushes,
         responses=responses,
@@ -226,6 +224,18 @@ def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     )
 
 
+def _end_of(exchange: RecordedExchange) -> tuple[Moment, bool]:
+    """Return when a response ended, and whether it has the one to its JSON-RPC request."""
+    response = exchange.response
+    moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
+    if response is None:
+        return moment, True
+    if response.only_accepts and exchange.call.kind is Kind.REQUEST:
+        return NEVER, False
+
+    return moment, not response.is_framed or is_answered(response)
+
+
 def _moment_of(piece: Piece) -> Moment:
     return Moment(piece.arrived_count, piece.at_ms)
 
@@ -238,15 +248,12 @@ def _moment_of_ask(ask: Ask | None, response: Response | None) -> Moment:
 
 
 def _stream_facts(
-    response: Response | None, *, is_shared: bool
+    response: Response, *, is_shared: bool
 ) -> tuple[tuple[Push, ...], tuple[tuple[str, Moment], ...]]:
     """Return the requests that a stream pushes, and its responses to other requests than its own.
 
     It is shared if it carries what other requests caused.
     """
-    if response is None or not response.is_framed:
-        return (), ()
-
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
     for index, piece in enumerate(response.pieces):

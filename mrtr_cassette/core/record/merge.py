@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -565,13 +565,11 @@ def _exchanges_by_recorder(
 
     A recorder that is not known has an empty id.
     """
-    exchanges = list(cassette.exchanges)
-
-    states = _state_hashes(exchanges, cassette.path)
+    states = _state_hashes(cassette)
     announced = AnnouncedDigests()
     numbers: dict[str, list[_ExchangeNumbers]] = {}
     exchanges_put_back: dict[int, RecordedExchange] = {}
-    for number, named_exchange in sorted(_exchanges_by_number(exchanges).items()):
+    for number, named_exchange in sorted(_exchanges_by_number(cassette).items()):
         exchange = _with_hashes_for_names(named_exchange, states, cassette.path)
         if named_exchange.response is not None and exchange.response is not None:
             digests = announced.add(named_exchange.response, exchange.response)
@@ -602,29 +600,26 @@ def _exchanges_by_recorder(
     return reopened
 
 
-def _state_hashes(exchanges: Iterable[RecordedExchange], path: str) -> dict[str, str]:
+def _state_hashes(cassette: Cassette) -> dict[str, str]:
     """Return the hash that `recording` keeps of each state, by its name.
 
     What a cassette has no hash of (session ids, ids of events and of questions, secrets) gets one
     that is derived from the file's path.
     """
     hashes = {}
-    for exchange in exchanges:
+    for exchange in cassette.exchanges:
         name = issued_name(exchange)
         if name is not None:
             sha256 = exchange.issued_sha256
-            hashes[name] = sha256 or _sha256_of_name(name, path)
+            hashes[name] = sha256 or _sha256_of_name(name, cassette.path)
 
     return hashes
 
 
-def _exchanges_by_number(
-    exchanges: Sequence[RecordedExchange],
-) -> dict[int, RecordedExchange]:
+def _exchanges_by_number(cassette: Cassette) -> dict[int, RecordedExchange]:
     """Return exchanges by their numbers; one that has none gets one after all others."""
-    highest = max((exchange.number or 0 for exchange in exchanges), default=0)
-    free = count(highest + 1)
-    return {exchange.number or next(free): exchange for exchange in exchanges}
+    free = count(cassette.highest_number + 1)
+    return {exchange.number or next(free): exchange for exchange in cassette.exchanges}
 
 
 class _ExchangeNumbers(NamedTuple):
@@ -679,21 +674,23 @@ def _with_hashes_for_names(
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
         states = {**states, echoed: sha256}
 
-    def as_in_journal(ref: Ref) -> Ref | None:
-        """Return a name as a hash, or a secret with a journal's token; None for anything else."""
-        if ref.is_secret and is_cassette_token(ref.token):
-            return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
-        if ref.kind not in LIVE:
-            return None
-
-        sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
-        return Ref(HASH, (sha256,), ref.spelling)
-
+    change = partial(_as_in_journal, states, path)
     return replace(
-        with_texts(exchange, lambda raw, _: with_changed_refs(raw, as_in_journal)),
+        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change)),
         issued_sha256=None if issued is None else states[issued],
         echoed_sha256=None if echoed is None else states[echoed],
     )
+
+
+def _as_in_journal(states: Mapping[str, str], path: str, ref: Ref) -> Ref | None:
+    """Return a name as a hash, or a secret with a journal's token; None for anything else."""
+    if ref.is_secret and is_cassette_token(ref.token):
+        return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
+    if ref.kind not in LIVE:
+        return None
+
+    sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
+    return Ref(HASH, (sha256,), ref.spelling)
 
 
 def _sha256_of_name(state: str, path: str) -> str:
