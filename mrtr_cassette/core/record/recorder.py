@@ -555,9 +555,7 @@ class Observation:
         if self._body.is_framed:
             return False
 
-        message = self.call.message
-        is_request = message is not None and message.kind is Kind.REQUEST
-        return self.status == ACCEPTED or not is_request
+        return self.status == ACCEPTED or self.call.kind is not Kind.REQUEST
 
     @property
     def session(self) -> str:
@@ -704,12 +702,8 @@ class _Links:
         self._call = call
         self._channel = _channel_of(call.request)
         message = call.message
-        self._is_call = (
-            message is not None
-            and message.kind is Kind.REQUEST
-            and not method_of(message.method).listens
-        )
-
+        is_request = call.kind is Kind.REQUEST
+        self._is_call = is_request and not method_of(call.method).listens
         self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes

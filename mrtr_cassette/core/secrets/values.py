@@ -320,10 +320,10 @@ class Values:
             if not spelling:
                 spelling = _default_spelling(recorded, match.start(), "body")
 
+            is_first = name not in spellings
             if spellings.setdefault(name, spelling) != spelling:
                 return None
 
-            is_first = f"(?P<{name}>" not in "".join(pattern)
             group = f"(?P<{name}>.{{{_SHORTEST_TEXT},}})"
             pattern.append(group if is_first else f"(?P={name})")
 
@@ -336,13 +336,12 @@ class Values:
         if match_of_received is None:
             return None
 
-        texts = {}
-        for name, spelling in spellings.items():
-            text = match_of_received[name]
-            is_of_url = spelling in ("url", "strict", "component")
-            texts[name] = _percent_unquoted(text) if is_of_url else text
+        ((name, spelling),) = spellings.items()
+        text = match_of_received[name]
+        if spelling in ("url", "strict", "component"):
+            text = _percent_unquoted(text)
 
-        return texts
+        return {name: text}
 
 
 NO_VALUES: Final = Values()
