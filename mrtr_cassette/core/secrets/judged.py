@@ -291,9 +291,7 @@ class JudgedText:
         self, name: Name, start: int, at: int, backslashes: int
     ) -> Iterator[Find]:
         """Yield the secrets in the value of a member, whose quotes have so many backslashes."""
-        value = self._scalar_at(at, backslashes) or self._scalar_in_object(
-            at, backslashes
-        )
+        value = self._value_of_member(at, backslashes)
         if value is not None:
             yield from self._value_if_secret(name, value, start)
             return
@@ -336,8 +334,12 @@ class JudgedText:
 
         return Find(start, end, "", as_text(plain))
 
-    def _scalar_in_object(self, at: int, backslashes: int) -> Find | None:
-        """Return the value that an object has as its `value`, or an answer in its only field."""
+    def _value_of_member(self, at: int, backslashes: int) -> Find | None:
+        """Return a scalar, or that of an object: its `value`, or an answer in its only field."""
+        scalar = self._scalar_at(at, backslashes)
+        if scalar is not None:
+            return scalar
+
         at = self._end_of_match(_SPACES_AND_COMMAS, at)
         inner = _VALUE_IN_OBJECT.match(self._flat_text, at)
         if inner is not None and len(inner[2]) == backslashes:
@@ -649,9 +651,7 @@ class JudgedText:
             if backslashes is None:
                 value = self._value_after(at)
             else:
-                value = self._scalar_at(at, backslashes) or self._scalar_in_object(
-                    at, backslashes
-                )
+                value = self._value_of_member(at, backslashes)
 
             if value is not None:
                 yield from self._value_if_secret(name, value, start)

@@ -132,10 +132,8 @@ _VERSION_PATH: Final[MemberPath] = ("jsonrpc",)
 """A member that each message has, unlike other JSON with such members."""
 
 
-@lru_cache(maxsize=8)
-def _active_rules(rules: RedactionRules) -> ActiveRules:
-    """Return the rules that a user's changes leave, prepared once for many redactors."""
-    return ActiveRules(rules)
+_active_rules = lru_cache(maxsize=8)(ActiveRules)
+"""Returns the rules that a user's changes leave, prepared once for many redactors."""
 
 
 def keyed_hash(key: bytes) -> Callable[[str, str], str]:
@@ -201,12 +199,14 @@ class Redactor:
             return raw
 
         media_type = content_type.partition(";")[0].strip().lower()
-        if media_type == EVENT_STREAM:
-            return self._redacted_body(raw, "text", is_stream=True)
+        is_stream = media_type == EVENT_STREAM
+        kind: TextKind = "text"
         if media_type == _FORM_TYPE and raw.lstrip()[:1] not in (b"{", b"["):
-            return self._redacted_body(raw, "form")
+            kind = "form"
 
-        return self._redacted_body(raw, "text")
+        finds = self._secrets_found(raw, kind, is_stream=is_stream)
+        self._tell(finds)
+        return self._with_placeholders(raw, finds, is_stream=is_stream)
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
@@ -312,14 +312,6 @@ class Redactor:
 
         return credential
 
-    def _redacted_body(
-        self, raw: bytes, kind: TextKind, *, is_stream: bool = False
-    ) -> bytes:
-        """Redact a body, or any piece of one, as a kind of text."""
-        finds = self._secrets_found(raw, kind, is_stream=is_stream)
-        self._tell(finds)
-        return self._with_placeholders(raw, finds, is_stream=is_stream)
-
     def _with_placeholders(
         self, raw: bytes, finds: Sequence[Find], *, is_stream: bool = False
     ) -> bytes:
@@ -379,12 +371,7 @@ class Redactor:
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             found = list(_finds_cut_at_quotes(text, found))
 
-        exempt = ExemptValues(text)
-        return [
-            find
-            for find in _without_overlaps(text, found)
-            if not exempt.contain(find.start, find.end)
-        ]
+        return list(_without_exempt(text, _without_overlaps(text, found)))
 
     def _finds_in_layer(
         self, text: str, kind: TextKind, layers_left: int
@@ -531,6 +518,14 @@ def _is_json(text: str) -> bool:
     if _JSON_TEXT.match(text) is None:
         return False
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
+
+
+def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+    """Yield all finds but those in values that are never redacted."""
+    exempt = ExemptValues(text)
+    for find in finds:
+        if not exempt.contain(find.start, find.end):
+            yield find
 
 
 class ExemptValues:
