@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.methods import ELICITATION, METHODS, method_of
@@ -157,22 +156,17 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
 
 def _write_map(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are a map by key."""
-    members = [_json_string(key) + b":" + answer for key, answer in answers.items()]
+    members = [to_json(key).encode() + b":" + answer for key, answer in answers.items()]
     return b"{%s}" % b",".join(members)
 
 
 def _write_array(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are an array, in which keys become ids."""
     items = [
-        replace_members(answer, (), {"id": _json_string(key)})
+        replace_members(answer, (), {"id": to_json(key).encode()})
         for key, answer in answers.items()
     ]
     return b"[%s]" % b",".join(items)
-
-
-def _json_string(text: str) -> bytes:
-    """Return a text as a JSON string in ASCII."""
-    return encode_basestring_ascii(text).encode()
 
 
 ARRAY: Final = "array"
@@ -306,7 +300,7 @@ def _renamed_items(
         item = span.of(request)
         name = names.get(members_of(parse(item)).get("id", ""))
         if name is not None:
-            yield span, replace_members(item, (), {"id": _json_string(name)})
+            yield span, replace_members(item, (), {"id": to_json(name).encode()})
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
@@ -330,7 +324,7 @@ def write_retry(
     Raises:
         NotJsonError: `request` is no JSON object, or its params are none.
     """
-    state = None if request_state is None else _json_string(request_state)
+    state = None if request_state is None else to_json(request_state).encode()
     return with_params(request, {INPUT_RESPONSES: answers, REQUEST_STATE: state})
 
 
