@@ -46,12 +46,11 @@ from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     LOG,
     PING,
-    TASK_ID,
+    RELATED_TASK,
     TASK_VALUES,
     method_of,
 )
 from mrtr_cassette.core.protocol.tasks import (
-    RELATED_TASK,
     TASK,
     TaskState,
     created_task,
@@ -741,7 +740,7 @@ def _verdict_of_place(change: Change) -> Verdict | None:
 
 # Messages of a server on pipes that name no request: they come before any response by chance
 
-_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", TASK_ID})
+_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params that name the request or task it is about."""
 
 

@@ -22,16 +22,14 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     server_message,
 )
 from mrtr_cassette.core.protocol.methods import (
+    CREATED_TASK_PATHS,
     DISCOVER,
     INITIALIZE,
     INITIALIZED,
+    NAMED_TASK_PATHS,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import (
-    CREATED_TASK_PATHS,
-    NAMED_TASK_PATHS,
-    TASKS,
-)
+from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.names import LIVE, Ref, with_changed_refs

@@ -70,6 +70,11 @@ def _of_task(*place: str) -> frozenset[MemberPath]:
 
 
 TASK_ID: Final = "taskId"
+RELATED_TASK: Final = ("_meta", "io.modelcontextprotocol/related-task", TASK_ID)
+"""Where params and results name the task that they belong to."""
+
+NAMED_TASK_PATHS: Final = (("params", TASK_ID), ("params", *RELATED_TASK))
+CREATED_TASK_PATHS: Final = (("result", TASK_ID), ("result", "task", TASK_ID))
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
 

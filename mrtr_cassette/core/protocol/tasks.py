@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Message, messages_in
 from mrtr_cassette.core.protocol.methods import NOTIFIED_TASK, TASK_ID, TASK_VALUES
 from mrtr_cassette.core.wire.http import Response
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, find_spans
+from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import members_of
 
 CREATED_AT: Final = "createdAt"
@@ -32,16 +32,6 @@ TASK: Final = "task"
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as clients and servers declare it."""
-
-RELATED_TASK: Final[MemberPath] = (
-    "_meta",
-    "io.modelcontextprotocol/related-task",
-    TASK_ID,
-)
-"""Where params and results name the task that they belong to."""
-
-NAMED_TASK_PATHS: Final = (("params", TASK_ID), ("params", *RELATED_TASK))
-CREATED_TASK_PATHS: Final = (("result", TASK_ID), ("result", TASK, TASK_ID))
 
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 _NOT_DISTINCT: Final = frozenset(

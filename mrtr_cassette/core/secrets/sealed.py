@@ -16,11 +16,11 @@ from mrtr_cassette.core.protocol.dialect import (
     REQUEST_STATE,
 )
 from mrtr_cassette.core.protocol.jsonrpc import message_in
-from mrtr_cassette.core.protocol.methods import TASK_ID
-from mrtr_cassette.core.protocol.tasks import (
+from mrtr_cassette.core.protocol.methods import (
     CREATED_TASK_PATHS,
     NAMED_TASK_PATHS,
     RELATED_TASK,
+    TASK_ID,
 )
 from mrtr_cassette.core.secrets.decode import (
     as_text,
