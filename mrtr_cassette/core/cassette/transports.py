@@ -316,7 +316,7 @@ def _line_pieces(response: Response) -> list[Piece]:
             data = read_event(piece.raw, first=index == 0).data
             if data and server_messages(data):
                 text = data
-        elif index == last:
+        elif index == last and not response.only_accepts:
             text = response.body
 
         if text:

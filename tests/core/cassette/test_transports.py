@@ -74,6 +74,7 @@ EVENTS = Answer(
         (ADD, Answer((refusal(ADD),), JSON_HEADERS, 404), [refusal(ADD) + b"\n"]),
         (ADD, Answer((), status=0, end=End.OPEN), None),
         (NOTED, Answer((b"",), (), 202), None),
+        (ADD, Answer((b"Accepted",), (), 202), []),
         (ADD, stream(b"no json", DONE), [DONE + b"\n"]),
     ],
 )
