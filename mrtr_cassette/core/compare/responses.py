@@ -720,18 +720,17 @@ def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
 def _verdict_of_place(change: Change) -> Verdict | None:
     """Return the verdict on a change by its place, and for some by its values; else None."""
     pointer = change.pointer
-    old = change.recorded or ""
-    new = change.received or ""
+    values = [value for value in (change.recorded, change.received) if value]
     # The recorded answer repeats a state.
-    is_lost_state = pointer == f"/{REQUEST_STATE}" and not new
+    is_lost_state = pointer == f"/{REQUEST_STATE}" and change.received is None
     if is_lost_state or is_below(pointer, ASKS_POINTER):
         return "question-changed"
 
-    is_refused = pointer == "/#status" and max(old, new) >= "400"
+    is_refused = pointer == "/#status" and max(values) >= "400"
     if is_refused or pointer in _FAILURE_POINTERS:
         return "error-changed"
 
-    is_framing = pointer == "/#headers/content-type" and EVENT_STREAM in old + new
+    is_framing = pointer == "/#headers/content-type" and EVENT_STREAM in "".join(values)
     if is_framing or pointer in _SHAPE_POINTERS:
         return "shape-changed"
 
