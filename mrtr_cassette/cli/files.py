@@ -66,7 +66,6 @@ from mrtr_cassette.core.report.runs import (
     ReplayReport,
     recording_text,
     report_on,
-    saved_report,
 )
 from mrtr_cassette.core.report.text import (
     inspection_data,
@@ -86,6 +85,7 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.journals import merge_files, recover_journal
+from mrtr_cassette.shell.files.reports import saved_report
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.terms import shell_command
 

@@ -53,13 +53,12 @@ from mrtr_cassette.core.report.runs import (
     error_body,
     report_of_miss,
     report_of_replay,
-    saved_report,
     summary_data,
 )
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import Difference, escape_pointer
-from mrtr_cassette.shell.files.reports import page_assets
+from mrtr_cassette.shell.files.reports import page_assets, saved_report
 from mrtr_cassette.terms import LIBRARY_TERMS
 
 # Made-up texts, values and requests

@@ -31,15 +31,11 @@ from messages import text
 
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.runs import (
-    report_of_replay,
-    saved_report,
-    summary_data,
-    summary_text,
-)
+from mrtr_cassette.core.report.runs import report_of_replay, summary_data, summary_text
 from mrtr_cassette.core.wire.http import End, Headers, Request, line_request
 from mrtr_cassette.shell.files.disk import Clock
 from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.reports import saved_report
 from mrtr_cassette.shell.runs.replaying import ReplayServer
 
 ONE = "mrtr-session:1"

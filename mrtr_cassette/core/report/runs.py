@@ -32,7 +32,7 @@ from mrtr_cassette.core.secrets.credentials import text_redactor
 from mrtr_cassette.core.secrets.names import without_numbers
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, differing_excerpts
 from mrtr_cassette.errors import (
     MrtrCassetteError,
@@ -607,51 +607,6 @@ def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
             return False
 
     return True
-
-
-def saved_report(raw: bytes) -> ReplayReport:
-    """Return the report that `summary_data` made JSON of.
-
-    Raises:
-        ValueError: it is no such report.
-    """
-    tree = parse(raw)
-    try:
-        return ReplayReport(
-            tree["cassette"],
-            _saved_rows(InteractionOutcome, tree["interactions"]),
-            tuple(map(_saved_miss, tree["misses"])),
-            _saved_rows(HarmlessRequest, tree["harmless"]),
-            tuple(tree.get("elsewhere", ())),
-            without_response=tuple(tree.get("without_response", ())),
-            after_other_writes=_saved_rows(
-                StrayedRead, tree.get("after_other_writes", ())
-            ),
-            faults=_saved_rows(FaultOutcome, tree.get("faults", ())),
-            by_kind=_saved_rows(KindMatch, tree.get("by_kind", ())),
-            learned=tree.get("learned", {}),
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(error) from None
-
-
-def _saved_miss(members: Mapping[str, Any]) -> MissReport:
-    """Return a miss that was saved as JSON."""
-    nearest = members["nearest"]
-    return replace(
-        MissReport(**members),
-        questions=tuple(members["questions"]),
-        nearest=nearest and Nearest(**nearest),
-        differences=_saved_rows(Difference, members["differences"]),
-        fixes=tuple(members["fixes"]),
-    )
-
-
-def _saved_rows(
-    row: Callable[..., Any], saved: Sequence[Mapping[str, Any]]
-) -> tuple[Any, ...]:
-    """Return saved rows as values of their type."""
-    return tuple([row(**members) for members in saved])
 
 
 # Recordings

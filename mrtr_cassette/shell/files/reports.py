@@ -102,6 +102,20 @@ def _is_own_file(path: Path) -> bool:
     return path.is_file() and not _OPEN_FILE_PATH.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
 
 
+def saved_report(raw: bytes) -> ReplayReport:
+    """Return the report that `summary_data` made JSON of.
+
+    Raises:
+        ValueError: it is no such report.
+    """
+    # Most reports are written, and never read.
+    from pydantic import TypeAdapter
+
+    from mrtr_cassette.core.report.runs import ReplayReport
+
+    return TypeAdapter(ReplayReport).validate_json(raw)
+
+
 @cache
 def page_assets() -> Assets:
     """Return what a page is made with, from the files of the package."""

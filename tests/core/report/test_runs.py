@@ -95,13 +95,13 @@ from mrtr_cassette.core.report.runs import (
     report_of_miss,
     report_of_replay,
     report_on,
-    saved_report,
     summary_data,
     summary_text,
     upstream_error_body,
 )
 from mrtr_cassette.core.wire.http import End, Request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.shell.files.reports import saved_report
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, SUITE_TERMS, Terms
 
 CALL = tool("deploy", env="prod")
