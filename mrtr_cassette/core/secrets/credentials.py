@@ -416,7 +416,7 @@ class RepeatedSecrets:
             target = spell_in_url(target)
 
         headers = self.sealed_headers(request.headers)
-        return Request(request.method, target, headers, self.seal(request.body))
+        return request.with_parts(target, headers, self.seal(request.body))
 
 
 SHORTEST_CREDENTIAL: Final = 8

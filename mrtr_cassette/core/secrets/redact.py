@@ -214,7 +214,7 @@ class Redactor:
         headers = self.headers(request.headers)
         content_type = header_value(request.headers, "content-type")
         body = self.body(request.body, content_type)
-        return Request(request.method, target, headers, body)
+        return request.with_parts(target, headers, body)
 
     def target(self, path_with_query: str) -> str:
         """Redact a target, also the challenge (RFC 7636) of an authorization request."""

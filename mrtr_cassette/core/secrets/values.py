@@ -292,8 +292,7 @@ class Values:
         if not self.names:
             return request
 
-        return Request(
-            request.method,
+        return request.with_parts(
             _with_changed_bytes(request.target, change, "target"),
             _with_values(request.headers, change),
             change(request.body, "body"),

@@ -126,6 +126,12 @@ class Request:
         """Return the values of a header joined by commas; empty where it is absent."""
         return header_value(self.headers, name)
 
+    def with_parts(self, target: str, headers: Headers, body: bytes) -> Request:
+        """Return it with other parts; itself if they are the same, as of most that are kept."""
+        if (target, headers, body) == (self.target, self.headers, self.body):
+            return self
+        return Request(self.method, target, headers, body)
+
 
 @dataclass(frozen=True, slots=True)
 class Response:

@@ -10,6 +10,7 @@ from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import Headers, Request
 
 BASIC = "Basic " + b64encode(b"bob:hunter2-4711").decode()
@@ -120,6 +121,18 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
         (("Mcp-Param-Note", "has <authorization:1>"),),
         b'{"a":"<authorization:1>"}',
     )
+
+
+def test_a_request_without_secrets_is_not_copied() -> None:
+    """A replay keeps many, and reads a client's request once if it stays as it came."""
+    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
+    known = credentials(("Authorization", "Bearer kq7x/4711")).known
+    values = Values((), {"root": "/srv/kq7x"})
+    request = Request("POST", "/mcp", (("Accept", "text/html"),), b'{"a":"b"}')
+
+    assert redactor.request(request) is request
+    assert known.sealed_request(request) is request
+    assert values.sealed_request(request) is request
 
 
 def test_session_ids_of_a_replay_stay() -> None:
