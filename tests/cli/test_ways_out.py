@@ -673,6 +673,8 @@ def test_every_way_out_is_tried() -> None:
         "kept_verbatim",
         "path",
         "hidden",
+        "in_place",
+        "upstream_in_marker",
         "played_as",
         "between_options",
     }
