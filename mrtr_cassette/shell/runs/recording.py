@@ -244,6 +244,8 @@ class RelayedResponse(ExchangeRecording):
     client_headers: Headers
     """The headers that go to the client."""
 
+    _upstream_response: UpstreamResponse
+
     def __init__(self, session: RecordSession, request: Request, upstream: str) -> None:
         """Record a request that will be sent to an upstream, which is shown like this."""
         super().__init__(session, request)
@@ -252,8 +254,7 @@ class RelayedResponse(ExchangeRecording):
         """The rest is read on when the reader has left, as that of an acknowledgement is."""
         self._request = request
         self._upstream_url = upstream
-        self._upstream_response: UpstreamResponse | None = None
-        """It, until its end is recorded."""
+        self._is_end_recorded = False
         self._endpoint_passing: EndpointPassing | None = None
 
     def take_response_head(self, response: UpstreamResponse) -> None:
@@ -283,39 +284,36 @@ class RelayedResponse(ExchangeRecording):
 
     def read_now(self) -> bytes:
         """Return the bytes that have come with the head."""
-        if self._upstream_response is None:
+        if self._is_end_recorded:
             return b""
-        return self._record_chunk(
-            self._upstream_response, self._upstream_response.read_now()
-        )
+        return self._record_chunk(self._upstream_response.read_now())
 
     async def read(self) -> bytes:
         """Return the next bytes, or none at the end; an OSError says that the body is cut short."""
-        response = self._upstream_response
-        if response is None:
+        if self._is_end_recorded:
             return b""
 
         try:
-            chunk = await response.read()
+            chunk = await self._upstream_response.read()
         except OSError:
             self._record_end(End.BROKEN)
             raise
 
-        return self._record_chunk(response, chunk)
+        return self._record_chunk(chunk)
 
     def close(self) -> None:
         """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
         observation = self.observation
-        if self._upstream_response is not None and observation is not None:
+        if not self._is_end_recorded and observation is not None:
             if self.reads_on or observation.is_acknowledgement:
                 self.session.finish_before_end(self._read_on(observation))
                 return
 
         self._record_end(End.OPEN)
 
-    def _record_chunk(self, response: UpstreamResponse, chunk: bytes) -> bytes:
+    def _record_chunk(self, chunk: bytes) -> bytes:
         """Record bytes of the response, and its end after the last; return them as passed on."""
-        is_read = response.is_read
+        is_read = self._upstream_response.is_read
         if self._endpoint_passing is not None:
             chunk = self._with_endpoint(self._endpoint_passing, chunk, is_last=is_read)
 
@@ -349,11 +347,10 @@ class RelayedResponse(ExchangeRecording):
 
     def _record_end(self, end: End) -> None:
         """Record the end of the response and close it, unless that was done before."""
-        response = self._upstream_response
-        if response is not None:
-            self._upstream_response = None
+        if not self._is_end_recorded:
+            self._is_end_recorded = True
             self.response_ended(end)
-            response.close()
+            self._upstream_response.close()
 
     async def _read_on(self, observation: Observation) -> None:
         """Read the rest of the response within limits of time and size, and record its end."""
