@@ -1,7 +1,4 @@
-"""An HTTP/1 client of one origin, perhaps through a proxy that the environment names.
-
-It is also told here how the URL of an upstream is read, shown and verified.
-"""
+"""An HTTP/1 client of one origin, directly or by a proxy; how URLs of upstreams are read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An HTTP/1 server (RFC 9112): parses requests, calls a handler, and frames the responses.
-
-Clients of a server with another origin read this one's.
-"""
+"""An HTTP/1 server (RFC 9112): parses requests, calls a handler, and frames the responses."""
 
 from __future__ import annotations
 
