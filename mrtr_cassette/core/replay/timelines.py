@@ -143,6 +143,16 @@ class Patience(NamedTuple):
     is_for_cancellation: bool
 
 
+def _split_causes(causes: Sequence[ReplayEntry], arrived: Sequence[int]) -> list[Gate]:
+    """Split what a response waits for among its pieces and its end, by what came before each."""
+    counts = [_count_arrived(causes, after) for after in arrived]
+    gates = []
+    for before, behind in pairwise(accumulate([0, *counts], max)):
+        gates.append(Gate(tuple(causes[before:behind])))
+
+    return gates
+
+
 class Timelines:
     """What the clients of each recorded session sent; no session waits for another one."""
 
@@ -322,11 +332,7 @@ class Timelines:
         ended = _ended_after(exchange, response)
         # Of a whole body only its end is known.
         arrived = [piece.arrived_count or ended for piece in response.pieces]
-        counts = [_count_arrived(causes, after) for after in (*arrived, ended)]
-        gates = []
-        for before, behind in pairwise(accumulate([0, *counts], max)):
-            gates.append(Gate(tuple(causes[before:behind])))
-
+        gates = _split_causes(causes, (*arrived, ended))
         end = Gate(_possible_causes(gates.pop().causes))
         if entry.is_listening:
             gates = self._gates_of_stream(entry, response, gates)
