@@ -310,7 +310,7 @@ class Values:
         end = 0
         for match in self._ref_pattern.finditer(recorded):
             name = match["name"]
-            if match["escape"] or name is None or name in self.texts:
+            if match["escape"] or name not in self.unknown:
                 continue
 
             pattern.append(re.escape(recorded[end : match.start()]))
