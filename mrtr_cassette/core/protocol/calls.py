@@ -331,9 +331,12 @@ class Call(NamedTuple):
     @property
     def echoed(self) -> str | None:
         """The id of the task that it names, or the request state that it carries, or None."""
-        if self.task or self.answers is None:
-            return self.task or None
-        return self.answers.request_state
+        task = self.task
+        if task:
+            return task
+
+        answers = self.answers
+        return None if answers is None else answers.request_state
 
     @property
     def arguments(self) -> Any:

@@ -162,12 +162,12 @@ class Response:
     @property
     def is_framed(self) -> bool:
         """Whether each piece is a message's own: an event or a line."""
-        return self.is_lines or self.is_event_stream
+        return self.status == NO_STATUS or is_event_stream(self.headers)
 
     @property
     def only_accepts(self) -> bool:
         """Whether it only acknowledges a message, whatever its body has."""
-        return self.status == ACCEPTED and not self.is_event_stream
+        return self.status == ACCEPTED and not is_event_stream(self.headers)
 
 
 @lru_cache(maxsize=4096)
