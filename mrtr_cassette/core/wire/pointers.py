@@ -85,11 +85,13 @@ def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
 def _common_start_length(recorded: str, received: str) -> int:
     """Return how many characters two texts begin with alike."""
     alike = 0
-    for recorded_char, received_char in zip(recorded, received, strict=False):
-        if recorded_char != received_char:
-            break
-
-        alike += 1
+    end = min(len(recorded), len(received))
+    while alike < end:
+        middle = (alike + end + 1) // 2
+        if recorded[alike:middle] == received[alike:middle]:
+            alike = middle
+        else:
+            end = middle - 1
 
     return alike
 
