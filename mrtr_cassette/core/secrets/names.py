@@ -220,11 +220,12 @@ def ref_of(text: str, *kinds: str) -> Ref | None:
 def _whole_ref(text: str) -> Ref | None:
     """Return the reference that a text is as a whole, or None; a state is asked about again."""
     raw = as_bytes(text)
-    for span, ref in ref_spans(raw):
-        if span == (0, len(raw)):
-            return ref
+    name = _NAME_PATTERN.fullmatch(raw)
+    if name is not None:
+        return _ref_of_name(name)
 
-    return None
+    placed = _PLACEHOLDER_PATTERN.fullmatch(raw)
+    return None if placed is None else _ref_of_placeholder(placed)
 
 
 def is_of_kind(text: str, *kinds: str) -> bool:

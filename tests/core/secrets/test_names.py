@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from counting import steps
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,6 +104,14 @@ def test_what_goes_on_is_no_name(name: str) -> None:
     assert [ref.name for ref in refs_in(f"{name}x")] == [name]
     assert is_of_kind(name, name.partition(":")[0])
     assert not is_of_kind(name, "mrtr-withheld")
+
+
+def test_text_with_many_references_is_no_reference_after_one_look() -> None:
+    """Answers and states may be long documents, and nobody asks what references these have."""
+    few = steps(lambda: ref_of("<token:1>" * 2))
+
+    assert ref_of("<token:1>" * 3) is None
+    assert steps(lambda: ref_of("<token:1>" * 1000)) == few
 
 
 def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
