@@ -613,6 +613,9 @@ def splice_pieces(
 ) -> tuple[Piece, ...]:
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
     ordered = deque(sorted(replacements))
+    if not ordered:
+        return pieces
+
     body = splice(b"".join([piece.raw for piece in pieces]), ordered)
     changed = []
     piece_end = 0

@@ -461,3 +461,10 @@ def test_span_is_replaced_across_pieces(
 
     assert [piece.raw for piece in changed] == spliced
     assert [piece.at_ms for piece in changed] == [0, 1, 2]
+
+
+def test_response_without_replacements_keeps_its_pieces() -> None:
+    """Most responses that are written again have nothing to replace, and may be large."""
+    pieces = (Piece(b"abc", 0, 0), Piece(b"def", 1, 0))
+
+    assert splice_pieces(pieces, iter(())) is pieces
