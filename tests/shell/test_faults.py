@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import INITIALIZE, conversation, encode_cassette, rpc, session_steps
+from builders import (
+    INITIALIZE,
+    as_request,
+    cassette_of,
+    conversation,
+    encode_cassette,
+    rpc,
+    session_steps,
+)
 from commands import conversation as converse
 from commands import recorded
-from harness import Answer, connected, looped, playing, post, taped
+from harness import Answer, connected, http, looped, playing, post, taped
 from messages import compact, message, result, tool_call, yes
 from standin import event, event_stream, json_response
+from tasking import task_steps
 
 from mrtr_cassette.shell.files.disk import Clock
 from mrtr_cassette.shell.runs.sessions import ReplaySession
@@ -171,6 +180,28 @@ async def test_a_dropped_answer_lets_the_call_begin_again(
 
         assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
         assert counts(session) == [(1, 1)]
+
+
+@looped
+async def test_a_refused_answer_to_a_task_can_be_given_again(tmp_path: Path) -> None:
+    """Its question stays asked, also where equal calls are held to the writes before them."""
+    requests = [as_request(request) for request, _ in task_steps("t1")]
+    listing = (rpc("tools/list"), {"tools": []})
+    script = cassette_of(*task_steps("t1"), listing, listing, seals=False)
+    (tmp_path / "c.json").write_bytes(encode_cassette(script))
+    fault = {"method": "tasks/update", "occurrence": 1, "status": 503}
+    requests.insert(3, requests[3])
+    async with playing(tmp_path / "c.json", faults=[fault]) as session:
+        statuses = []
+        for request in requests:
+            headers = [f"{name}: {value}" for name, value in request.headers]
+            answer = await http("POST", session.url, *headers, body=request.body)
+            statuses.append(answer.status)
+
+        assert session.player.misses == []
+        assert 1 not in session.player.unplayed_numbers
+
+    assert statuses == [200, 200, 200, 503, 200, 200]
 
 
 @looped

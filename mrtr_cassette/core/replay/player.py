@@ -372,8 +372,10 @@ class Player:
 
     def let_call_start_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
-        if choice.chosen.entry is not None:
-            self._play_order.allow_asks_again(choice.chosen.entry, choice.session)
+        entry = choice.chosen.entry
+        # A task goes on asking until it is answered.
+        if entry is not None and entry.created_by is None:
+            self._play_order.allow_asks_again(entry, choice.session)
 
     # Playing
 
