@@ -84,6 +84,7 @@ async def test_each_fault_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("http://example.com/c.json", "by http:// only from this machine"),
         ("https:///c.json", "is not a URL with a host"),
+        ("https://xn--a/c.json", "is not a URL with a host"),
         ("https://localhost:9/c.json#sha256=abc", "what follows # is not a digest"),
         ("https://localhost:9/c.json#main", "write #sha256= and its 64 hexadecimal"),
     ],

@@ -272,6 +272,7 @@ async def test_server_without_tls_is_told_as_one() -> None:
         ("http://me:hunt er2@h/", "'http://…' has a space"),
         ("http://[::1/mcp", "'http://…' is not an HTTP URL"),
         ("http://", "'http://' is not an HTTP URL"),
+        ("http://xn--a/mcp", "'http://xn--a/mcp' is not an HTTP URL"),
         ("ftp://h/mcp", "'ftp://h/mcp' is not an HTTP URL"),
         ("python server.py", "'python server.py' is not an HTTP URL"),
     ],

@@ -479,7 +479,9 @@ async def connected_client(
 def read_url(text: str) -> URL:
     """Return a text as a URL; an empty one where it is none."""
     try:
-        return URL(text)
+        url = URL(text)
+        # A name in other letters is decoded when it is read.
+        return url if url.host else URL()
     except ValueError:
         return URL()
 
