@@ -457,7 +457,7 @@ class OwnClient:
         result = exchange.result_members
         versions = result.get("supportedVersions")
         extensions = value_at(result, ("capabilities", "extensions"))
-        if TASKS in (extensions or ()):
+        if TASKS in members_of(extensions):
             self._capabilities["extensions"] = {TASKS: {}}
 
         if isinstance(versions, list) and MODERN_VERSION in versions:

@@ -405,7 +405,15 @@ def test_server_of_a_known_version_is_not_asked_for_it(
     assert own_client.era == era
 
 
-@pytest.mark.parametrize("discovered", [{"supportedVersions": ["2025-11-25"]}, [], {}])
+@pytest.mark.parametrize(
+    "discovered",
+    [
+        {"supportedVersions": ["2025-11-25"]},
+        {"capabilities": {"extensions": True}},
+        [],
+        {},
+    ],
+)
 def test_earlier_server_is_opened(discovered: Any) -> None:
     """It is initialized, told so, and heard; the version is the server's."""
     own_client = client("roots", discovered=discovered)
