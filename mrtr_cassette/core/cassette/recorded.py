@@ -675,8 +675,9 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
     turn_by_key: dict[str, TaskTurn] = {}
     for index, step in enumerate(steps):
         requests: Mapping[str, InputRequest] = {}
-        if step.state is not None:
-            requests = step.state.input_requests
+        state = step.state
+        if state is not None:
+            requests = state.input_requests
 
         new_keys = [key for key in requests if key not in turn_by_key]
         if new_keys:

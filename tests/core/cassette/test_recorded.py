@@ -11,16 +11,19 @@ from builders import (
     Answer,
     answer,
     cassette_of,
+    exchange,
     loaded,
     response_of,
     tool,
 )
+from counting import steps
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, text
 from pushing import PushingSession, asked_once, branched, elicit, roots, sample
+from tasking import get, state
 
-from mrtr_cassette.core.cassette.recorded import posted_answer
+from mrtr_cassette.core.cassette.recorded import TaskStep, posted_answer, task_turns
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -28,6 +31,16 @@ from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")
+
+
+def test_turns_of_a_task_are_told_by_one_look_at_each_state() -> None:
+    """A task may be polled for hours, and its turns are asked for again and again."""
+    poll = exchange(get("t-1"), state("t-1", "input_required", "k"))
+    polls = [TaskStep(poll)] * 50
+    once = steps(lambda: [step.state for step in polls])
+
+    assert len(task_turns(polls)) == 1
+    assert steps(lambda: task_turns(polls)) < 1.6 * once
 
 
 def test_places_count_the_turns_of_both_kinds() -> None:
