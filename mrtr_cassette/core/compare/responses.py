@@ -268,7 +268,8 @@ def _judged_changes(
 ) -> list[Change]:
     """Return the differences of two responses that were read, each with its verdict."""
     names: dict[str, str] = {}
-    if recorded.ask is not None:
+    # Beside an error nothing else is compared.
+    if recorded.ask is not None and INPUT_REQUESTS in old_members:
         names = renamed_keys(old_members[INPUT_REQUESTS], new_members[INPUT_REQUESTS])
         new_members[INPUT_REQUESTS] = with_recorded_keys(
             new_members[INPUT_REQUESTS], names

@@ -86,6 +86,17 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
     assert final_of(bare) == final_of(spelled)
 
 
+def test_an_error_beside_a_question_is_a_difference() -> None:
+    """No server may send both; what one sends is compared all the same."""
+    asking = {"jsonrpc": "2.0", "id": 1, "result": asks("a", state=STATE)}
+    failing = {**asking, "error": {"code": -32602, "message": "no"}}
+    recorded = seen(Answer((compact(asking),), (JSON_TYPE,), 200))
+    live = seen(Answer((compact(failing),), (JSON_TYPE,), 200))
+
+    for changes in (response_changes(recorded, live), response_changes(live, recorded)):
+        assert [change.pointer for change in changes] == ["/#error"]
+
+
 def shown(changes: list[Change]) -> list[tuple[str, str, str | None, str | None]]:
     """Return changes without what is information."""
     return [change[:4] for change in changes if not change.is_information]
