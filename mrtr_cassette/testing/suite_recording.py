@@ -270,11 +270,11 @@ class RecordingUse(CassetteUse):
         self.outcome = "discarded (test failed)"
         try:
             if not passed or problems:
-                discard_journal(self._session.path)
+                self._discard_journal()
                 return [*problems, f"{self.path} was not written"] if problems else []
 
             if self.given_up is not None and self._shared_recording is None:
-                discard_journal(self._session.path)
+                self._discard_journal()
                 self.outcome = self._outcome_if_recorded(
                     f"discarded (test {self.given_up})"
                 )
@@ -311,6 +311,11 @@ class RecordingUse(CassetteUse):
 
         return problems
 
+    def _discard_journal(self) -> None:
+        """Remove the journal, unless it is that of a process, which may still write it."""
+        if isinstance(self._session, RecordSession):
+            discard_journal(self._session.path)
+
     def _publish_or_keep(self) -> tuple[Publication | None, str | None]:
         """Publish a recording, or keep it until the end of the run; return also what was lost."""
         session = self._session
@@ -333,7 +338,7 @@ class RecordingUse(CassetteUse):
         if isinstance(session, RecordSession):
             session.published = published
 
-        discard_journal(session.path)
+        self._discard_journal()
         return published, lost
 
     def _outcome_kept(self, published: Publication | None) -> str | None:

@@ -105,7 +105,7 @@ def test_tests_that_share_a_cassette_record_all_of_it(project):
 
 
 def test_client_that_is_left_open_is_told(project):
-    """The test fails with the way out, and there is no cassette."""
+    """The test fails with the way out, and there is no cassette; the process ends well later."""
     project.write(
         "test_one.py",
         """
@@ -122,6 +122,7 @@ def test_client_that_is_left_open_is_told(project):
             yield clients
             for client in clients:
                 client.communicate()
+                assert client.returncode == 0
 
         @pytest.mark.mrtr_cassette("c.json", upstream=SERVER)
         def test_ask(clients, mrtr_cassette):
@@ -129,11 +130,14 @@ def test_client_that_is_left_open_is_told(project):
             clients.append(subprocess.Popen(mrtr_cassette.command, **pipes))
             print(json.dumps(CALL), file=clients[0].stdin, flush=True)
             assert json.loads(clients[0].stdout.readline())["result"]["v"] == 1
+
+        def test_later(clients):
+            pass
         """,
     )
 
     told = "*a process that the client started as its server is still running: close the client *"
-    result = project.run(passed=1, errors=1)
+    result = project.run(passed=2, errors=1)
     result.stdout.fnmatch_lines([told])
 
     assert project.cassettes() == []
