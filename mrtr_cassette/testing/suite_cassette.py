@@ -312,12 +312,12 @@ class CassetteUse:
         self._reported_misses = 0
         self._reported_unrecorded = 0
         with ExitStack() as running:
-            self.shown: MrtrCassette = self._start_proxy(running)
+            self.shown: MrtrCassette = self._start_use(running)
             self._running_proxy = running.pop_all()
 
         self.shown.live = ProbedServer(self._live_server, self._settings.verify)
 
-    def _start_proxy(self, running: ExitStack) -> MrtrCassette:
+    def _start_use(self, running: ExitStack) -> MrtrCassette:
         """Start the proxy; `running` stops it, and what was started for it."""
         raise NotImplementedError
 

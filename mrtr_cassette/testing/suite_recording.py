@@ -57,7 +57,7 @@ class RecordingUse(CassetteUse):
     _started_command: RunningCommand | None = None
     _session: RecordSession | ClientStarts
 
-    def _start_proxy(self, running: ExitStack) -> Recording:
+    def _start_use(self, running: ExitStack) -> Recording:
         """Reserve the cassette for this use, and begin to record it; `running` ends that."""
         request = self.request
         if self._settings.replay.beside:

@@ -23,7 +23,7 @@ class ReplayUse(CassetteUse):
 
     shown: Replay
 
-    def _start_proxy(self, running: ExitStack) -> Replay:
+    def _start_use(self, running: ExitStack) -> Replay:
         """Start the replay, over HTTP or on pipes as the cassette was recorded."""
         data = read_file(self.place)
         is_piped = False
@@ -54,8 +54,8 @@ class ReplayUse(CassetteUse):
         is_met = any(fault.came for fault in self.shown.faults)
         results = self.shown.results
         is_answered = results.played or results.unknown_tools
-        is_played = is_answered or results.misses or is_met
-        if not is_played and not self.shown.was_probed:
+        was_asked = is_answered or results.misses or is_met
+        if not was_asked and not self.shown.was_probed:
             self.outcome = "not used"
         elif self.shown.problem is not None:
             problems.insert(0, self.shown.problem)
@@ -81,7 +81,7 @@ class MissingUse(CassetteUse):
 
     _is_needed = False
 
-    def _start_proxy(self, running: ExitStack) -> Replay:  # noqa: ARG002
+    def _start_use(self, running: ExitStack) -> Replay:  # noqa: ARG002
         """Return a replay that fails the test when it is first needed."""
         missing = cast("Any", _NoCassette(self._fail_test))
         return Replay(missing, self.request.mode, self.place, self._settings.answers)

@@ -235,7 +235,7 @@ def test_only_a_failed_subtest_decides_on_the_cassette_of_its_test(suite):
 class Told(CassetteUse):
     """A use whose misses and unrecorded requests are given."""
 
-    def _start_proxy(self, running):
+    def _start_use(self, running):
         return SimpleNamespace(misses=(), unrecorded=("u",))
 
 

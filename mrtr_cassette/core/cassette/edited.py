@@ -87,7 +87,7 @@ def _keep_moved_facts(
             kept[place] = left.pop(recorded_place)
 
 
-def with_recorded_times(exchange: RecordedExchange, response: Response) -> Response:
+def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
     """Return a response whose messages came when those of the exchange's response did."""
     recorded_pieces: tuple[Piece, ...] = ()
     if exchange.response is not None:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
-from mrtr_cassette.core.cassette.edited import with_recorded_times
+from mrtr_cassette.core.cassette.edited import with_times_of
 from mrtr_cassette.core.cassette.entries import entries_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -294,7 +294,7 @@ def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExch
     """Return an old exchange as the new recording counts it."""
     response = None
     if old.response is not None:
-        response = with_recorded_times(new, old.response)
+        response = with_times_of(new, old.response)
 
     return replace(
         new,
@@ -372,7 +372,7 @@ def _with_partner_times(
     if partner is source:
         response = source.response
     elif response is not None:
-        response = with_recorded_times(partner, response)
+        response = with_times_of(partner, response)
 
     return replace(
         exchange,

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edited import with_recorded_times
+from mrtr_cassette.core.cassette.edited import with_times_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
@@ -815,7 +815,7 @@ def _updated_exchange(
     if asked_before != asks_now:
         issued_sha256 = live.issued_sha256
 
-    response = with_recorded_times(recorded_exchange, response)
+    response = with_times_of(recorded_exchange, response)
     return replace(recorded_exchange, response=response, issued_sha256=issued_sha256)
 
 

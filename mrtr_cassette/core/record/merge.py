@@ -160,7 +160,7 @@ def sources_of(cassette: Cassette) -> Iterator[Source]:
     with suppress(ValueError):
         began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
 
-    for recorder, exchanges in _exchanges_by_recorder(cassette).items():
+    for recorder, exchanges in _exchanges_as_recorded(cassette).items():
         header = JournalHeader(
             upstream=cassette.upstream,
             request_state=cassette.request_state,
@@ -558,10 +558,10 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
 # A cassette's exchanges as the journals of its recorders had them
 
 
-def _exchanges_by_recorder(
+def _exchanges_as_recorded(
     cassette: Cassette,
 ) -> dict[str, dict[int, RecordedExchange]]:
-    """Return the exchanges of a cassette by recorder, and by number there.
+    """Return exchanges as the journals of their recorders had them, by recorder and number there.
 
     A recorder that is not known has an empty id.
     """
@@ -578,8 +578,7 @@ def _exchanges_by_recorder(
         exchanges_put_back[number] = exchange
         recorded_by = named_exchange.recorded_by or RecordedBy("", number)
         recorder, number_at_recorder = recorded_by
-        first_numbers = _ExchangeNumbers(0, 0)
-        numbers.setdefault(recorder, [first_numbers]).append(
+        numbers.setdefault(recorder, []).append(
             _ExchangeNumbers(number, number_at_recorder)
         )
 
@@ -588,7 +587,7 @@ def _exchanges_by_recorder(
     for recorder, recorder_numbers in numbers.items():
         offset_ms = offsets.get(recorder, 0)
         reopened[recorder] = {}
-        for number, number_at_recorder in recorder_numbers[1:]:
+        for number, number_at_recorder in recorder_numbers:
             exchange = _with_recorder_numbers(
                 exchanges_put_back[number],
                 number_at_recorder,
@@ -654,8 +653,11 @@ def _with_recorder_numbers(
 
     def count_at_recorder(arrived: int, _: float) -> int:
         """Return how many requests had arrived by then at the recorder itself."""
-        index = bisect_right(numbers, arrived, key=lambda pair: pair.in_cassette) - 1
-        return max(number, numbers[index].at_recorder)
+        count_here = bisect_right(numbers, arrived, key=lambda pair: pair.in_cassette)
+        if count_here == 0:
+            return number
+
+        return max(number, numbers[count_here - 1].at_recorder)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return renumbered_exchange(

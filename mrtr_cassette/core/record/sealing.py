@@ -209,13 +209,14 @@ def names_in(call: Call, response: Response) -> ExchangeNames:
 def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Request:
     """Replace states and ids of tasks in a request, which are known from now on."""
 
-    def sealed(state: str) -> str:
+    def sealed_state(state: str) -> str:
+        if state in known_states:
+            return sealed_hash(state)
+
         # A state that the client tampered with may contain the one that it was given.
         # With that one replaced in its place, the tampering can be matched on replay.
-        partly_sealed = (
-            state if state in known_states else known_states.seal_text(state)
-        )
-        return sealed_hash(state) if partly_sealed == state else partly_sealed
+        with_known_sealed = known_states.seal_text(state)
+        return sealed_hash(state) if with_known_sealed == state else with_known_sealed
 
     def sealed_task(task: str) -> str:
         return sealed_hash(task) if task in known_states else task
@@ -225,7 +226,7 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
     if not places:
         return request
 
-    body = splice(request.body, state_replacements(places, sealed))
+    body = splice(request.body, state_replacements(places, sealed_state))
     for place in places:
         known_states.remember_state(place.state)
 

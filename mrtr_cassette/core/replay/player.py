@@ -119,7 +119,7 @@ class Player:
         shown_text: gives a text for the terminal, without known secrets.
         note_left_out: takes note of where an ignored pointer has left something out of a response.
         differing_values: gives the recorded values that match others of a request by their kind.
-        was_probed: an earlier process of the client has played `server/discover`.
+        has_discovered: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
         stops: after a miss, requests get the same miss; `stopped_request_count` is how many did.
         unknown_tools: how often each tool was called that the recorded server doesn't have.
@@ -127,7 +127,7 @@ class Player:
         learned: the texts of values that requests have taught, by name.
     """
 
-    was_probed = False
+    has_discovered = False
     before_record: RecordHook | None = None
     stops = False
 
@@ -817,7 +817,7 @@ class Player:
         """Tell whether an exchange that was not played should have been."""
         if entry.is_pong:
             return False
-        if self.was_probed and entry.key.method == DISCOVER:
+        if self.has_discovered and entry.key.method == DISCOVER:
             return False
 
         if entry.created_by is not None and self._call_effects.only_reads(entry.key):

@@ -20,7 +20,7 @@ from mrtr_cassette.core.cassette.load import (
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.errors import BeingRecordedError, CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import (
-    check_link,
+    check_link_stays_in_folder,
     check_writable,
     is_locked,
     reason_of,
@@ -135,7 +135,7 @@ def check_replaceable(path: Location) -> None:
         if path.exists() and not is_cassette(path) and is_foreign(path.read_bytes()):
             raise foreign_error(path)
 
-        check_link(path)
+        check_link_stays_in_folder(path)
 
 
 def is_cassette(path: Path) -> bool:

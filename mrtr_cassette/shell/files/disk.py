@@ -73,7 +73,7 @@ def check_writable(path: Path) -> None:
         raise CassetteError(path, reason, hint="name another place")
 
 
-def check_link(path: Path) -> None:
+def check_link_stays_in_folder(path: Path) -> None:
     """Make sure that a file which came with a stranger's folder leads to no file elsewhere.
 
     Raises:

@@ -40,7 +40,7 @@ from mrtr_cassette.shell.files.cassettes import (
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import (
-    check_link,
+    check_link_stays_in_folder,
     is_locked,
     reason_of,
     remove_leftovers,
@@ -130,7 +130,7 @@ class Journal:
         """
         self.path = path = journal_path(cassette)
         self._is_torn = False
-        check_link(path)
+        check_link_stays_in_folder(path)
         try:
             # Where a file is in its place, opening the journal tells.
             with suppress(FileExistsError):
@@ -225,7 +225,7 @@ def read_journal(path: Path) -> JournalContent:
     Raises:
         CassetteError: there is no journal, or its first line is not one of ours.
     """
-    check_link(path)
+    check_link_stays_in_folder(path)
     try:
         data = path.read_bytes()
     except OSError as error:

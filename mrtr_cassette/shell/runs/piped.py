@@ -209,7 +209,7 @@ async def replay_pipe(
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
     player.add_settings(given_to(server_command))
-    player.was_probed = client is not None and client.take_note("probed", path)
+    player.has_discovered = client is not None and client.take_note("probed", path)
     session = ReplaySession("", "", path, cassette, player, terms)
     session.faults = server.faults
     began(session)

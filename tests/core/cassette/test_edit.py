@@ -23,7 +23,7 @@ from builders import (
 from messages import YES, Json, asks, text
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edited import accept_edit, with_recorded_times
+from mrtr_cassette.core.cassette.edited import accept_edit, with_times_of
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.wire.http import Response
@@ -148,7 +148,7 @@ def with_response(
     cassette: Cassette, exchange: RecordedExchange, response: Response
 ) -> bytes:
     """Return the file of a cassette with another response in the time of a recorded one."""
-    new = replace(exchange, response=with_recorded_times(exchange, response))
+    new = replace(exchange, response=with_times_of(exchange, response))
     return dump(cassette.with_exchanges({exchange: new}))
 
 
