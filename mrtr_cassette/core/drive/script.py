@@ -363,7 +363,7 @@ class RecordedScript:
             self.findings,
             repeated_values,
         )
-        self._session_turns = session_turns or {}
+        self._session_turns = {} if session_turns is None else session_turns
         self._handles = handles
         self._is_at_start = is_at_start
         self._is_task = False

@@ -79,10 +79,12 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
 
     Some servers say in each poll that a result is a task.
     """
-    names_task = request is not None and request.task is not None
     result = _result_in(response)
-    if result.get(RESULT_TYPE) != TASK or names_task:
+    if result.get(RESULT_TYPE) != TASK:
         return None
+    if request is not None and request.task is not None:
+        return None
+
     return _state_in(result)
 
 

@@ -387,10 +387,9 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
 def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
     """Return a request with another id of the task that it names, in its body and its header."""
     message = message_in(request.body)
-    if message is None or message.task is None:
+    task = None if message is None else message.task
+    if task is None:
         return request
-
-    task = message.task
 
     places = find_task_ids(request.body, {task})
     body = splice(request.body, state_replacements(places, new))
