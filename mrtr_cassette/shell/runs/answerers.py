@@ -32,7 +32,7 @@ from mrtr_cassette.shell.http.client import (
     url_credentials,
 )
 from mrtr_cassette.shell.http.transport import Upstream, connection_problem
-from mrtr_cassette.shell.runs.running import stopped_by_signals
+from mrtr_cassette.shell.runs.running import waiting_for_input
 
 AskTheEndpoint = Callable[[bytes], Awaitable[bytes | str]]
 """Asks the endpoint; returns what it replies, or why it doesn't."""
@@ -189,10 +189,11 @@ def confirm_at_terminal(question: str) -> bool:
         StoppedError: a signal came, or the end of the lines.
     """
     terminal = sys.stdin.fileno()
-    with stopped_by_signals():
+    with waiting_for_input(terminal) as wait:
         while True:
             sys.stderr.write(f"{question} [y/N]: ")
             sys.stderr.flush()
+            wait()
             reply = _line_from(terminal)
             if reply is None:
                 raise StoppedError(signal.SIGINT)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from threading import Thread
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError, UsageError
@@ -27,7 +29,6 @@ FOLDER_VARIABLE = "MRTR_CASSETTE_FOLDER"
 MISSES_TOLD_VARIABLE = "MRTR_CASSETTE_MISSES_TOLD"
 """Set to the proxy's URL where misses are on the terminal of the command already."""
 
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _NO_PROXY = ("no_proxy", "NO_PROXY")
 
 T = TypeVar("T")
@@ -129,26 +130,35 @@ async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """Let signals end a block that holds up the event loop, such as one that waits for input.
+def waiting_for_input(file: int) -> Iterator[Callable[[], None]]:
+    """Give a function that blocks the event loop until a file can be read.
 
     Raises:
-        StoppedError: SIGINT, SIGTERM or SIGHUP came, unless that is ignored.
+        StoppedError: SIGINT, SIGTERM or SIGHUP came; the function raises it, or the block's end.
     """
+    number_reader, number_writer = socket.socketpair()
+    number_reader.setblocking(False)
+    number_writer.setblocking(False)
 
-    def stop(number: int, _frame: object) -> NoReturn:
-        raise StoppedError(signal.Signals(number))
+    def check_signals() -> None:
+        with contextlib.suppress(BlockingIOError):
+            number = number_reader.recv(1)[0]
+            raise StoppedError(signal.Signals(number))
 
-    with contextlib.ExitStack() as restored:
-        for number in _STOP_SIGNALS:
-            handler = signal.getsignal(number)
-            if handler is not signal.SIG_IGN:
-                restored.callback(signal.signal, number, handler)
-                signal.signal(number, stop)
+    def wait() -> None:
+        select.select([file, number_reader.fileno()], [], [])
+        # A signal counts even if input came with it.
+        check_signals()
 
-        # The loop must not hear of them too, and cancel what is already ending.
-        restored.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(-1))
-        yield
+    with number_reader, number_writer:
+        # Python writes the numbers of signals there, and not to the loop.
+        wakeup = signal.set_wakeup_fd(number_writer.fileno())
+        try:
+            yield wait
+        finally:
+            signal.set_wakeup_fd(wakeup)
+
+        check_signals()
 
 
 @asynccontextmanager
@@ -167,7 +177,7 @@ async def told_to_end() -> AsyncIterator[asyncio.Event]:
 
 
 def _ignore_signals() -> None:
-    for number in _STOP_SIGNALS:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
