@@ -9,6 +9,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
@@ -304,14 +305,18 @@ class Plays:
         # An upstream may take long to start, and nobody waits for it any more.
         self._loop_of_threads.give_up_entering()
         await asyncio.gather(*self._unfinished, return_exceptions=True)
-        for play in tuple(self.open.values()):
-            text = f"the play of {play.name} was never ended"
-            event = {"event": "never_ended", "play": play.id}
-            self._announcer.say(lambda said: said, (event, f"note: {text}"))
-            await self.end(play, "failed")
+        async with AsyncExitStack() as closing:
+            closing.callback(self._suite_run.close)
+            closing.callback(self._worker_threads.shutdown)
+            for play in reversed(self.open.values()):
+                closing.push_async_callback(self._end_forgotten, play)
 
-        self._worker_threads.shutdown()
-        self._suite_run.close()
+    async def _end_forgotten(self, play: CassettePlay) -> None:
+        """End a play that its suite did not end."""
+        text = f"the play of {play.name} was never ended"
+        event = {"event": "never_ended", "play": play.id}
+        self._announcer.say(lambda said: said, (event, f"note: {text}"))
+        await self.end(play, "failed")
 
     async def handle(self, request: Request, client: HttpDownstream) -> None:
         """Answer a request to a play, or about plays; errors are answered with status and text."""

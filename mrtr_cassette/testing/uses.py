@@ -419,13 +419,19 @@ class Uses:
         try:
             yield
         finally:
-            while self._fixtures_by_use:
-                use, _ = self._fixtures_by_use.popitem()
-                use.stop()
-                use.conclude(passed=False)
-                self._count_outcome(use.outcome)
+            with ExitStack() as ending:
+                ending.callback(self._suite_run.close)
+                for use in self._fixtures_by_use:
+                    ending.callback(self._conclude_interrupted, use)
 
-            self._suite_run.close()
+    def _conclude_interrupted(self, use: CassetteUse) -> None:
+        """Stop what an interrupted test used, and forget its recording."""
+        try:
+            use.stop()
+        finally:
+            use.conclude(passed=False)
+
+        self._count_outcome(use.outcome)
 
     def publish_shared(
         self, items: Iterable[pytest.Item], left_out: str | None

@@ -565,6 +565,34 @@ def test_an_interrupted_run_publishes_nothing(suite):
     assert suite.cassettes() == []
 
 
+def test_an_interrupted_run_concludes_all_that_it_used(suite, recorded, monkeypatch):
+    """Although one of the cassettes can't be stopped."""
+    concluded = []
+
+    def failing_stop(use):
+        raise CassetteError(use.path, "the disk is full")
+
+    def conclude(use, *, passed):
+        concluded.append(passed)
+        return []
+
+    monkeypatch.setattr(CassetteUse, "stop", failing_stop)
+    monkeypatch.setattr(CassetteUse, "conclude", conclude)
+    suite.write(
+        "test_two.py",
+        f"""
+        def test_plays_two(mrtr_cassettes):
+            mrtr_cassettes({str(recorded)!r})
+            mrtr_cassettes({str(recorded)!r})
+            raise KeyboardInterrupt
+        """,
+    )
+    with pytest.raises(CassetteError):
+        suite.pytester.inline_run("-p", "no:cacheprovider", no_reraise_ctrlc=True)
+
+    assert concluded == [False, False]
+
+
 def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
     """The error names the journal and both ways on; nothing is deleted unasked."""
     (exchange,) = converse((tool("deploy"), text("done")))

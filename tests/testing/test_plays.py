@@ -23,6 +23,7 @@ from playing import JSON, Answer, Serve
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import MissReport
 from mrtr_cassette.core.report.trials import TrialReport
+from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import ServeOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import StoreFile
@@ -32,6 +33,7 @@ from mrtr_cassette.shell.pipes.processes import ProcessGroup
 from mrtr_cassette.shell.runs import upstreams
 from mrtr_cassette.terms import PLAY_TERMS
 from mrtr_cassette.testing.plays import CassettePlay, Plays, Trials
+from mrtr_cassette.testing.suite_cassette import TestOutcome
 
 KEPT = (CassettePlay, Player, MissReport, TrialReport)
 
@@ -174,6 +176,45 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
 
     assert plays.open == {}
     assert plays.outcome_counts.total() == 1
+
+
+def test_all_forgotten_plays_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although one of them can't be: what the others have started is stopped."""
+    cassette = conversation((tool("get"), text("0"))).cassette()
+    (tmp_path / "store.json").write_bytes(encode_cassette(cassette))
+    end = CassettePlay.end
+    ended = []
+
+    def failing_end(play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
+        ended.append(play.id)
+        if len(ended) == 1:
+            raise CassetteError(tmp_path, "the disk is full")
+
+        return end(play, outcome)
+
+    monkeypatch.setattr(CassettePlay, "end", failing_end)
+
+    async def close() -> Plays:
+        plays = Plays(tmp_path, "none", "", Announcer())
+        options = ServeOptions(port=0)
+        with listening(options) as listener:
+            plays.url = listener.url("")
+            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
+            async with serving(plays.handle, listener, options, None):
+                for _ in range(2):
+                    await asyncio.to_thread(serve.begin, "store")
+
+            with pytest.raises(CassetteError):
+                await plays.close()
+
+        return plays
+
+    plays = asyncio.run(close())
+
+    assert len(ended) == 2
+    assert plays.open == {}
 
 
 def test_trials_play_cassettes_of_a_store(tmp_path: Path) -> None:
