@@ -59,7 +59,10 @@ from mrtr_cassette.errors import CassetteError
         (("record", *UPSTREAM, "--header", "X: a\nY: b"), "not valid in HTTP"),
         (("record", *UPSTREAM, "--request-state", "raw"), "'raw' is not one of"),
         (("record", *UPSTREAM, "--ca-file", "none.pem"), "none.pem"),
-        (("record", *UPSTREAM, "--ca-file", "/dev/null"), "/dev/null"),
+        (
+            ("record", *UPSTREAM, "--ca-file", "/dev/null"),
+            "can't use /dev/null: it has no valid certificates in PEM form",
+        ),
         (("record", *UPSTREAM, "--port", "65536"), "65536 is not in the range"),
         (("record", *UPSTREAM, "--host", "192.0.2.1"), "can't listen on 192.0.2.1"),
         (("replay",), "Missing argument 'CASSETTE...'"),

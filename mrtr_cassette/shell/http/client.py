@@ -573,6 +573,9 @@ def tls_context(
 
         if ca_file is not None:
             context.load_verify_locations(ca_file)
+    except ssl.SSLError:
+        text = f"can't use {ca_file}: it has no valid certificates in PEM form"
+        raise UsageError(text) from None
     except OSError as error:
         text = f"can't use the certificates in {ca_file}: {reason_of(error)}"
         raise UsageError(text) from None
