@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -222,19 +222,44 @@ def session_of_exchange(exchange: RecordedExchange) -> str:
 
 
 class Streams:
-    """The streams of a recording, by the ids of their events."""
+    """The streams of a recording, by the ids of their events.
+
+    Some servers count events anew in every stream.
+    """
 
     def __init__(self) -> None:
-        self._begun_by_event: dict[tuple[str, str], RecordedExchange] = {}
+        self._begun_by_event: dict[tuple[str, str], list[RecordedExchange]] = {}
 
     def add(self, exchange: RecordedExchange) -> RecordedExchange | None:
         """Take the next exchange in arrival order; return the one whose stream it resumes."""
         session = session_of_exchange(exchange)
-        begun = self._begun_by_event.get((session, resumed_event(exchange.request)))
+        event = (session, resumed_event(exchange.request))
+        begun = _resumed_stream(self._begun_by_event.get(event, []), exchange)
         for _, identity in event_ids(exchange.response):
-            self._begun_by_event.setdefault((session, identity), begun or exchange)
+            streams = self._begun_by_event.setdefault((session, identity), [])
+            if begun is None or not streams:
+                streams.append(begun or exchange)
 
         return begun
+
+
+def _resumed_stream(
+    streams: Sequence[RecordedExchange], rest: RecordedExchange
+) -> RecordedExchange | None:
+    """Return the stream of a call to which a rest responds, or else the latest of some."""
+    if not streams:
+        return None
+
+    answer = None if rest.response is None else last_response(rest.response)
+    if answer is None:
+        return streams[-1]
+
+    for begun in reversed(streams):
+        asker = begun.call.message
+        if asker is not None and asker.id == answer.id:
+            return begun
+
+    return streams[-1]
 
 
 def resumed_events(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:

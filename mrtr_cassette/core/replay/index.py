@@ -547,9 +547,12 @@ class Candidates:
         self.are_held = any(row.point for row in self.rows)
         self.have_parents = any(entry.parent is not None for entry in entries)
         self.answer_questions = self.have_parents
+        self.resume_streams = False
         for entry in entries:
             if entry.answered_question is not None:
                 self.answer_questions = True
+            if entry.resumed_entry is not None:
+                self.resume_streams = True
 
     @cached_property
     def secrets(self) -> set[tuple[Ref, ...]]:

@@ -519,6 +519,15 @@ class PlayOrder:
             if not remaining_entries:
                 return ChosenRecording(None, entries_before_filter, Reason.OUT_OF_ORDER)
 
+        if candidates.resume_streams:
+            begun_entries = [
+                entry
+                for entry in remaining_entries
+                if entry.resumed_entry in session.play_counts
+            ]
+            # If none of the streams was begun here, the client knows it from elsewhere.
+            remaining_entries = begun_entries or remaining_entries
+
         return remaining_entries
 
     def _next_in_rows(

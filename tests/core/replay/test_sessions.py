@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from builders import (
     INITIALIZE,
     INITIALIZED,
@@ -8,6 +9,7 @@ from builders import (
     Conversation,
     Step,
     answer,
+    changed,
     conversation,
     delivery_of,
     get,
@@ -279,6 +281,49 @@ def test_id_that_several_streams_use_resumes_none_of_them() -> None:
     play(alone, tool("a"))
 
     assert play(alone, resume) == streams[0].chunks[1]
+
+
+@pytest.mark.parametrize("order", ["abc", "cab"])
+def test_streams_that_count_their_events_alike_are_resumed_each_by_its_own_call(
+    order: str,
+) -> None:
+    """The ids of some servers begin again with every stream, as a cursor within that one."""
+    resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "1"))
+    begun = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
+    script: list[Step] = []
+    for number, name in enumerate("abc"):
+        call = changed(tool(name), "id", to=number)
+        rest = (sse(answer(call, text(name))),)
+        script += [(call, begun), (resume, Answer(rest, STREAM_HEADERS))]
+
+    player = player_of(*script)
+
+    for number, name in enumerate(order, start=50):
+        call = changed(tool(name), "id", to=number)
+        play(player, call)
+
+        assert play(player, resume) == sse(answer(call, text(name)))
+
+
+def test_streams_that_count_their_events_alike_belong_to_the_calls_that_they_answer() -> (
+    None
+):
+    """Two calls at once were interrupted, and then resumed in either order."""
+    resume = get("/mcp", *LISTEN.headers, ("Last-Event-ID", "1"))
+    begun = Answer((b"id: 1\ndata: \n\n",), STREAM_HEADERS)
+    recorded = [changed(tool(name), "id", to=name) for name in "ab"]
+    script: list[Step] = [(call, begun) for call in recorded]
+    for call in reversed(recorded):
+        rest = (sse(answer(call, text("done"))),)
+        script.append((resume, Answer(rest, STREAM_HEADERS)))
+
+    player = player_of(*script)
+    live = [changed(call, "id", to=50 + n) for n, call in enumerate(recorded)]
+    for call in live:
+        play(player, call)
+
+    for call in reversed(live):
+        assert play(player, resume) == sse(answer(call, text("done")))
 
 
 def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:
