@@ -189,6 +189,8 @@ class PlayOrder:
         self._secret_mapping = SecretMapping()
         self._session_without_id = LiveSession()
         self._sessions_by_id: dict[str, LiveSession] = {}
+        self._latest_sessions: dict[str, LiveSession] = {}
+        """The session that was opened last, by recorded session."""
         self._last_session_number = max(
             map(session_number, self._lookups_by_session), default=0
         )
@@ -239,8 +241,15 @@ class PlayOrder:
             self._sessions_by_id.setdefault(session.id, session)
 
     def _opened_by(self, opening: ReplayEntry) -> LiveSession:
-        """Return a new session, under its recorded id or a surrogate where that is taken."""
+        """Return a new session, under its recorded id or a surrogate where that is taken.
+
+        A server may have opened one session for several clients, which then share it here too.
+        """
         recorded = opening.session
+        latest = self._latest_sessions.get(recorded)
+        if latest is not None and opening not in latest.play_counts:
+            return latest
+
         session_id = recorded
         if recorded in self._sessions_by_id:
             self._last_session_number += 1
@@ -253,6 +262,7 @@ class PlayOrder:
 
         if self._stateless_index is None:
             self._sessions_by_id[session_id] = session
+            self._latest_sessions[recorded] = session
 
         return session
 

@@ -99,6 +99,27 @@ def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> Non
     assert len(set(sessions)) == 4
 
 
+def test_clients_that_got_one_session_share_it_on_replay() -> None:
+    """Some servers give every client the same id; then all clients made one history."""
+    player = replay_of(
+        *session_steps(ONE, (CALL, text("one"))),
+        *session_steps(ONE, (CALL, text("two"))),
+    )
+
+    rounds = []
+    for _ in range(2):
+        shared = begin(player)
+
+        assert said(play(player, within(shared, CALL))) == "one"
+        assert begin(player) == shared
+        assert said(play(player, within(shared, CALL))) == "two"
+        assert missed(player, within(shared, CALL)).reason is Reason.ALREADY_PLAYED
+
+        rounds.append(shared)
+
+    assert len(set(rounds)) == 2
+
+
 def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
     """Twenty clients at once come in another order, and each has its own session's answers."""
     count = 20
