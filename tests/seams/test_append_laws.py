@@ -26,6 +26,7 @@ from messages import NO, YES, Json, asks, compact, result, text
 
 from mrtr_cassette.core.cassette.matchers import Matchers, read_matchers
 from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.sessions import LiveStreams
 from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.drive.appending import Appending
 from mrtr_cassette.core.record.linking import LiveAsks
@@ -181,7 +182,12 @@ class AppendingRun:
         )
         self.asked = LiveAsks()
         self.appending = Appending(
-            self.player, self.talk.recorder, self.asked, Recorder, ignores_nothing
+            self.player,
+            self.talk.recorder,
+            self.asked,
+            LiveStreams(),
+            Recorder,
+            ignores_nothing,
         )
 
     def send(self, body: bytes) -> bytes | None:

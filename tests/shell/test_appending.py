@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import connected, looped, playing, post, read, taping
+from harness import connected, http, looped, playing, post, read, taping
 from messages import (
     NO,
     JsonObject,
@@ -19,7 +19,7 @@ from messages import (
     tool_call,
     yes,
 )
-from standin import JSON, PushingServer, Visit, json_response, response
+from standin import EVENTS, JSON, PushingServer, Visit, json_response, response
 from tasking import created, state
 
 from mrtr_cassette.errors import UsageError
@@ -303,6 +303,65 @@ async def test_answer_to_a_live_push_goes_to_the_server_that_asked(
             _, done = await asked_in_session(replay.url, name, "accept")
 
             assert done["result"]["by"] == run
+
+        assert replay.player.misses == []
+
+
+def breaking_server(run: str) -> Script:
+    """Break off the stream of each call after its first event; count events from 1 in a session."""
+    calls: list[tuple[str, int]] = []
+
+    async def script(visit: Visit) -> None:
+        request = visit.request
+        session = f"Mcp-Session-Id: raw-{run}"
+        resumed = request.head.values("last-event-id")
+        if resumed:
+            name, number = calls[int(resumed[0]) - 1]
+            rest = compact(result({"by": run, "was": name}, id=number))
+            await visit.send(response(b"data: " + rest + b"\n\n", EVENTS))
+        elif request.json["method"] == "tools/call":
+            calls.append((request.json["params"]["name"], request.json["id"]))
+            await visit.send(response(b"id: %d\ndata:\n\n" % len(calls), EVENTS))
+        else:
+            opened = result({"by": "any"}, id=request.json.get("id", 0))
+            await visit.send(json_response(opened, session))
+
+    return script
+
+
+async def resumed_in_session(url: str, name: str) -> JsonObject:
+    """Open a session and call a tool in it; resume its stream, and return what that has."""
+    opened = await post(url, message("initialize", {"capabilities": {}}))
+    header = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
+    stream = await post(url, tool_call(name), header)
+    event = stream.body.splitlines()[0].removeprefix(b"id: ").decode()
+    resumed = await http(
+        "GET", url, "Accept: text/event-stream", header, f"Last-Event-ID: {event}"
+    )
+    said: JsonObject = json.loads(resumed.body.removeprefix(b"data: "))
+
+    return said["result"]
+
+
+@looped
+async def test_stream_of_a_live_call_is_resumed_with_the_server_that_began_it(
+    tmp_path: Path,
+) -> None:
+    """An equal event id in the cassette belongs to another stream: both servers count from 1."""
+    path = tmp_path / "c.json"
+    async with taping(path, breaking_server("first")) as tape:
+        await resumed_in_session(tape.url, "one")
+
+    async with taping(path, breaking_server("second"), existing="append") as tape:
+        rest = await resumed_in_session(tape.url, "two")
+
+    assert rest == {"by": "second", "was": "two"}
+
+    async with playing(path) as replay:
+        for name, run in (("one", "first"), ("two", "second")):
+            rest = await resumed_in_session(replay.url, name)
+
+            assert rest == {"by": run, "was": name}
 
         assert replay.player.misses == []
 

@@ -262,6 +262,29 @@ def _resumed_stream(
     return streams[-1]
 
 
+class LiveStreams:
+    """The streams that a live server has begun in this run, by the ids of their events.
+
+    The recorded server may have given the same ids.
+    """
+
+    def __init__(self) -> None:
+        self._event_ids: set[str] = set()
+
+    def add_events(self, response: Response | None) -> None:
+        """Take events of a live server, as they are recorded."""
+        for _, identity in event_ids(response):
+            self._event_ids.add(identity)
+
+    def is_resumed_by(self, request: Request) -> bool:
+        """Tell whether a client resumes one of them; a played stream has sealed ids."""
+        event = resumed_event(request)
+        if request.header(SESSION_HEADER):
+            event = sealed_hash(event)
+
+        return event in self._event_ids
+
+
 def resumed_events(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
     """Return the ids of events, as recorded, after which clients resumed a stream."""
     return frozenset([resumed_event(exchange.request) for exchange in exchanges])

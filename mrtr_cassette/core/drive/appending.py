@@ -11,7 +11,10 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
+from mrtr_cassette.core.cassette.sessions import (
+    LiveStreams,
+    cassette_with_joined_streams,
+)
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import (
@@ -563,12 +566,14 @@ class Appending:
         player: Player,
         recorder: Recorder,
         live_asks: LiveAsks,
+        live_streams: LiveStreams,
         new_recorder: NewRecorder,
         ignored_for: IgnoredFor,
     ) -> None:
         self._player = player
         self._recorder = recorder
         self._live_asks = live_asks
+        self._live_streams = live_streams
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
         self._played_calls = PlayedCalls(
@@ -585,7 +590,8 @@ class Appending:
         """
         call = self._recorder.read(self.as_recorded(request))
         answers_ask = self._live_asks.close_answered_ask(call)
-        if answers_ask or self._recorder.answers_open_push(call):
+        answers_live = answers_ask or self._recorder.answers_open_push(call)
+        if answers_live or self._live_streams.is_resumed_by(request):
             return self._player.call_as_shown(request)
 
         decision = self._player.request_received(request, wall_s)

@@ -16,6 +16,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_line,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.cassette.sessions import LiveStreams
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
@@ -95,6 +96,9 @@ class RecordSession(Session):
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
 
+    live_streams: LiveStreams = field(default_factory=LiveStreams)
+    """The streams that the upstream has begun while a cassette is played."""
+
     told_states: dict[str, str] = field(default_factory=dict)
     """The digest of the latest state of each task, by its id."""
 
@@ -170,6 +174,8 @@ class RecordSession(Session):
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             self.live_asks.add_ask(observation.call, ask)
+        if self.player is not None:
+            self.live_streams.add_events(exchange.response)
 
         observation.ask = ask
         if observation.is_left_out:

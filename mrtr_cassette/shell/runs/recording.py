@@ -478,7 +478,12 @@ class Appender:
         self._replay_server = ReplayServer(player, session.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as)
         self._appending = Appending(
-            player, recorder, session.live_asks, new_recorder, ignored_for
+            player,
+            recorder,
+            session.live_asks,
+            session.live_streams,
+            new_recorder,
+            ignored_for,
         )
         self._bringing_lock = asyncio.Lock()
         """Held while the live server is brought to where a client is."""
