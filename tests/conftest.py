@@ -19,6 +19,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from forked import FORKS_HERE, ForkedPopen
 from hypothesis import HealthCheck, settings
 from packaging.requirements import Requirement
 from patience import TEST_HANGS_S
@@ -154,6 +155,13 @@ def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
         pip("--python", str(folder / "bin/python"), "install", "--no-deps", str(wheel))
 
     return made_once(tmp_path_factory, "environment", install) / "bin"
+
+
+@pytest.fixture
+def forks_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the Python programs that the test starts itself, or what it runs in its own process."""
+    if FORKS_HERE:
+        monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

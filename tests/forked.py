@@ -2,7 +2,7 @@
 
 Each is a process like others, with an id, signals, output and an exit code of its own; only its
 imports, which take most of a second, were made before. What it starts itself is not forked, unless
-its variables have `FORKS_ALL`.
+its variables have `FORKS_ALL`; what a test starts by itself is, where the fixture `forks_programs` is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import logging
 import multiprocessing
 import os
 import runpy
@@ -17,6 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,13 +49,25 @@ _FORKS.set_forkserver_preload(
         "pytest",
     ]
 )
-_FORKS_HERE = "pytest" in sys.modules and not any(
+FORKS_HERE = "pytest" in sys.modules and not any(
     name.startswith("COVERAGE_") for name in os.environ
 )
 """Tests fork; what the benchmark or coverage measures is started as users start it."""
 
-_FINDERS = [*sys.meta_path]
+_FINDERS = [
+    finder
+    for finder in sys.meta_path
+    if not type(finder).__module__.startswith("_pytest.")
+]
 """What finds modules where no test runs; pytest's own comes before these in a suite."""
+
+_UNSEEN = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    ImportWarning,
+    ResourceWarning,
+)
+"""The warnings that Python shows only if it is told to."""
 
 FORKS_ALL = "MRTR_TEST_FORKS_ALL"
 MODULES = {
@@ -131,7 +146,7 @@ def start(
     stdin: IO[Any] | None = None,
 ) -> Process:
     """Start a command; a Python program is forked."""
-    if command[0] == sys.executable and _FORKS_HERE:
+    if command[0] == sys.executable and FORKS_HERE:
         return _Forked(command[1:], stdout, stderr, env, cwd, stdin)
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, text=True
@@ -170,7 +185,7 @@ async def start_for_loop(
     command: Sequence[str], limit: int, cwd: Path | None = None
 ) -> ReadByLoop | None:
     """Fork a Python program whose output is read here; None where no program is forked."""
-    if not _FORKS_HERE:
+    if not FORKS_HERE:
         return None
 
     readers = []
@@ -223,7 +238,7 @@ def start_piped(
     command: Sequence[str], stderr: IO[Any]
 ) -> Piped | subprocess.Popen[bytes]:
     """Start a command on pipes; a script, a module and a text of this program's are forked."""
-    is_python = command[0] == sys.executable and _FORKS_HERE
+    is_python = command[0] == sys.executable and FORKS_HERE
     if is_python and (
         command[1] != "-c" or command[2].startswith("from mrtr_cassette")
     ):
@@ -244,8 +259,8 @@ def _become(
     words: list[str], outputs: dict[int, int], env: dict[str, str], cwd: Path
 ) -> None:
     """Run a program in the process forked for it."""
-    global _FORKS_HERE  # noqa: PLW0603  here, pytest is loaded and no test runs
-    _FORKS_HERE = False
+    global FORKS_HERE  # noqa: PLW0603  here, pytest is loaded and no test runs
+    FORKS_HERE = False
     # The collector would copy what both processes have, page by page.
     gc.freeze()
     for number, descriptor in outputs.items():
@@ -259,13 +274,13 @@ def _become(
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     if FORKS_ALL in env:
-        subprocess.Popen = _Popen
+        subprocess.Popen = ForkedPopen
 
     _run(words, env)
 
 
-class _Popen(subprocess.Popen[Any]):
-    """A process started by a forked program: forked off it, where it is a Python program too."""
+class ForkedPopen(subprocess.Popen[Any]):
+    """A process that is forked off the one that starts it, where it is a Python program too."""
 
     def __init__(self, args: Any, *more: Any, **options: Any) -> None:
         env = {**(options.get("env") or os.environ)}
@@ -284,6 +299,10 @@ def _words_in_python(command: Sequence[str], env: dict[str, str]) -> list[str] |
         return None
 
     words = [*MODULES[program.name], *map(str, command[1:])]
+    if words[:2] == ["-u", "-c"]:
+        # A worker of xdist.
+        return words[1:]
+
     is_run = bool(words) and (words[0] == "-m" or not words[0].startswith("-"))
     return words if is_run else None
 
@@ -303,11 +322,23 @@ def _begin(words: list[str], env: dict[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     asyncio.set_event_loop_policy(None)
-    sys.meta_path[:] = _FINDERS
+    _forget_the_test()
     process = multiprocessing.get_context("fork").Process(
         target=contextvars.Context().run, args=(_run_with_input, words, env)
     )
     os._exit(process._bootstrap())
+
+
+def _forget_the_test() -> None:
+    """Leave what pytest has changed where a test starts the program."""
+    sys.meta_path[:] = _FINDERS
+    sys.unraisablehook = sys.__unraisablehook__
+    threading.excepthook = threading.__excepthook__
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    warnings.resetwarnings()
+    for category in _UNSEEN:
+        warnings.simplefilter("ignore", category)
 
 
 def _run_with_input(words: list[str], env: dict[str, str]) -> None:

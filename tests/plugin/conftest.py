@@ -10,7 +10,7 @@ from mrtr_cassette.shell.runs.upstreams import serving_application
 
 
 @pytest.fixture
-def suite(pytester, monkeypatch):
+def suite(pytester, monkeypatch, forks_programs):
     """A project with tests of its own, in no CI."""
     for name in ("CI", "MRTR_CASSETTE_MODE"):
         monkeypatch.delenv(name, raising=False)

@@ -736,6 +736,10 @@ def test_unplayed_interactions_are_gone_after_the_command_that_is_told(suite):
 def test_clients_of_every_kind(suite):
     """Coroutines on asyncio and trio, and clients in other processes, use the same fixture."""
     suite.write(
+        "client.py",
+        "import sys; from agent import deploy; print(deploy(sys.argv[1]))",
+    )
+    suite.write(
         "test_kinds.py",
         """
         import subprocess
@@ -757,8 +761,7 @@ def test_clients_of_every_kind(suite):
             assert result.content[0].text == "3"
 
         def test_process(mrtr_cassette):
-            program = "import sys; from agent import deploy; print(deploy(sys.argv[1]))"
-            command = [sys.executable, "-c", program, mrtr_cassette.url]
+            command = [sys.executable, "client.py", mrtr_cassette.url]
             assert subprocess.check_output(command, text=True) == "Deployed to test\\n"
         """,
     )
