@@ -131,14 +131,20 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports_of(tree: ast.Module) -> Iterator[str]:
-    """Yield the dotted names that a module imports, wherever in it."""
+def imports_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names that are imported, wherever in a syntax tree."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def imports_of(path: Path) -> tuple[str, ...]:
+    """Return the dotted names that a module imports, wherever in it."""
+    return tuple(imports_in(tree_of(path)))
 
 
 @cache
@@ -165,7 +171,7 @@ def test_there_is_a_core() -> None:
 )
 def test_core_imports_nothing_that_waits(path: Path) -> None:
     """The core imports its own modules, its few libraries, and of Python what can't do I/O."""
-    for name in imports_of(tree_of(path)):
+    for name in imports_of(path):
         package = name.partition(".")[0]
         if package in THIRD_PARTY:
             modules = THIRD_PARTY[package]
@@ -236,7 +242,7 @@ def test_imports_point_one_way(path: Path) -> None:
 
     folders = FOLDERS if half == "core" else SHELL_FOLDERS
     allowed = folders[: folders.index(folder) + 1]
-    for name in modules_of(imports_of(tree_of(path))):
+    for name in modules_of(imports_of(path)):
         if name.startswith(f"mrtr_cassette.{half}."):
             assert name.split(".")[2] in allowed, f"{name} in {dotted(path)}"
 
@@ -246,7 +252,7 @@ def test_imports_point_one_way(path: Path) -> None:
 )
 def test_replaying_needs_no_recording(path: Path) -> None:
     """What plays a cassette imports nothing of what records one."""
-    for name in modules_of(imports_of(tree_of(path))):
+    for name in modules_of(imports_of(path)):
         assert not is_within(name, "mrtr_cassette.core.record"), (
             f"{name} in {dotted(path)}"
         )
@@ -266,7 +272,7 @@ def test_few_modules_search_texts_for_our_names() -> None:
 def test_modules_form_no_circle() -> None:
     """Each module of the package can be imported before those that use it."""
     uses = {
-        dotted(path): set(modules_of(imports_of(tree_of(path)))) - {dotted(path)}
+        dotted(path): set(modules_of(imports_of(path))) - {dotted(path)}
         for path in PACKAGE.rglob("*.py")
         if path.name != "__init__.py"
     }
@@ -281,7 +287,7 @@ def test_modules_form_no_circle() -> None:
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=dotted)
 def test_modules_use_no_private_name_of_another(path: Path) -> None:
     """What begins with an underscore is its own module's."""
-    for name in imports_of(tree_of(path)):
+    for name in imports_of(path):
         if is_within(name, "mrtr_cassette"):
             last = name.rpartition(".")[2]
 
@@ -294,7 +300,7 @@ def loaded_by(tree: ast.AST) -> Iterator[str]:
     """Yield the dotted names that are imported when a module is, and not when a function runs."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from imports_of(ast.Module([node], []))
+            yield from imports_in(ast.Module([node], []))
 
         is_later = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         is_for_types = (
@@ -383,6 +389,6 @@ def test_running_replay_has_loaded_no_client(options: list[str]) -> None:
 )
 def test_errors_stand_below_the_core(module: str, below: frozenset[str]) -> None:
     """The errors import nothing of this package but how their ways out are spelled."""
-    used = set(modules_of(imports_of(tree_of(PACKAGE / f"{module}.py"))))
+    used = set(modules_of(imports_of(PACKAGE / f"{module}.py")))
 
     assert used == below
