@@ -10,6 +10,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import cached_property, lru_cache
+from typing import Final
 
 from mrtr_cassette.core.wire.sse import read_event
 
@@ -30,6 +31,26 @@ _LONGEST_BASE64 = 256 * 1024
 _BASE64_LINE = re.compile(r"([A-Za-z0-9+/_-]+)={0,2}")
 _NEXT_BASE64_LINE = re.compile(r"\s{1,4}([A-Za-z0-9+/_-]{2,})={0,2}", re.ASCII)
 _TO_STANDARD_BASE64 = str.maketrans("-_", "+/")
+_ASCII = "[CDI-Za-f]"
+_FIRST_OF_TWO = "[w-z0-3]"
+_FIRST_OF_MORE = "[4-9]"
+"""The first six bits of a byte of text: of ASCII, or of a character of two bytes or more."""
+
+_THEN_ASCII = "[AC-HQS-Xgi-nwyz0-3]"
+_THEN_FIRST = "[M-Pc-fs-v89+/_-]"
+_THEN_LATER = "[I-LYZabo-r4-7]"
+"""The end of a byte and the beginning of the next: ASCII, or a first or later byte of more."""
+
+_THEN_BEGINS = "[ABDEFHIJLMNPQRTUVXYZb-df-hj-ln-pr-tv-xz013-57-9/_]"
+_THEN_GOES_ON = "[CGKOSWaeimquy26+-]"
+"""The end of a byte, and whether the next begins a character or goes on with one."""
+
+BEGINNING_OF_TEXT_IN_BASE64: Final = (
+    f"(?:{_ASCII}(?:{_THEN_ASCII}{_THEN_BEGINS}|{_THEN_FIRST}{_THEN_GOES_ON})"
+    f"|{_FIRST_OF_TWO}{_THEN_LATER}{_THEN_BEGINS}|{_FIRST_OF_MORE}{_THEN_LATER}{_THEN_GOES_ON})"
+)
+"""The first three characters in base64, in either alphabet, of text in UTF-8."""
+
 _REST_OF_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTE_OR_LINE_END = re.compile(r"(\\*)\"|[\r\n]")
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
+    BEGINNING_OF_TEXT_IN_BASE64,
     Decoded,
     as_text,
     decoded_base64,
@@ -41,7 +42,6 @@ from mrtr_cassette.core.secrets.names import (
     secrets_in,
 )
 from mrtr_cassette.core.secrets.rules import (
-    BASE64,
     CUSTOM_KEY,
     ESCAPED,
     ESCAPED_IN_URL,
@@ -83,12 +83,12 @@ _TEXT_BEGINS = re.compile(
 )
 """How text in UTF-8 begins, which most long words don't when they are read as base64."""
 
-_NO_TEXT_BEGINS = re.compile(rb"[w-z0-9][^I-LYZabo-r4-7]|[^CDI-Za-fw-z0-9]")
-"""How base64 of text doesn't begin: with half a character of several bytes, or none at all.
+_TEXT_MAY_BEGIN = re.compile(BEGINNING_OF_TEXT_IN_BASE64.encode())
+"""How such a word begins; most words, numbers and hashes don't, of which a body may have many."""
 
-So begin most numbers, of which a body may have many.
-"""
-
+_LONG_WORD_OF_TEXT = (
+    f"(?:^|[^A-Za-z0-9+/_-]){BEGINNING_OF_TEXT_IN_BASE64}[A-Za-z0-9+/_-]{{8}}"
+)
 _BASE64_TEXT = re.compile(
     r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}",
     re.ASCII,
@@ -395,7 +395,7 @@ class Redactor:
 
             yield from found
 
-        if layers_left and filter_of(BASE64)(text):
+        if layers_left and filter_of(_LONG_WORD_OF_TEXT)(text):
             yield from self._finds_in_base64(text, layers_left)
 
         if layers_left and filter_of(ESCAPED_IN_URL)(text):
@@ -421,7 +421,7 @@ class Redactor:
         end = 0
         unread_end = 0
         for start, stop in long_words(raw, _BASE64_CHARS, 11):
-            if start < end or _NO_TEXT_BEGINS.match(raw, start):
+            if start < end or not _TEXT_MAY_BEGIN.match(raw, start):
                 continue
 
             beginning_length = 12 if stop - start >= 12 else 8

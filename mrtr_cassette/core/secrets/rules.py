@@ -434,9 +434,6 @@ CUSTOM_KEY: Final = "custom-key"
 ESCAPED: Final = r"\\(?:/|u00[2-7])"
 """An escape of a character of names and secrets, or of a quote in JSON."""
 
-BASE64: Final = "(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
-"""Text in base64 begins with ASCII or the first byte of a character; PNG and JPEG don't."""
-
 ESCAPED_IN_URL: Final = "%[0-7][0-9A-Fa-f]"
 PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _QUOTE = r"\\{0,15}[\"']"
