@@ -520,6 +520,11 @@ class Observation:
         return self._body.size
 
     @property
+    def body(self) -> bytes:
+        """The response's body so far, decoded and not sealed."""
+        return b"".join(piece.raw for piece in self._body.pieces)
+
+    @property
     def label(self) -> str:
         """The call as a log may name it: without arguments, sealed and redacted."""
         return self.recorder.label(self.call)
