@@ -501,6 +501,9 @@ def _texts_of(response: Response) -> Iterator[bytes]:
         # What broke off is no event, and no line.
         if not piece.raw.endswith((b"\n", b"\r")):
             continue
+        # A stream has many notifications, which needn't be read.
+        if not _may_have_id(piece.raw):
+            continue
 
         if response.is_event_stream:
             yield read_event(piece.raw, first=index == 0).data or b""
@@ -508,9 +511,14 @@ def _texts_of(response: Response) -> Iterator[bytes]:
             yield piece.raw
 
 
+def _may_have_id(text: bytes) -> bool:
+    """Tell, quickly, whether a text in any encoding may have a message with an id."""
+    return b"id" in text.replace(b"\0", b"")
+
+
 def _is_unread(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
-    if b"id" not in text.replace(b"\0", b""):
+    if not _may_have_id(text):
         return False
 
     # A small response is remembered for whoever reads its outcome.
