@@ -127,9 +127,11 @@ def _spellings_of(text: str) -> Iterator[_Spelling]:
         first = -(-8 * before // 6)
         last = 8 * (before + len(raw)) // 6
         encoded = b64encode(bytes(before) + raw)[first:last]
-        yield _spelling_with_probe(encoded)
-        if b"+" in encoded or b"/" in encoded:
-            yield _spelling_with_probe(encoded.translate(_URL_ALPHABET))
+        in_url = encoded.translate(_URL_ALPHABET)
+        if in_url != encoded:
+            yield _spelling_with_probe(encoded)
+
+        yield _Spelling(in_url, probe=in_url)
 
 
 class _Layer(NamedTuple):
@@ -279,7 +281,7 @@ class RepeatedSecrets:
         self._added: dict[str, None] = {}
         """Those that are not indexed yet."""
         self._indexed: dict[str, _Indexed] = {}
-        self._by_gram: dict[bytes, dict[str, None]] = {}
+        self._by_gram: dict[bytes, list[str]] = {}
         self._shortest_run = _LONGEST_RUN
         """Characters of the shortest run that a gram was taken from."""
 
@@ -327,8 +329,9 @@ class RepeatedSecrets:
     def _forget_grams(self, text: str, grams: Iterable[bytes]) -> None:
         """Find a text by its grams no longer."""
         for gram in grams:
-            del self._by_gram[gram][text]
-            if not self._by_gram[gram]:
+            texts = self._by_gram[gram]
+            texts.remove(text)
+            if not texts:
                 del self._by_gram[gram]
 
     def _index_added(self) -> None:
@@ -339,7 +342,7 @@ class RepeatedSecrets:
             grams = _grams_of(spellings)
             self._indexed[text] = _Indexed(spellings, grams)
             for gram in grams:
-                self._by_gram.setdefault(gram, {})[text] = None
+                self._by_gram.setdefault(gram, []).append(text)
 
             for spelling in spellings:
                 if _LONG_RUN <= len(spelling.probe) < self._shortest_run:
@@ -382,14 +385,14 @@ class RepeatedSecrets:
         if len(self._indexed) <= _FEW_TEXTS:
             return self._indexed
 
-        likely = dict(self._by_gram.get(_SHORT_TEXT, ()))
+        likely = dict.fromkeys(self._by_gram.get(_SHORT_TEXT, ()))
         for start, end in long_words(raw, _PROBE_CHARS, self._shortest_run):
             for gram_start in range(start, end - _GRAM_LENGTH + 1, _GRAM_LENGTH):
                 texts_with_gram = self._by_gram.get(
                     raw[gram_start : gram_start + _GRAM_LENGTH]
                 )
                 if texts_with_gram:
-                    likely |= texts_with_gram
+                    likely |= dict.fromkeys(texts_with_gram)
 
         return likely
 
