@@ -32,7 +32,7 @@ from traffic import Incoming
 
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
@@ -182,7 +182,7 @@ def _wrong_values(player: Player, run: list[_Step]) -> int:
             got = sent_now(decision)
             is_right = said(got) == words if words else b"no tool" in got
         else:
-            is_right = isinstance(decision, Harmless) and words is None
+            is_right = isinstance(decision, HarmlessReply) and words is None
         wrong += not is_right
     return wrong
 

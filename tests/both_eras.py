@@ -10,9 +10,9 @@ from messages import CAPABLE, compact, message
 from processes import PEERS
 
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     PushedAsk,
 )
@@ -54,16 +54,16 @@ KINDS = {"elicitation": {"form": {}}, "roots": {}, "sampling": {}}
 class Helpful:
     """Answers whatever the server asks, by the method of the request."""
 
-    def answer(self, ask: LiveAsk) -> Answered:
+    def answer(self, ask: LiveAsk) -> AskAnswer:
         if isinstance(ask, PushedAsk):
-            return Answered(compact(ANSWERS[ask.message.method]))
+            return AskAnswer(compact(ANSWERS[ask.message.method]))
 
         live = ask.exchange.ask
         assert live is not None
         requests = live.message.tree["result"]["inputRequests"]
         answers = {key: ANSWERS[request["method"]] for key, request in requests.items()}
 
-        return Answered(compact(answers))
+        return AskAnswer(compact(answers))
 
 
 async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
@@ -99,7 +99,7 @@ async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
     call = Conversation(sent(message("tools/call", params)), Helpful(), session)
     await server.follow_conversation(call)
     await server.close()
-    assert isinstance(call.stopping_point, Finished)
+    assert isinstance(call.stopping_point, FinishedCall)
     assert call.stopping_point.turn == 4
     exchange = call.stopping_point.exchange
     assert exchange.response is not None

@@ -26,7 +26,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RequestState,
     Transport,
 )
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -550,7 +550,7 @@ def heard(player: Player, request: bytes | Request) -> str:
     found = player.request_received(as_request(request))
     if isinstance(found, Miss):
         return f"miss {found.reason.value}"
-    if isinstance(found, Harmless):
+    if isinstance(found, HarmlessReply):
         return "harmless"
 
     raw = sent_now(found)

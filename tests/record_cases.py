@@ -85,7 +85,7 @@ class Marks:
                 replaced.append((span, "«token»".encode()))
             else:
                 inside = Span(span.start + 1, span.end - 1)
-                state = inside.of(message)
+                state = inside.slice_of(message)
                 name = self._states.setdefault(state, _ORDINALS[len(self._states)])
                 replaced.append((inside, "«state ".encode() + name + "»".encode()))
 

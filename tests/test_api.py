@@ -73,16 +73,16 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
 
         post(recording.url, DEPLOY)
         first = post(recording.url, ACCEPT)
-        so_far = recording.interactions
+        response_so_far = recording.interactions
 
         assert not path.exists()
 
-    assert recording.interactions == so_far
+    assert recording.interactions == response_so_far
     assert recording.problem is None
     assert recording.unreachable == 0
     assert any("asks: " in line for line in lines)
 
-    (call,) = so_far
+    (call,) = response_so_far
 
     assert call.number == 1
     assert call.call == 'tools/call "deploy"'
@@ -96,7 +96,7 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
 
     with replay(path, on_miss="report") as replaying:
         assert replaying.path == path
-        assert replaying.unplayed == replaying.interactions == so_far
+        assert replaying.unplayed == replaying.interactions == response_so_far
 
         post(replaying.url, DEPLOY)
 

@@ -806,11 +806,11 @@ def cut(
     calls as they were recorded, and what they need: what opens the session or describes the server,
     the lists that name their tools, and the writes before them.
     """
-    from mrtr_cassette.core.drive.cut import cut_out
+    from mrtr_cassette.core.drive.cut import cut_interactions
 
     recording = load_cassette(read_place(cassette))
     chosen = _chosen_calls(recording, **selected)
-    cut_recording = cut_out(recording, chosen, alone=alone)
+    cut_recording = cut_interactions(recording, chosen, alone=alone)
     if shares:
         cut_recording = _shared_part(cut_recording, blanks_text=blanks_text)
     elif blanks_text:
@@ -844,7 +844,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     conversation as a diagram, request and response, and the commands that replay the call, without
     what `cut --share` takes out.
     """
-    from mrtr_cassette.core.drive.cut import cut_out
+    from mrtr_cassette.core.drive.cut import cut_interactions
     from mrtr_cassette.core.record.sharing import shareable_cassette
     from mrtr_cassette.core.report.bug import bug_report
     from mrtr_cassette.shell.files.reports import check_place, write_own
@@ -855,7 +855,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     if len(chosen) != 1:
         raise UsageError("report takes a single call")
 
-    part = cut_out(recording, chosen)
+    part = cut_interactions(recording, chosen)
     (call,) = [found for found in recording.interactions if found.number == chosen[0]]
     number = 0
     for interaction in part.interactions:

@@ -43,7 +43,7 @@ from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
     read_pairs,
-    wanted_of,
+    wanted_call,
 )
 from mrtr_cassette.core.compare.values import Change, unused_masks, unused_pointers
 from mrtr_cassette.core.drive.updating import (
@@ -177,7 +177,7 @@ def call(
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     options = read_options(CallOptions, others, log)
     server, rest = _server_of(words, upstream, after_dashes(context))
-    wanted = wanted_of(rest)
+    wanted = wanted_call(rest)
     if cassette is not None:
         warn_of_path(server, BUILT_IN_RULES)
 

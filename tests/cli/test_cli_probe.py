@@ -19,7 +19,7 @@ tool = "everything"
 question = "signin"
 reason = "the demonstration has no page to sign in at"
 """
-UNASKED = """
+PROBE_UNASKED = """
 [[expect]]
 probe = "answers-unasked"
 tool = "provision"
@@ -65,7 +65,7 @@ def test_the_demo_server_acts_on_no_answer_that_it_did_not_ask_for(tmp_path):
 def test_an_expected_finding_does_not_count(tmp_path):
     """The report says why it was expected."""
     expected = tmp_path / "expected.toml"
-    expected.write_text(UNASKED)
+    expected.write_text(PROBE_UNASKED)
     words = ["--only", "provision", "--fail-on", "unprotected"]
     _, outcome = probed(tmp_path, *words, "--expect", str(expected))
     (found,) = [made for made in outcome["probes"] if made["expected"]]

@@ -38,7 +38,7 @@ from messages import array_asks, asks, text
 
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -192,7 +192,7 @@ def player(data: bytes) -> None:
 def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     """Ask for one request's answer, and check what comes."""
     decision = playing.request_received(request)
-    if isinstance(decision, Harmless):
+    if isinstance(decision, HarmlessReply):
         orjson.dumps(harmless_event(decision))
         return
 

@@ -65,7 +65,9 @@ def tail(text: str) -> str:
     return " | ".join(text.strip().splitlines()[-4:])[-600:]
 
 
-def wanted_of(client: Language, server: Language, era: Era, answer: str) -> list[Line]:
+def wanted_call(
+    client: Language, server: Language, era: Era, answer: str
+) -> list[Line]:
     """Return what a client prints of a server's tools, SDKs' own faults included."""
     if client is GO and server is not GO and era == "2026":
         return [FAULT if seen["tool"] == "roots" else seen for seen in WANTED[answer]]
@@ -109,7 +111,7 @@ class Pair:
                     self._replay(way, cassette, answer, reader)
 
     def _wanted(self, client: Language, answer: str) -> list[Line]:
-        return wanted_of(client, self.server, self.era, answer)
+        return wanted_call(client, self.server, self.era, answer)
 
     def _call(
         self, client: Language, answer: str, target: str, tools: Sequence[str]

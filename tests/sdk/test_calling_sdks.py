@@ -28,9 +28,9 @@ import mrtr_cassette
 from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     GivenAnswers,
-    answers_of,
+    answers_from_tree,
     read_pairs,
-    wanted_of,
+    wanted_call,
 )
 from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.options import CallOptions
@@ -123,13 +123,13 @@ async def flow(
 ) -> CallResult:
     """Call one flow."""
     options = CallOptions(existing="append")
-    wanted = wanted_of(FLOWS[name][0])
+    wanted = wanted_call(FLOWS[name][0])
     return await call(
         server.url, wanted, sources, options, Announcer(), cassette=cassette, **more
     )
 
 
-RULED = AnswerSources(file=answers_of({"rule": RULES}, "a.toml"))
+RULED = AnswerSources(file=answers_from_tree({"rule": RULES}, "a.toml"))
 
 
 def given(*pairs: str) -> AnswerSources:

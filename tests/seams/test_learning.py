@@ -80,7 +80,7 @@ TREES = st.recursive(
     ),
     max_leaves=8,
 )
-RESULTS = st.tuples(
+RESULT_KINDS = st.tuples(
     st.dictionaries(MEMBERS, TREES, min_size=1),
     st.sampled_from(["json", "words", "none"]),
 )
@@ -128,7 +128,7 @@ ROWS = tuple(
 )
 
 
-@given(RESULTS, st.booleans())
+@given(RESULT_KINDS, st.booleans())
 @example(case=({"a": Shuffled(ROWS)}, "json"), is_called_twice=True)
 def test_after_learning_nothing_is_told_of_an_unchanged_server(
     case: tuple[Any, str],

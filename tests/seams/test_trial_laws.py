@@ -21,7 +21,7 @@ from messages import text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
@@ -117,7 +117,7 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
             words = twin.does(call)
             if isinstance(decision, Play) and words is not None:
                 assert said(sent_now(decision)) == words
-            elif isinstance(decision, Harmless):
+            elif isinstance(decision, HarmlessReply):
                 assert words is None
 
                 message = json.loads(decision.body)["error"]["message"]

@@ -18,9 +18,9 @@ from mrtr_cassette.core.answers.fulfilment import AnswerSources
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
-    answers_of,
+    answers_from_tree,
     read_pairs,
-    wanted_of,
+    wanted_call,
 )
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.runs import CallResult
@@ -100,14 +100,14 @@ async def called(
     **options: Any,
 ) -> CallResult:
     """Call a server that does what a script says."""
-    file = AnswersFile() if rules is None else answers_of(rules, "answers.toml")
+    file = AnswersFile() if rules is None else answers_from_tree(rules, "answers.toml")
     sources = AnswerSources(
         GivenAnswers(read_pairs(given, "answer")), file, person is not None
     )
     async with upstream(script) as server:
         return await call(
             server.url,
-            wanted_of(words or ("deploy", "env=prod")),
+            wanted_call(words or ("deploy", "env=prod")),
             sources,
             CallOptions(**options),
             Announcer(None, heard_by(log)),
@@ -360,7 +360,7 @@ async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
 
     gone = await call(
         "http://127.0.0.1:9/mcp",
-        wanted_of(["deploy"]),
+        wanted_call(["deploy"]),
         AnswerSources(),
         CallOptions(),
         Announcer(),
@@ -464,7 +464,7 @@ async def test_question_on_pipes_before_the_call_is_refused() -> None:
     """A server that waits for the answer lists its tools then."""
     ended = await call(
         [sys.executable, "-c", ASKS_FIRST],
-        wanted_of(["deploy"]),
+        wanted_call(["deploy"]),
         AnswerSources(),
         CallOptions(timeout=30),
         Announcer(),

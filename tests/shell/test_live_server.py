@@ -29,10 +29,10 @@ from standin import (
 from yarl import URL
 
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     AskedOtherwise,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     NeedsAnswers,
 )
@@ -76,7 +76,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
     """The answer is posted in the session, and the call goes on to its result."""
     for on_session in (False, True):
         server = PushingServer(QUESTION, lambda _: {"done": 1}, on_session=on_session)
-        script = FixedScript(Answered(b'{"action":"accept"}'))
+        script = FixedScript(AskAnswer(b'{"action":"accept"}'))
 
         live_session = session()
         async with live(server) as (live_server, seen):
@@ -88,7 +88,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
             conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow_conversation(conversation)
 
-        assert isinstance(conversation.stopping_point, Finished)
+        assert isinstance(conversation.stopping_point, FinishedCall)
         assert server.posted == [result({"action": "accept"}, id="push-1")]
 
         for request in seen.received:
@@ -104,10 +104,10 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
     """What the script has no answer to is supplied, or the conversation stands there."""
     asked: list[Any] = []
 
-    async def supply(ask: LiveAsk) -> Answered:
+    async def supply(ask: LiveAsk) -> AskAnswer:
         asked.append(ask)
         await asyncio.sleep(0)
-        return Answered(b"{}") if ask.via == "push" else Answered(b'{"a":{}}')
+        return AskAnswer(b"{}") if ask.via == "push" else AskAnswer(b'{"a":{}}')
 
     async def rounds(visit: Visit) -> None:
         body = visit.request.json
@@ -127,7 +127,7 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
                 await live_server.follow_conversation(conversation, supplied)
                 conversations.append(conversation)
 
-        assert isinstance(conversations[0].stopping_point, Finished)
+        assert isinstance(conversations[0].stopping_point, FinishedCall)
         assert isinstance(conversations[1].stopping_point, NeedsAnswers)
 
     assert len(asked) == 2
@@ -189,7 +189,7 @@ class LateServer:
 async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
     """It may come with the first event, which is taken all the same."""
     live_session = session()
-    script = FixedScript(Answered(b'{"action":"accept"}'))
+    script = FixedScript(AskAnswer(b'{"action":"accept"}'))
     async with live(LateServer(), head_s=0) as (live_server, _):
         seen = await live_server.listen(
             Conversation(get("/mcp"), FixedScript(refusing), live_session)
@@ -197,7 +197,7 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
         conversation = Conversation(post(CALL), script, live_session)
         await live_server.follow_conversation(conversation)
 
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
     assert (len(script.asks), seen and seen.status) == (1, 200)
 
 
@@ -211,7 +211,7 @@ async def test_refused_answer_ends_its_call_at_once() -> None:
             Conversation(get("/mcp"), FixedScript(refusing), live_session)
         )
         conversation = Conversation(
-            post(CALL), FixedScript(Answered(b"{}")), live_session
+            post(CALL), FixedScript(AskAnswer(b"{}")), live_session
         )
         with pytest.raises(
             UpstreamError, match="refuses the answer to its question: HTTP 400"
@@ -236,7 +236,7 @@ async def test_ping_is_answered_and_asks_nothing() -> None:
             conversation = Conversation(post(CALL), script, live_session)
             await live_server.follow_conversation(conversation)
 
-        assert isinstance(conversation.stopping_point, Finished)
+        assert isinstance(conversation.stopping_point, FinishedCall)
         assert (server.posted, script.asks) == ([result({}, id=ping["id"])], [])
 
 
@@ -280,7 +280,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     ) as server:
         await LiveServer(server, "the server").follow_conversation(conversation)
 
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
 
     response_ = conversation.stopping_point.exchange.response
 

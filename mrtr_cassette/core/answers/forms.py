@@ -20,13 +20,13 @@ from mrtr_cassette.errors import NotJsonError, counted, printable
 ACTIONS: Final = ("accept", "decline", "cancel")
 """What a person can do with a form or a URL."""
 
-ELICITATIONS: Final = frozenset({"form", "url"})
+ELICITATION_KINDS: Final = frozenset({"form", "url"})
 """The kinds of requests that an `ElicitResult` answers."""
 
-RESULTS: Final = frozenset({"sampling", "roots"})
+RESULT_KINDS: Final = frozenset({"sampling", "roots"})
 """The kinds that a result of their own answers."""
 
-VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
+VALUE_KINDS: Final = frozenset({"string", "number", "integer", "boolean"})
 """The kinds of the array dialect, which a value answers."""
 
 _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "model")}
@@ -36,7 +36,7 @@ _RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "
 _KEY_PARTS: Final = re.compile("[:./#]")
 
 
-class AskedRequest(NamedTuple):
+class AskedQuestion(NamedTuple):
     """One request for input; `number` is its place among all that its call was asked, from 1.
 
     The last part of a key stands for it where no other key of the turn ends so.
@@ -59,7 +59,7 @@ class AskedRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedTurn:
     """The requests for input of one turn by key, and their call, whose method may be empty.
 
     `first` is the number of the first one among all that the call was asked.
@@ -72,16 +72,16 @@ class Asked:
     requests: Mapping[str, InputRequest]
     first: int = 1
 
-    def questions(self) -> list[AskedRequest]:
+    def questions(self) -> list[AskedQuestion]:
         """Return the requests in the order in which they were asked."""
-        ends = Counter(_end_of(key) for key in self.requests)
+        ends = Counter(_last_key_part(key) for key in self.requests)
         questions = []
         for number, (key, request) in enumerate(
             self.requests.items(), start=self.first
         ):
-            end = _end_of(key)
+            end = _last_key_part(key)
             short = end if end and ends[end] == 1 else key
-            questions.append(AskedRequest(key, short, number, request))
+            questions.append(AskedQuestion(key, short, number, request))
 
         return questions
 
@@ -97,14 +97,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class UnansweredQuestion:
     """A request for input has no answer, so nothing is answered; `detail` says why.
 
     `example` has names and values by which the call could answer it itself; `is_fault` says that a
     source answers it wrongly.
     """
 
-    asked: Asked
+    asked: AskedTurn
     key: str
     detail: str
     example: Mapping[str, Any] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class CallTurn:
     state_sha256: str | None
 
 
-def _end_of(key: str) -> str:
+def _last_key_part(key: str) -> str:
     """Return the last part of a key, after any of `:`, `.`, `/` and `#`."""
     return _KEY_PARTS.split(key)[-1]
 
@@ -139,7 +139,7 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
             return f"is {type_name(answer)}, and not an object with a `value`"
         return problem_of_value(members["value"], value_schema(request))
 
-    if request.kind in ELICITATIONS:
+    if request.kind in ELICITATION_KINDS:
         return _problem_of_elicitation(request, members)
     if not isinstance(answer, dict):
         return f"is {type_name(answer)}, and not an object"
@@ -183,12 +183,12 @@ def _problem_of_content(request: InputRequest, content: Any) -> str | None:
     for name, value in content.items():
         problems[name] = problem_of_value(value, fields.get(name))
 
-    told = []
+    sentences = []
     for name, problem in problems.items():
         if problem is not None:
-            told.append(f"/{escape_pointer(name)} {problem}")
+            sentences.append(f"/{escape_pointer(name)} {problem}")
 
-    return "; ".join(told) or None
+    return "; ".join(sentences) or None
 
 
 def _form_schema(request: InputRequest) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def with_defaults(request: InputRequest, answer: Any) -> Any:
 
 def value_schema(request: InputRequest) -> dict[str, Any]:
     """Return the schema of a bare value, as far as its kind tells."""
-    if request.kind not in VALUES:
+    if request.kind not in VALUE_KINDS:
         return {}
     return {"type": request.kind}
 
@@ -373,21 +373,21 @@ def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str 
     """Return why a number, or the length of a text or a list, is out of bounds, or None."""
     least, most, noun = _SIZE_BOUNDS.get(wanted, ("", "", ""))
     size = decimal_of(value)
-    told = "must be"
+    sentence_start = "must be"
     if noun:
         size = Decimal(len(value))
-        told = f"has {counted(len(value), noun)}, and must have"
+        sentence_start = f"has {counted(len(value), noun)}, and must have"
 
     if size is None:
         return None
 
     lower = decimal_of(schema.get(least))
     if lower is not None and size < lower:
-        return f"{told} at least {canonical(schema[least])}"
+        return f"{sentence_start} at least {canonical(schema[least])}"
 
     upper = decimal_of(schema.get(most))
     if upper is not None and size > upper:
-        return f"{told} at most {canonical(schema[most])}"
+        return f"{sentence_start} at most {canonical(schema[most])}"
 
     return None
 
@@ -465,16 +465,16 @@ def value_of_text(text: str, schema: Any) -> Any:
     """
     match type_of_text(schema):
         case "boolean":
-            return _truth_of(text)
+            return _boolean_from_text(text)
         case "integer" | "number" | "object":
             return json_or_text(text)
         case "array":
-            return _list_of(text, schema)
+            return _list_from_text(text, schema)
 
     return text
 
 
-def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
+def _list_from_text(text: str, schema: Mapping[str, Any]) -> list[Any]:
     """Return the list that a text means: a JSON array, or values between commas."""
     value = json_or_text(text)
     if isinstance(value, list):
@@ -489,7 +489,7 @@ def _list_of(text: str, schema: Mapping[str, Any]) -> list[Any]:
     return values
 
 
-def _truth_of(text: str) -> bool | str:
+def _boolean_from_text(text: str) -> bool | str:
     """Return the boolean that a text means, such as `yes` or `off`; any other text stays."""
     folded = text.strip().lower()
     if folded in _TRUE_WORDS:
@@ -510,7 +510,7 @@ def json_or_text(text: str) -> Any:
 
 # Asking a person
 
-_ACTION_OF: Final = {":decline": "decline", ":cancel": "cancel"}
+_ACTION_BY_WORD: Final = {":decline": "decline", ":cancel": "cancel"}
 _DIALOGUE_HELP: Final = (
     "  :decline or :cancel refuses; "
     "an empty line is the default or none; lists have commas"
@@ -520,11 +520,11 @@ _DIALOGUE_HELP: Final = (
 Prompt = tuple[tuple[str, ...], str]
 """Lines are shown, then a line is read after the text; None is sent at the end of all lines."""
 
-Steps = Generator[Prompt, str | None, Any]
+Dialogue = Generator[Prompt, str | None, Any]
 """What is done with a person, step by step; it returns the answer, or None where there is none."""
 
 
-class _EndedError(Exception):
+class _DialogueEndedError(Exception):
     """The person ends the question, with this action or none."""
 
     def __init__(self, action: str | None) -> None:
@@ -532,7 +532,7 @@ class _EndedError(Exception):
         self.action = action
 
 
-def dialogue_with_person(key: str, request: InputRequest) -> Steps:
+def dialogue_with_person(key: str, request: InputRequest) -> Dialogue:
     """Ask a person for a form, a URL or a bare value, line by line."""
     line = f"The server asks for {key} ({request.kind})"
     if request.message:
@@ -547,7 +547,7 @@ def dialogue_with_person(key: str, request: InputRequest) -> Steps:
         value = yield from _ask_for_value(
             lines, key, value_schema(request), is_required=required
         )
-    except _EndedError as ended:
+    except _DialogueEndedError as ended:
         if ended.action is None or request.takes_bare_value:
             return None
         return elicitation_answer(ended.action)
@@ -564,14 +564,14 @@ def _typed_line(
     """Show lines and return the line that a person types; an action or the end raises an error."""
     line = yield tuple(map(printable, lines)), printable(prompt)
     if line is None:
-        raise _EndedError(None)
-    if line in _ACTION_OF:
-        raise _EndedError(_ACTION_OF[line])
+        raise _DialogueEndedError(None)
+    if line in _ACTION_BY_WORD:
+        raise _DialogueEndedError(_ACTION_BY_WORD[line])
 
     return line
 
 
-def _ask_for_form(request: InputRequest, lines: list[str]) -> Steps:
+def _ask_for_form(request: InputRequest, lines: list[str]) -> Dialogue:
     """Ask for each field of a form; a URL and a form without any are just confirmed."""
     fields = fields_of(request)
     if not fields:
@@ -592,7 +592,7 @@ def _ask_for_form(request: InputRequest, lines: list[str]) -> Steps:
     return elicitation_answer("accept", content)
 
 
-def _ask_to_confirm(request: InputRequest, lines: list[str]) -> Steps:
+def _ask_to_confirm(request: InputRequest, lines: list[str]) -> Dialogue:
     """Ask until a person accepts a URL or a form without fields; refusing raises an error."""
     if "url" in request.definition:
         lines.append(f"  {request.definition['url']}")
@@ -607,7 +607,7 @@ def _ask_to_confirm(request: InputRequest, lines: list[str]) -> Steps:
 
 def _ask_for_value(
     lines: Sequence[str], name: str, schema: dict[str, Any], *, is_required: bool
-) -> Steps:
+) -> Dialogue:
     """Ask for a value until it fits; an optional one without a default may be `ABSENT`."""
     shown = [*lines, *_description_lines(schema)]
     prompt = _field_prompt(name, schema, is_required=is_required)
@@ -728,7 +728,7 @@ def example_answer(request: InputRequest) -> Example:
     can_be_named = True
     for name in names:
         values[name] = example_of(fields.get(name))
-        if name not in fields or not _can_be_written(name):
+        if name not in fields or not _is_pair_name(name):
             can_be_named = False
 
     answer = elicitation_answer("accept", values)
@@ -740,7 +740,7 @@ def example_answer(request: InputRequest) -> Example:
     return Example(values)
 
 
-def _can_be_written(name: str) -> bool:
+def _is_pair_name(name: str) -> bool:
     """Tell whether a pair can have a name."""
     return "=" not in name and not name.endswith(":")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.forms import (
-    ELICITATIONS,
-    RESULTS,
-    Asked,
-    AskedRequest,
+    ELICITATION_KINDS,
+    RESULT_KINDS,
+    AskedQuestion,
+    AskedTurn,
     CallTurn,
-    Unanswered,
+    UnansweredQuestion,
     elicitation_answer,
     must_be_answered,
     problem_of,
@@ -22,7 +22,7 @@ from mrtr_cassette.core.answers.forms import (
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     AskedOtherwise,
     LiveAsk,
     NeedsAnswers,
@@ -46,7 +46,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, printable, shorten
 
-_ALL_KINDS: Final = ELICITATIONS | RESULTS
+_ALL_KINDS: Final = ELICITATION_KINDS | RESULT_KINDS
 LARGEST_REPLY: Final = 16 * 1024 * 1024
 """Bytes of a reply; sampled images are large, and nothing else is."""
 
@@ -84,36 +84,36 @@ class Answer(NamedTuple):
     answered_by: str
 
 
-class _FaultError(Exception):
+class _WrongAnswerError(Exception):
     """A source answers a request wrongly; with the key, and what is wrong."""
 
 
-Fulfilment = Generator[Step, Any, Mapping[str, Answer] | Unanswered]
+Fulfilment = Generator[Step, Any, Mapping[str, Answer] | UnansweredQuestion]
 """One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
-def answer_from_sources(asked: Asked, sources: AnswerSources) -> Fulfilment:
+def answer_from_sources(asked: AskedTurn, sources: AnswerSources) -> Fulfilment:
     """Answer an ask from sources; whoever has to be waited for is yielded.
 
     The call's own answers come first, then rules, endpoint, person, and what happens otherwise. A
     source that answers wrongly is a fault; the next one is not asked in its place.
     """
-    answering = _Answering(asked, sources)
+    answering = _AskInProgress(asked, sources)
     try:
         answering.answer_by_call_and_rules()
         yield from answering.answer_by_endpoint()
         yield from answering.answer_by_person()
-    except _FaultError as fault:
+    except _WrongAnswerError as fault:
         key, detail = fault.args
-        return Unanswered(asked, key, detail, is_fault=True)
+        return UnansweredQuestion(asked, key, detail, is_fault=True)
 
     return answering.outcome()
 
 
-class _Answering:
+class _AskInProgress:
     """One ask, and the answers to it so far."""
 
-    def __init__(self, asked: Asked, sources: AnswerSources) -> None:
+    def __init__(self, asked: AskedTurn, sources: AnswerSources) -> None:
         self._asked_turn = asked
         self._questions = asked.questions()
         self._sources = sources
@@ -125,11 +125,13 @@ class _Answering:
         completed = with_defaults(request, value)
         problem = problem_of(request, completed)
         if problem is not None:
-            raise _FaultError(key, f"the answer ({source}) doesn't fit: {problem}")
+            raise _WrongAnswerError(
+                key, f"the answer ({source}) doesn't fit: {problem}"
+            )
 
         self._answers[key] = Answer(completed, source)
 
-    def _open_questions(self) -> list[AskedRequest]:
+    def _open_questions(self) -> list[AskedQuestion]:
         """Return the questions that have no answer so far."""
         missing = []
         for question in self._questions:
@@ -164,7 +166,9 @@ class _Answering:
         reply = yield to_json(part.data()).encode()
         found = _read_reply(part, reply)
         if isinstance(found, str):
-            raise _FaultError(missing[0].key, f"the endpoint gives no answer: {found}")
+            raise _WrongAnswerError(
+                missing[0].key, f"the endpoint gives no answer: {found}"
+            )
 
         for key, value in found.items():
             self._take_answer(key, value, "rest")
@@ -176,19 +180,21 @@ class _Answering:
 
         for question in self._open_questions():
             request = question.request
-            if not request.takes_bare_value and request.kind not in ELICITATIONS:
+            if not request.takes_bare_value and request.kind not in ELICITATION_KINDS:
                 continue
 
             value = yield question.key, request
             if value is not None:
                 self._take_answer(question.key, value, "person")
 
-    def outcome(self) -> Mapping[str, Answer] | Unanswered:
+    def outcome(self) -> Mapping[str, Answer] | UnansweredQuestion:
         """Return the answers in the order of the questions, or which one has none."""
         action = self._sources.file.otherwise
         for question in self._open_questions():
             request = question.request
-            can_refuse = request.kind in ELICITATIONS and not request.takes_bare_value
+            can_refuse = (
+                request.kind in ELICITATION_KINDS and not request.takes_bare_value
+            )
             if can_refuse and action != "fail":
                 self._answers[question.key] = Answer(
                     elicitation_answer(action), "otherwise"
@@ -203,7 +209,7 @@ class _Answering:
 
         return answers
 
-    def _question_without_answer(self, question: AskedRequest) -> Unanswered:
+    def _question_without_answer(self, question: AskedQuestion) -> UnansweredQuestion:
         """Return that nothing answers a question, with an example of answers for the call."""
         given = self._sources.given
         detail = "nothing answers it"
@@ -214,10 +220,10 @@ class _Answering:
             )
 
         example = given.example_for(question, is_alone=len(self._questions) == 1)
-        return Unanswered(self._asked_turn, question.key, detail, example)
+        return UnansweredQuestion(self._asked_turn, question.key, detail, example)
 
 
-def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
+def _read_reply(asked: AskedTurn, reply: bytes | str) -> Mapping[str, Any] | str:
     """Return the answers of an endpoint's reply by key, or why it gives none."""
     if isinstance(reply, str):
         return reply
@@ -231,7 +237,7 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
 
-    repeated = _given_twice(reply, tree[INPUT_RESPONSES])
+    repeated = _duplicate_member(reply, tree[INPUT_RESPONSES])
     if repeated is not None:
         return f"it has {repeated} twice"
 
@@ -242,7 +248,7 @@ def _read_reply(asked: Asked, reply: bytes | str) -> Mapping[str, Any] | str:
     return answers.input_responses
 
 
-def _given_twice(reply: bytes, responses: Any) -> str | None:
+def _duplicate_member(reply: bytes, responses: Any) -> str | None:
     """Return what a reply has more than once, or None."""
     if isinstance(responses, list):
         counts = Counter(repr(item.get("id")) for item in responses)
@@ -276,10 +282,10 @@ _ASKING_RESULT_TYPES: Final = frozenset(
 class LeavesToSources:
     """The script of a call whose every question is for the sources."""
 
-    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+    def answer(self, ask: LiveAsk) -> AskAnswer | NeedsAnswers | AskedOtherwise:
         """Leave it to them; a task that is only created asks nothing."""
         if ask.asks_nothing:
-            return Answered(None)
+            return AskAnswer(None)
         return NeedsAnswers(ask)
 
 
@@ -289,10 +295,10 @@ class Rounds:
 
     sources: AnswerSources
     turns: list[CallTurn] = field(default_factory=list)
-    unanswered: Unanswered | None = None
+    unanswered: UnansweredQuestion | None = None
     overrun: bool = False
 
-    def answer(self, ask: LiveAsk) -> Generator[Step, Any, Answered | None]:
+    def answer(self, ask: LiveAsk) -> Generator[Step, Any, AskAnswer | None]:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
@@ -305,7 +311,7 @@ class Rounds:
             yield PACE_S
 
         outcome = yield from answer_from_sources(asked, self.sources)
-        if isinstance(outcome, Unanswered):
+        if isinstance(outcome, UnansweredQuestion):
             self.turns.append(_turn_of(ask, asked.requests, {}))
             return self._given_up(ask, outcome)
 
@@ -313,7 +319,9 @@ class Rounds:
         self.turns.append(turn)
         return ask.answers_in_server_form(turn.answers)
 
-    def _given_up(self, ask: LiveAsk, unanswered: Unanswered) -> Answered | None:
+    def _given_up(
+        self, ask: LiveAsk, unanswered: UnansweredQuestion
+    ) -> AskAnswer | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
         request = unanswered.asked.requests[unanswered.key]
         if request.kind == "roots" and ask.refusal and not unanswered.is_fault:
@@ -323,7 +331,7 @@ class Rounds:
         self.unanswered = unanswered
         return None
 
-    def _numbered_requests(self, ask: LiveAsk) -> Asked:
+    def _numbered_requests(self, ask: LiveAsk) -> AskedTurn:
         """Return the requests of an ask with their call, numbered after those of earlier turns."""
         call = ask.call
         params = {} if call.message is None else call.message.params
@@ -331,7 +339,7 @@ class Rounds:
         for turn in self.turns:
             first += len(turn.requests)
 
-        return Asked(
+        return AskedTurn(
             call.method,
             call.name,
             params.get("arguments"),
@@ -373,7 +381,7 @@ def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
     return exchange.polled_state
 
 
-def fault_of(method: str, exchange: RecordedExchange) -> str | None:
+def why_no_outcome(method: str, exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
     state = _ended_task(method, exchange)
     if state is not None and not state.response:

@@ -20,11 +20,11 @@ from pydantic import (
 
 from mrtr_cassette.core.answers.forms import (
     ACTIONS,
-    ELICITATIONS,
-    RESULTS,
-    VALUES,
-    Asked,
-    AskedRequest,
+    ELICITATION_KINDS,
+    RESULT_KINDS,
+    VALUE_KINDS,
+    AskedQuestion,
+    AskedTurn,
     elicitation_answer,
     example_answer,
     fields_of,
@@ -51,10 +51,18 @@ from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
-_METHOD_OF: Final = {"tool": CALL_TOOL, "prompt": GET_PROMPT, "resource": READ_RESOURCE}
+_METHOD_BY_RULE_MEMBER: Final = {
+    "tool": CALL_TOOL,
+    "prompt": GET_PROMPT,
+    "resource": READ_RESOURCE,
+}
 """The method of the calls that each member of a rule names."""
 
-_ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
+_KINDS_BY_ANSWER_MEMBER: Final = {
+    "action": ELICITATION_KINDS,
+    "result": RESULT_KINDS,
+    "value": VALUE_KINDS,
+}
 """The kinds of requests that each member of a rule can answer."""
 
 
@@ -64,13 +72,13 @@ QuestionKind = Literal[
 Action = Literal["accept", "decline", "cancel"]
 
 
-class _Strict(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False
     )
 
 
-class AnswerRule(_Strict):
+class AnswerRule(_StrictModel):
     """One rule: what it answers, and with what. The first rule that fits answers."""
 
     tool: str | None = Field(None, description="The tool that is called.")
@@ -114,13 +122,13 @@ class AnswerRule(_Strict):
         if self.content is not None:
             return frozenset({"form"})
         if self.action is not None:
-            return ELICITATIONS
+            return ELICITATION_KINDS
 
-        return VALUES if self.result is None else RESULTS
+        return VALUE_KINDS if self.result is None else RESULT_KINDS
 
-    def fits(self, asked: Asked, question: AskedRequest) -> bool:
+    def fits(self, asked: AskedTurn, question: AskedQuestion) -> bool:
         """Tell whether it answers a request for input."""
-        for member, method in _METHOD_OF.items():
+        for member, method in _METHOD_BY_RULE_MEMBER.items():
             name = getattr(self, member)
             if name is not None and (method, name) != (asked.method, asked.name):
                 return False
@@ -145,9 +153,11 @@ class AnswerRule(_Strict):
         return request.kind in self.kinds()
 
     @model_validator(mode="after")
-    def _can_be_meant(self) -> Self:
+    def _check_members(self) -> Self:
         """Return the rule; a `ValueError` says which of its members can't be meant."""
-        answers = [name for name in _ANSWERED_BY if getattr(self, name) is not None]
+        answers = [
+            name for name in _KINDS_BY_ANSWER_MEMBER if getattr(self, name) is not None
+        ]
         if len(answers) != 1:
             given = " and ".join(answers) or "none"
             raise ValueError(
@@ -156,7 +166,10 @@ class AnswerRule(_Strict):
 
         if self.content is not None and self.action != "accept":
             raise ValueError('content only goes with action = "accept"')
-        if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
+        if (
+            self.kind is not None
+            and self.kind not in _KINDS_BY_ANSWER_MEMBER[answers[0]]
+        ):
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
 
         if self.pattern is not None:
@@ -174,7 +187,7 @@ def _exact_value(value: Any) -> Any:
     return parse(json.dumps(value).encode())
 
 
-class RestModel(_Strict):
+class RestModel(_StrictModel):
     """An endpoint that is asked what no rule answers."""
 
     url: str = Field(description="Where the questions are posted.")
@@ -186,7 +199,7 @@ class RestModel(_Strict):
     )
 
 
-class AnswersFile(_Strict):
+class AnswersFile(_StrictModel):
     """Who answers what a server asks, where no client does, in TOML."""
 
     otherwise: Literal["fail", "decline", "cancel"] = Field(
@@ -202,15 +215,15 @@ class AnswersFile(_Strict):
         """Return the kinds of requests that it can answer."""
         kinds: set[str] = set()
         if self.rest is not None:
-            return kinds.union(ELICITATIONS, RESULTS)
+            return kinds.union(ELICITATION_KINDS, RESULT_KINDS)
 
         if self.otherwise != "fail":
-            kinds.update(ELICITATIONS)
+            kinds.update(ELICITATION_KINDS)
 
         return kinds.union(*(rule.kinds() for rule in self.rule))
 
     def rule_for(
-        self, asked: Asked, question: AskedRequest
+        self, asked: AskedTurn, question: AskedQuestion
     ) -> tuple[int, AnswerRule] | None:
         """Return the number and the rule that answers a request for input, or None."""
         for number, rule in enumerate(self.rule, start=1):
@@ -231,10 +244,10 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
 
-    return answers_of(tree, path)
+    return answers_from_tree(tree, path)
 
 
-def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
+def answers_from_tree(tree: Mapping[str, Any], path: str) -> AnswersFile:
     """Return the answers that a tree of values says, or raise what `read_answers` does."""
     try:
         return AnswersFile.model_validate(tree)
@@ -282,7 +295,7 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
     """Yield the conditions and the answer of a rule for each answer that was given."""
     call = interaction.exchanges[0].call
     call_conditions = {}
-    for member, method in _METHOD_OF.items():
+    for member, method in _METHOD_BY_RULE_MEMBER.items():
         if call.method == method:
             call_conditions[member] = call.name
 
@@ -301,7 +314,7 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
             if request.message:
                 conditions["message"] = request.message
 
-            if request.kind in ELICITATIONS | RESULTS:
+            if request.kind in ELICITATION_KINDS | RESULT_KINDS:
                 conditions["kind"] = request.kind
 
             yield _toml_lines(conditions), _answer_lines(request, answer)
@@ -310,7 +323,7 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
 def _answer_lines(request: InputRequest, answer: Any) -> str:
     """Return the lines of a rule for a recorded answer; a comment says if any of it was hidden."""
     text = canonical(answer)
-    is_elicitation = request.kind in ELICITATIONS and not request.takes_bare_value
+    is_elicitation = request.kind in ELICITATION_KINDS and not request.takes_bare_value
     if has_kind(text, ANSWER):
         note = "# The recorded answer is sealed: only its hash is known.\n"
         if is_elicitation:
@@ -337,23 +350,23 @@ def _toml_lines(members: Mapping[str, Any]) -> str:
     lines = []
     for name, value in members.items():
         if value is not None:
-            lines.append(f"{name} = {_toml(value)}\n")
+            lines.append(f"{name} = {_toml_value(value)}\n")
 
     return "".join(lines)
 
 
-def _toml(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     """Return a JSON value as TOML, without the nulls in it, which TOML doesn't have."""
     if isinstance(value, dict):
         members = []
         for name, member in value.items():
             if member is not None:
-                members.append(f"{_toml(name)} = {_toml(member)}")
+                members.append(f"{_toml_value(name)} = {_toml_value(member)}")
 
         return f"{{ {', '.join(members)} }}" if members else "{}"
 
     if isinstance(value, list):
-        items = [_toml(item) for item in value if item is not None]
+        items = [_toml_value(item) for item in value if item is not None]
         return f"[{', '.join(items)}]"
 
     if isinstance(value, str):
@@ -426,7 +439,7 @@ def _read_pair(text: str, what: str) -> WrittenPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCall:
     """What is to be called; `name` is empty for a method that names nothing."""
 
     method: str
@@ -464,7 +477,7 @@ def can_be_called(method: str) -> bool:
     return known.reads or bool(known.named_by)
 
 
-def wanted_of(words: Sequence[str]) -> Wanted:
+def wanted_call(words: Sequence[str]) -> WantedCall:
     """Return what is to be called: a tool, or a method and what it names, and the arguments.
 
     Raises:
@@ -475,14 +488,14 @@ def wanted_of(words: Sequence[str]) -> Wanted:
 
     first, *rest = words
     if not can_be_called(first):
-        return Wanted(CALL_TOOL, first, read_pairs(rest, "argument"))
+        return WantedCall(CALL_TOOL, first, read_pairs(rest, "argument"))
     if not method_of(first).named_by:
-        return Wanted(first, "", read_pairs(rest, "argument"))
+        return WantedCall(first, "", read_pairs(rest, "argument"))
     if not rest:
         raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
 
     pairs = read_pairs(rest[1:], "argument")
-    return Wanted(first, rest[0], pairs, names_method=True)
+    return WantedCall(first, rest[0], pairs, names_method=True)
 
 
 def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
@@ -532,13 +545,13 @@ class GivenAnswers:
         """The kinds of requests that they can answer."""
         kinds: set[str] = set()
         for pair in self._pairs_by_name.values():
-            kinds.update(ELICITATIONS)
+            kinds.update(ELICITATION_KINDS)
             if isinstance(pair.value, dict):
-                kinds.update(RESULTS)
+                kinds.update(RESULT_KINDS)
 
         return kinds
 
-    def answer_to(self, question: AskedRequest) -> Any:
+    def answer_to(self, question: AskedQuestion) -> Any:
         """Return the answer to a question; None where no name is for it.
 
         `decline` and `cancel` for a field that is no text refuse the whole form.
@@ -558,18 +571,21 @@ class GivenAnswers:
 
         return answer
 
-    def _named_answer(self, question: AskedRequest, fields: Mapping[str, Any]) -> Any:
+    def _named_answer(self, question: AskedQuestion, fields: Mapping[str, Any]) -> Any:
         """Return the answer by the pair named like a question, or else by its fields' pairs."""
         whole = self._pair_named_like_question(question)
         if whole is not None:
-            return self._answer_by(whole, question, fields)
+            return self._answer_by_whole_pair(whole, question, fields)
         if self.spent_name(question):
             return None
 
         return self._given_form(self._field_pairs(question, fields), fields)
 
-    def _answer_by(
-        self, whole_pair: WrittenPair, question: AskedRequest, fields: Mapping[str, Any]
+    def _answer_by_whole_pair(
+        self,
+        whole_pair: WrittenPair,
+        question: AskedQuestion,
+        fields: Mapping[str, Any],
     ) -> Any:
         """Return the answer to a question by a pair that is named like it."""
         if isinstance(whole_pair.value, dict):
@@ -601,7 +617,7 @@ class GivenAnswers:
 
         return _form_answer(given, fields)
 
-    def _pair_named_like_question(self, question: AskedRequest) -> WrittenPair | None:
+    def _pair_named_like_question(self, question: AskedQuestion) -> WrittenPair | None:
         """Return the pair that is named like a question."""
         # The place of a question is meant for no other one; a field's name was for its question.
         for name in question.names:
@@ -611,7 +627,7 @@ class GivenAnswers:
         return None
 
     def _field_pairs(
-        self, question: AskedRequest, fields: Iterable[str]
+        self, question: AskedQuestion, fields: Iterable[str]
     ) -> dict[str, WrittenPair]:
         """Return the pairs that are named like the fields of a question."""
         pairs = {}
@@ -624,7 +640,7 @@ class GivenAnswers:
 
         return pairs
 
-    def spent_name(self, question: AskedRequest) -> str | None:
+    def spent_name(self, question: AskedQuestion) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
         fields = fields_of(question.request)
         named: set[str] = set()
@@ -641,7 +657,7 @@ class GivenAnswers:
 
         return None
 
-    def example_for(self, question: AskedRequest, *, is_alone: bool) -> dict[str, Any]:
+    def example_for(self, question: AskedQuestion, *, is_alone: bool) -> dict[str, Any]:
         """Return names and values that answer a question, in the next run too.
 
         A key that is no plain word may be another one then.
@@ -693,7 +709,7 @@ def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
     """Return the answer that a pair with a question's key is by itself."""
     if request.takes_bare_value:
         return {"value": pair.read_as(value_schema(request))}
-    if request.kind in ELICITATIONS and pair.value in ACTIONS:
+    if request.kind in ELICITATION_KINDS and pair.value in ACTIONS:
         return elicitation_answer(pair.value)
     if request.kind == "sampling" and isinstance(pair.value, str):
         return sampling_answer(pair.value)

@@ -72,7 +72,7 @@ def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> 
     program, *arguments = [json.dumps(word).encode() for word in ours]
     command = entry.command
     arguments.append(json.dumps(_DASHES).encode())
-    arguments.append(command.of(data))
+    arguments.append(command.slice_of(data))
     added_arguments = b", ".join(arguments)
     if entry.args_span is None:
         insert_at = command.end
@@ -100,7 +100,7 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
 
     command = entry.command
     program = entry.argument_spans[command_index]
-    own_command = program.of(data)
+    own_command = program.slice_of(data)
     is_last = command_index + 1 == len(entry.argument_spans)
     if not is_last:
         # The comma behind the program, and the space behind the comma, are ours.

@@ -131,7 +131,7 @@ _MAY_HAVE_TEXTS = frozenset({str, dict, list})
 
 def _changed_parts(before: Response, after: Response) -> tuple[Response, Response]:
     """Return two responses without the events or lines that are the same in both."""
-    if not before.is_framed or len(before.pieces) != len(after.pieces):
+    if not before.is_message_stream or len(before.pieces) != len(after.pieces):
         return before, after
 
     pieces_before = []
@@ -149,7 +149,7 @@ def _changed_parts(before: Response, after: Response) -> tuple[Response, Respons
 
 def _trees_of(response: Response) -> list[Any]:
     """Return the messages of a response as JSON, in order; numbers may be inexact."""
-    if not response.is_framed:
+    if not response.is_message_stream:
         with suppress(orjson.JSONDecodeError):
             # Exact numbers would take ten times as long, and none of them is a text.
             message = message_of(response.body, orjson.loads(response.body))

@@ -230,7 +230,7 @@ def _response_tree(response: Response) -> Tree:
     if response.end is not End.COMPLETE:
         tree["end"] = response.end.value
 
-    if not response.is_framed:
+    if not response.is_message_stream:
         return tree | _body_tree(response.body)
 
     raws = [piece.raw for piece in response.pieces if piece.raw]
@@ -397,7 +397,7 @@ def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool
     pieces = response.pieces
     if pieces and not any(piece.at_ms or piece.arrived_count for piece in pieces):
         return False
-    if response.is_framed or len(pieces) > 1:
+    if response.is_message_stream or len(pieces) > 1:
         return True
 
     # A single piece that came before the end waits for less than the end does.
@@ -410,7 +410,7 @@ def _times_of(response: Response, started_ms: float) -> list[Tree]:
     for piece in response.pieces:
         at_ms = round(piece.at_ms - started_ms)
         time = {"at_ms": at_ms, "after": piece.arrived_count}
-        if not response.is_framed:
+        if not response.is_message_stream:
             time["size"] = len(piece.raw)
 
         times.append(time)

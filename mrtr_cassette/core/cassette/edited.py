@@ -93,7 +93,7 @@ def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
     if exchange.response is not None:
         recorded_pieces = exchange.response.pieces
 
-    if not response.is_framed and len(response.pieces) != len(recorded_pieces):
+    if not response.is_message_stream and len(response.pieces) != len(recorded_pieces):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
 
     times = _known_times(exchange, response)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
-from mrtr_cassette.core.protocol.any_server import Harmless, json_answer
+from mrtr_cassette.core.protocol.any_server import HarmlessReply, json_rpc_reply
 from mrtr_cassette.core.protocol.calls import Call, CallKey, depends_on_writes
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
@@ -187,7 +187,7 @@ class UnknownTools:
         ]
         return frozenset(names)
 
-    def unknown_tool_answer(self, call: Call) -> Harmless | None:
+    def unknown_tool_answer(self, call: Call) -> HarmlessReply | None:
         """Return what the server says to a call of a tool that it doesn't have; None to others."""
         name = call.name
         if call.kind is not Kind.REQUEST:
@@ -199,7 +199,7 @@ class UnknownTools:
         if name in self._listed_tool_names or name in self._accepted_tool_names:
             return None
 
-        return json_answer(call, self._outcome_for_name(name), "unknown tool")
+        return json_rpc_reply(call, self._outcome_for_name(name), "unknown tool")
 
     def _outcome_for_name(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""

@@ -323,7 +323,10 @@ def _arrival_of(
 def is_answer_to(entry: ReplayEntry, answer: Message) -> bool:
     """Tell whether a posted answer was recorded under the id of another one."""
     question = entry.answered_question
-    return question is not None and question.request.message.same_id == answer.same_id
+    return (
+        question is not None
+        and question.request.message.comparable_id == answer.comparable_id
+    )
 
 
 class MadeWrite(NamedTuple):

@@ -39,7 +39,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
     task_turns,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, completed_by
+from mrtr_cassette.core.protocol.jsonrpc import Kind, message_completed_by
 from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     End,
@@ -306,7 +306,7 @@ class _Loader:
         if response is None or event.event >= len(response.pieces):
             raise error
 
-        message = completed_by(response, event.event)
+        message = message_completed_by(response, event.event)
         if message is None or message.kind is not Kind.REQUEST:
             raise error
 

@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     TOKEN_PATH,
     Kind,
     Message,
-    same_name,
+    comparable_id_or_token,
 )
 from mrtr_cassette.core.secrets.names import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -107,7 +107,7 @@ class CallerValues(NamedTuple):
         if spelled is None or not kind:
             return spelled
 
-        plain = same_name(spelled.decode("latin-1")) or ""
+        plain = comparable_id_or_token(spelled.decode("latin-1")) or ""
         if kind != "number" and not plain.startswith('"'):
             plain = f'"{plain}"'
 

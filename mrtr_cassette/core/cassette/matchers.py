@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Located
+from mrtr_cassette.core.protocol.jsonrpc import Kind, LocatedMessage
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.secrets.shapes import whole_matcher
 from mrtr_cassette.core.wire.http import Request
@@ -199,7 +199,7 @@ class Matchers:
             if matcher is None:
                 continue
 
-            value = parse(span.of(request.body))
+            value = parse(span.slice_of(request.body))
             if isinstance(value, dict | list) and not matcher.takes(value):
                 continue
 
@@ -275,7 +275,7 @@ class Matchers:
         spelled_by_path: dict[MemberPath, bytes] = {}
         for place in self.matched_places(received):
             span = place.span
-            spelled_by_path[place.path] = span.of(received.body)
+            spelled_by_path[place.path] = span.slice_of(received.body)
 
         found: dict[str, bytes] = {}
         ambiguous_names = set()
@@ -300,7 +300,9 @@ class Matchers:
 
         return values
 
-    def echo_spans(self, recorded: Request, located: Located) -> list[tuple[Span, str]]:
+    def echo_spans(
+        self, recorded: Request, located: LocatedMessage
+    ) -> list[tuple[Span, str]]:
         """Return where a message repeats recorded values as a whole, and the names of these."""
         if not self.echo:
             return []
@@ -316,7 +318,7 @@ class Matchers:
             if not is_free or raw[span.start] in b"{[":
                 continue
 
-            name = f"={canonical(parse(span.of(raw)))}"
+            name = f"={canonical(parse(span.slice_of(raw)))}"
             if name in names:
                 found.append((span, name))
 

@@ -10,24 +10,24 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import (
     Ask,
-    Located,
+    LocatedMessage,
     Message,
     Via,
     ask_in,
-    completed_by,
+    message_completed_by,
     response_to,
 )
 from mrtr_cassette.core.protocol.methods import CANCEL_TASK, UPDATE_TASK
 from mrtr_cassette.core.protocol.tasks import (
     TaskState,
-    created_id,
     created_task,
-    key_names,
+    created_task_id,
     polled_state,
+    stable_key_names,
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import (
-    ABOUT_COPIES,
+    CONDITIONAL_STATUSES,
     REFUSED,
     Request,
     Response,
@@ -96,7 +96,7 @@ class RecordedExchange:
         return ask_in(self.call.message, self.response)
 
     @property
-    def located_response(self) -> Located | None:
+    def located_response(self) -> LocatedMessage | None:
         """The JSON-RPC response to its request, and its place; or None."""
         if self.response is None:
             return None
@@ -134,7 +134,9 @@ class RecordedExchange:
     @property
     def is_about_copy(self) -> bool:
         """Whether its response says nothing to a client without a copy of an earlier one."""
-        return self.response is not None and self.response.status in ABOUT_COPIES
+        return (
+            self.response is not None and self.response.status in CONDITIONAL_STATUSES
+        )
 
     @property
     def created_task(self) -> TaskState | None:
@@ -142,9 +144,9 @@ class RecordedExchange:
         return created_task(self.call.message, self.rpc_response)
 
     @property
-    def created_id(self) -> str | None:
+    def created_task_id(self) -> str | None:
         """The id of the task that its response creates, as either version of MCP has it."""
-        return created_id(self.call.message, self.rpc_response)
+        return created_task_id(self.call.message, self.rpc_response)
 
     @property
     def polled_state(self) -> TaskState | None:
@@ -180,7 +182,7 @@ class PushedRequest:
         response = self.exchange.response
         message = None
         if response is not None:
-            message = completed_by(response, self.piece)
+            message = message_completed_by(response, self.piece)
 
         if message is None:
             raise AssertionError(
@@ -489,7 +491,7 @@ class RecordedInteraction:
             "task",
             turn.requests,
             turn.given or None,
-            key_names(turn.requests, self.task_id),
+            stable_key_names(turn.requests, self.task_id),
             asking,
             asking.ended_ms,
             tuple([self.steps[step].exchange for step in turn.answered]),

@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.protocol.calls import (
     NO_SESSION,
     Call,
-    resumed_event,
+    resumed_event_id,
     session_in,
     session_of,
 )
@@ -125,7 +125,7 @@ def foreign_redirect_origin(
 
     accepted = request.header("accept")
     is_of_browser = request.method == "GET" and EVENT_STREAM not in accepted
-    if is_of_browser and not origin.is_document(request):
+    if is_of_browser and not origin.asks_for_metadata(request):
         return None
 
     return shown_origin(location)
@@ -233,7 +233,7 @@ class Streams:
     def add(self, exchange: RecordedExchange) -> RecordedExchange | None:
         """Take the next exchange in arrival order; return the one whose stream it resumes."""
         session = session_of_exchange(exchange)
-        event = (session, resumed_event(exchange.request))
+        event = (session, resumed_event_id(exchange.request))
         begun = _resumed_stream(self._begun_by_event.get(event, []), exchange)
         for _, identity in event_ids(exchange.response):
             streams = self._begun_by_event.setdefault((session, identity), [])
@@ -278,7 +278,7 @@ class LiveStreams:
 
     def is_resumed_by(self, request: Request) -> bool:
         """Tell whether a client resumes one of them; a played stream has sealed ids."""
-        event = resumed_event(request)
+        event = resumed_event_id(request)
         if request.header(SESSION_HEADER):
             event = sealed_hash(event)
 
@@ -287,7 +287,7 @@ class LiveStreams:
 
 def resumed_events(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
     """Return the ids of events, as recorded, after which clients resumed a stream."""
-    return frozenset([resumed_event(exchange.request) for exchange in exchanges])
+    return frozenset([resumed_event_id(exchange.request) for exchange in exchanges])
 
 
 def with_event_as_recorded(request: Request, recorded: Container[str]) -> Request:
@@ -296,7 +296,7 @@ def with_event_as_recorded(request: Request, recorded: Container[str]) -> Reques
     An id of a recorded stream is sealed when the client gets it; this is any other one. Outside
     sessions ids of events are as recorded.
     """
-    event = resumed_event(request)
+    event = resumed_event_id(request)
     is_outside = not request.header(SESSION_HEADER)
     if not event or is_outside or sealed_hash(event) not in recorded:
         return request

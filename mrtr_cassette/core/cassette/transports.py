@@ -24,8 +24,8 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
+    comparable_id_or_token,
     repeated_token,
-    same_name,
     server_message,
     server_messages,
 )
@@ -316,7 +316,7 @@ def _line_pieces(response: Response) -> list[Piece]:
             data = read_event(piece.raw, first=index == 0).data
             if data and server_messages(data):
                 text = data
-        elif index == last and not response.only_accepts:
+        elif index == last and not response.is_acknowledgement:
             text = response.body
 
         if text:
@@ -462,8 +462,10 @@ def _lines_by_exchange(
         lines[post] = []
         message = post.call.message
         if message is not None and message.kind is Kind.REQUEST:
-            posts_by_name[True, message.same_id].append(post)
-            posts_by_name[False, same_name(message.progress_token)].append(post)
+            posts_by_name[True, message.comparable_id].append(post)
+            posts_by_name[False, comparable_id_or_token(message.progress_token)].append(
+                post
+            )
 
     if stream.response is None:
         return lines
@@ -489,9 +491,9 @@ def _exchange_of_line(
         return None
 
     is_response = message.kind is Kind.RESPONSE
-    name = same_name(repeated_token(message))
+    name = comparable_id_or_token(repeated_token(message))
     if is_response:
-        name = message.same_id
+        name = message.comparable_id
 
     if name is None or message.kind is Kind.REQUEST:
         return None

@@ -194,11 +194,13 @@ def _compared_sides(
     """Compare the interactions of two cassettes with the same handles."""
     partners: dict[int, int] = {}
     for level in range(3):
-        for old_index, new_index in _pairs_at(level, partners, old_sides, new_sides):
+        for old_index, new_index in _pairs_at_level(
+            level, partners, old_sides, new_sides
+        ):
             partners[new_index] = old_index
 
     namesakes: dict[int, _Side] = {}
-    for old_index, new_index in _pairs_at(3, partners, old_sides, new_sides):
+    for old_index, new_index in _pairs_at_level(3, partners, old_sides, new_sides):
         namesakes[new_sides[new_index].interaction.number] = old_sides[old_index]
 
     interactions = []
@@ -348,7 +350,7 @@ def _equal_pair(
     return None
 
 
-class _Turn(NamedTuple):
+class _ComparedTurn(NamedTuple):
     """One turn of an interaction."""
 
     question: Any
@@ -356,7 +358,7 @@ class _Turn(NamedTuple):
     exchange: RecordedExchange | None
 
 
-_ABSENT_TURN = _Turn(ABSENT, ABSENT, None)
+_ABSENT_TURN = _ComparedTurn(ABSENT, ABSENT, None)
 
 
 class _Side(NamedTuple):
@@ -366,7 +368,7 @@ class _Side(NamedTuple):
     """
 
     interaction: RecordedInteraction
-    turns: list[_Turn]
+    turns: list[_ComparedTurn]
     call: CallKey
     keys: tuple[object, object, object, object]
     pointers: Collection[str]
@@ -398,7 +400,7 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
             pages[call.endpoint, call.method, issued] = page + 1
 
         pointers = ignored_for(call)
-        ignored = _paths_of(pointers)
+        ignored = _unmasked_paths(pointers)
         turns = list(_turns_of(interaction, ignored))
         answers = [_answers_of_retry(interaction.exchanges[0], ignored)]
         for turn in turns:
@@ -408,16 +410,16 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
             ignored.append(("cursor",))
 
         key = call.key(tuple(ignored))
-        keys = _keys_of(key, page, answers, masks_in(pointers))
+        keys = _partner_keys(key, page, answers, masks_in(pointers))
         yield _Side(interaction, turns, key, keys, pointers)
 
 
-def _paths_of(pointers: Collection[str]) -> list[MemberPath]:
+def _unmasked_paths(pointers: Collection[str]) -> list[MemberPath]:
     """Return the paths of the places that don't count, but for masks."""
     return list(map(pointer_path, without_masks(pointers)))
 
 
-def _keys_of(
+def _partner_keys(
     key: CallKey, page: int, answers: Sequence[Any], masks: Sequence[str]
 ) -> tuple[object, object, object, object]:
     """Return the keys by which a partner is found, the strictest first, and one of its name."""
@@ -429,15 +431,15 @@ def _keys_of(
     name = comparable_text(key.name)
     arguments = comparable_text(key.arguments)
     equal_call = (endpoint, key.method, name, arguments, page)
-    equal = (key.endpoint, equal_call, _texts_of(answers, ()))
+    equal = (key.endpoint, equal_call, _masked_answers(answers, ()))
     same_call = (endpoint, key.method, name, masked_json(arguments, masks), page)
 
-    same_answers = (same_call, _texts_of(answers, masks))
+    same_answers = (same_call, _masked_answers(answers, masks))
 
     return equal, same_answers, same_call, (key.method, key.name)
 
 
-def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
+def _masked_answers(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
     """Return answers as masked JSON, empty for those that are absent."""
     texts = []
     for value in answers:
@@ -452,7 +454,7 @@ def _texts_of(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
 
 def _turns_of(
     interaction: RecordedInteraction, ignored: Collection[MemberPath]
-) -> Iterator[_Turn]:
+) -> Iterator[_ComparedTurn]:
     """Yield the turns of an interaction in a form that is equal for all ways of asking."""
     for turn in interaction.turns:
         question = question_of(turn)
@@ -461,9 +463,11 @@ def _turns_of(
             if turn.answering:
                 answers = _answers_of_retry(turn.answering[0], ignored)
 
-            yield _Turn(question, answers, turn.asking)
+            yield _ComparedTurn(question, answers, turn.asking)
         elif question:
-            yield _Turn(question, _answers_by_key(turn, question, ignored), None)
+            yield _ComparedTurn(
+                question, _answers_by_key(turn, question, ignored), None
+            )
 
 
 def _answers_of_retry(retry: RecordedExchange, ignored: Collection[MemberPath]) -> Any:
@@ -495,7 +499,7 @@ def _answers_by_key(
     return answers or ABSENT
 
 
-def _pairs_at(
+def _pairs_at_level(
     level: int, partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
 ) -> list[tuple[int, int]]:
     """Return the indices of interactions without a partner that have equal keys of a level."""
@@ -518,7 +522,7 @@ def _keys_without_partner(
 
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     """Return where the arguments of two calls of the same name differ."""
-    ignored = _paths_of(new.pointers)
+    ignored = _unmasked_paths(new.pointers)
     before = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
     after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
     if isinstance(before, bytes) or isinstance(after, bytes):
@@ -609,7 +613,7 @@ def _question_texts(side: _Side | None) -> list[str]:
     return [canonical(pinned_question(turn.question)) for turn in side.turns]
 
 
-def _turn_at(side: _Side | None, index: int | None) -> _Turn:
+def _turn_at(side: _Side | None, index: int | None) -> _ComparedTurn:
     """Return a turn of an interaction; one with nothing in it if there is none."""
     if side is None or index is None:
         return _ABSENT_TURN
@@ -633,7 +637,7 @@ def _mark_of(old: object, new: object) -> Mark:
 
 
 def _turn_changes(
-    old: _Turn, new: _Turn, verdict: Verdict
+    old: _ComparedTurn, new: _ComparedTurn, verdict: Verdict
 ) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
     if _ABSENT_TURN in (old, new):

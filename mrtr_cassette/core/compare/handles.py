@@ -137,7 +137,7 @@ def handles_sent_in(request: Request) -> set[str]:
 
     tokens: set[str] = set()
     for _, span in find_spans(request.body, _SENT_BACK_PATHS):
-        tokens.update(_handle_words(span.of(request.body)))
+        tokens.update(_handle_words(span.slice_of(request.body)))
 
     return set(filter(_is_handle, tokens))
 
@@ -206,7 +206,7 @@ class Handles:
 
     def _take_pair(self, recorded: str, live: str) -> None:
         """Take the live handle in the place of a recorded one."""
-        for name in self._names_of(recorded):
+        for name in self._handle_spellings(recorded):
             live_name = live
             if name != recorded:
                 live_name = live[: len(name)]
@@ -215,7 +215,7 @@ class Handles:
             if _is_handle(live_name):
                 self._recorded_by_live[live_name] = name
 
-    def _names_of(self, name: str) -> list[str]:
+    def _handle_spellings(self, name: str) -> list[str]:
         """Return a handle, and what a client has sent of it if it is a sha."""
         if not _SHA_PATTERN.fullmatch(name):
             return [name]
@@ -255,7 +255,7 @@ def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
 
     replacements = []
     for _, span in find_spans(request.body, _SENT_BACK_PATHS):
-        part = span.of(request.body)
+        part = span.slice_of(request.body)
         replacements.append((span, _with_other_handles(part, new)))
 
     headers = []

@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedTurn,
     in_conversation_order,
 )
-from mrtr_cassette.core.compare.surface import SERVER_INFO, is_offer, pairs_by_name
+from mrtr_cassette.core.compare.surface import SERVER_INFO, offers_more, pairs_by_name
 from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,
@@ -36,7 +36,7 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
     Kind,
-    Located,
+    LocatedMessage,
     Message,
     drop_null_outcome,
     messages_in,
@@ -54,9 +54,9 @@ from mrtr_cassette.core.protocol.tasks import (
     TASK,
     TaskState,
     created_task,
-    key_names,
     notified_state,
     polled_state,
+    stable_key_names,
 )
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
@@ -195,7 +195,7 @@ def response_changes(
             is_at_start=is_at_start,
         )
 
-    _drop_incomparable(old_response, new_response, old_members, new_members)
+    _drop_incomparable_members(old_response, new_response, old_members, new_members)
     changes = _judged_changes(recorded, old_members, new_members)
     if is_failure(live) and not is_failure(recorded):
         return list(_changes_to_failure(changes, recorded, live))
@@ -226,7 +226,7 @@ def _is_same_response(old: Response, new: Response) -> bool:
     return is_same_body and old.status == new.status and old.headers == new.headers
 
 
-def _drop_incomparable(
+def _drop_incomparable_members(
     old: Response, new: Response, old_members: Members, new_members: Members
 ) -> None:
     """Drop the members of two responses that can't be compared with each other."""
@@ -460,7 +460,7 @@ def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
 def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members:
     """Return the questions of a task for `question_changes`."""
     spelled: Members = spelled_requests(requests)
-    return comparable_by_key(spelled, key_names(requests, task_id))
+    return comparable_by_key(spelled, stable_key_names(requests, task_id))
 
 
 def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> Members:
@@ -515,10 +515,10 @@ def _comparable_bytes(raw: bytes, states: States) -> bytes:
     for identity in question_ids(raw):
         raw = raw.replace(identity, b"mrtr-elicitation")
 
-    return with_changed_refs(reveal_states(raw, states.get), _alike_in_recordings)
+    return with_changed_refs(reveal_states(raw, states.get), _stable_part_of_ref)
 
 
-def _alike_in_recordings(ref: Ref) -> Ref | bytes | None:
+def _stable_part_of_ref(ref: Ref) -> Ref | bytes | None:
     """Return what a reference has in every recording: its kind, and of a state the turn."""
     if ref.is_secret:
         return placeholder_without_token(ref)
@@ -569,7 +569,7 @@ def _compared_members(
     if "error" in tree:
         return {**members, "#error": tree["error"]}
 
-    has_messages = messages or response.is_framed
+    has_messages = messages or response.is_message_stream
     if "result" not in tree and response.body and not has_messages:
         members["#body"] = _body_of(response, states)
 
@@ -596,8 +596,8 @@ def _result_members(
 
 
 def _response_to(
-    messages: Sequence[Located], request: Message | None
-) -> Located | None:
+    messages: Sequence[LocatedMessage], request: Message | None
+) -> LocatedMessage | None:
     """Return the response to a request; a server that could not read it responds without its id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
@@ -607,18 +607,18 @@ def _response_to(
         message = located.message
         if message.kind is not Kind.RESPONSE:
             continue
-        if message.same_id == request.same_id:
+        if message.comparable_id == request.comparable_id:
             return located
 
-        if message.same_id is None and response is None:
+        if message.comparable_id is None and response is None:
             response = located
 
     return response
 
 
 def _messages_beside(
-    messages: Sequence[Located],
-    response: Located | None,
+    messages: Sequence[LocatedMessage],
+    response: LocatedMessage | None,
     request: Message | None,
     states: States,
 ) -> list[Members]:
@@ -712,7 +712,7 @@ def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
     is_in_surface = is_surface and not change.pointer.startswith("/#")
     if is_in_surface or not SERVER_INFO.isdisjoint(steps):
         return change._replace(
-            verdict="surface-changed", is_information=is_offer(change, steps)
+            verdict="surface-changed", is_information=offers_more(change, steps)
         )
 
     return change
@@ -740,7 +740,7 @@ def _verdict_of_place(change: Change) -> Verdict | None:
 
 # Messages of a server on pipes that name no request: they come before any response by chance
 
-_NAMES_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
+_MEMBERS_NAMING_REQUEST: Final = frozenset({"progressToken", "requestId", "taskId"})
 """Members of a notification's params that name the request or task it is about."""
 
 
@@ -829,7 +829,7 @@ def _is_log(message: Mapping[str, Any]) -> bool:
 def _is_of_no_request(message: Mapping[str, Any]) -> bool:
     """Tell whether a notification names no request and no task."""
     params = message.get("params") or ()
-    return "method" in message and _NAMES_REQUEST.isdisjoint(params)
+    return "method" in message and _MEMBERS_NAMING_REQUEST.isdisjoint(params)
 
 
 def only_logs(exchange: RecordedExchange) -> bool:

@@ -73,7 +73,7 @@ def _name_of(item: Any) -> str | None:
     return None
 
 
-def is_offer(change: Change, steps: tuple[str, ...]) -> bool:
+def offers_more(change: Change, steps: tuple[str, ...]) -> bool:
     """Tell whether a server offers more, or demands less, by a change at the place of `steps`."""
     if not SERVER_INFO.isdisjoint(steps):
         return change.received is not None and steps[-1] != "name"

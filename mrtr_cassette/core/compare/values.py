@@ -370,15 +370,15 @@ def value_changes(
 
     A list whose items are only in another order has one change; with `pair_items`, none.
     """
-    found = differences(recorded, received, pointer, partial(_places_in, pair_items))
+    found = differences(recorded, received, pointer, partial(_inner_places, pair_items))
     return list(map(_change_of_difference, found))
 
 
 def _change_of_difference(difference: Difference) -> Change:
     """Return a difference with its verdict."""
     pointer, recorded, received = difference
-    kind = _kind_of(recorded)
-    if kind != _kind_of(received):
+    kind = _json_type(recorded)
+    if kind != _json_type(received):
         return Change("shape-changed", pointer, recorded, received)
 
     if kind == "array":
@@ -387,7 +387,7 @@ def _change_of_difference(difference: Difference) -> Change:
     return Change("text-changed", pointer, recorded, received)
 
 
-def _kind_of(value: str | None) -> str | None:
+def _json_type(value: str | None) -> str | None:
     """Return the type of a value of JSON; None if it is absent."""
     if value is None:
         return None
@@ -401,11 +401,11 @@ def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> C
     )
 
 
-def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
+def _inner_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two values, or None if they are compared as a whole."""
     pointer, old, new = place
     if isinstance(old, list) and isinstance(new, list):
-        return _places_in_lists(pair_items, place)
+        return _item_places(pair_items, place)
 
     if isinstance(old, str) and isinstance(new, str) and old != new:
         old_tree = json_in(old)
@@ -417,7 +417,7 @@ def _places_in(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     return differing_places_within(place)
 
 
-def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
+def _item_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | None:
     """Return the places within two lists, or None if only their order differs."""
     pointer, old, new = place
     if pointer.endswith(ORDER_STEP):
@@ -429,7 +429,7 @@ def _places_in_lists(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] |
         if old_texts != new_texts and sorted(old_texts) == sorted(new_texts):
             return None
 
-        shuffled = _places_in_shuffled_lists(pointer, old, new)
+        shuffled = _shuffled_item_places(pointer, old, new)
         if shuffled:
             return shuffled
 
@@ -451,7 +451,7 @@ def _item_at(items: list[Any], index: int | None) -> Any:
     return items[index]
 
 
-def _places_in_shuffled_lists(
+def _shuffled_item_places(
     pointer: str, old: list[Any], new: list[Any]
 ) -> list[ValuesAt]:
     """Return the places in two lists whose items differ in numbers and are in another order."""

@@ -27,7 +27,7 @@ from mrtr_cassette.core.compare.values import Change, is_below
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     has_error,
     response_in_words,
@@ -63,7 +63,7 @@ from mrtr_cassette.core.wire.pointers import Difference
 NewRecorder = Callable[..., Recorder]
 """Returns a recorder for a conversation of our own; takes its options as `Recorder` does."""
 
-Steps = Generator[Conversation, None, Miss | None]
+Conversations = Generator[Conversation, None, Miss | None]
 """Conversations to be followed one after another; returns why they lead nowhere, or None."""
 
 _CURSOR_RECORDED: Final = (
@@ -130,7 +130,7 @@ class Sessions:
             if session in self._opening_requests:
                 self._opening_requests[session].append(request)
 
-    def open_live_session(self, call: Call) -> Steps:
+    def open_live_session(self, call: Call) -> Conversations:
         """Open the session of a request with the live server, unless that is done."""
         opening = self.opening_for(call)
         if not isinstance(opening, SessionOpening):
@@ -173,7 +173,7 @@ class Sessions:
         else:
             self._live_session_ids[recorded] = opening.session.id
 
-    def in_live(self, request: Request) -> Request:
+    def in_live_session(self, request: Request) -> Request:
         """Return a request in the live session if it is in a recorded one."""
         live = self._live_session_ids.get(request.header(SESSION_HEADER))
         if live is None:
@@ -221,12 +221,14 @@ class RecordedAsks:
     def __init__(self, player: Player, new_recorder: NewRecorder) -> None:
         self._player = player
         self._new_recorder = new_recorder
-        self._askers: dict[str, list[ReplayEntry]] = {}
+        self._entries_by_state: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries:
             ask = entry.exchange.ask
             if ask is not None and ask.request_state is not None:
-                askers = self._askers.setdefault(ask.request_state, [])
-                askers.append(entry)
+                asking_entries = self._entries_by_state.setdefault(
+                    ask.request_state, []
+                )
+                asking_entries.append(entry)
 
     def replay_for(self, call: Call, shown_call: Call) -> ReplayToAsk | Miss | None:
         """Return how the server is brought to the ask that a request answers.
@@ -241,18 +243,18 @@ class RecordedAsks:
                 return unrecorded_miss(shown_call, _CURSOR_RECORDED)
             return None
 
-        askers = self._askers_of(state)
-        if not askers:
+        asking_entries = self._entries_that_ask(state)
+        if not asking_entries:
             if has_kind(state, *ISSUED):
                 return unrecorded_miss(shown_call, _NO_ASK_HAS_STATE)
             return None
 
         key = self._player.key_of(shown_call)
-        for asker in askers:
-            if asker.key == key:
-                return self._replay_to(asker, call, shown_call)
+        for asking_entry in asking_entries:
+            if asking_entry.key == key:
+                return self._replay_to(asking_entry, call, shown_call)
 
-        return unrecorded_miss(shown_call, _STATE_OF_OTHER_CALL, askers[0])
+        return unrecorded_miss(shown_call, _STATE_OF_OTHER_CALL, asking_entries[0])
 
     def _is_cursor_recorded(self, call: Call) -> bool:
         """Tell whether a recorded page of the same list issued the cursor of a request."""
@@ -268,39 +270,43 @@ class RecordedAsks:
 
         return False
 
-    def _askers_of(self, state: str) -> list[ReplayEntry]:
+    def _entries_that_ask(self, state: str) -> list[ReplayEntry]:
         """Return the asks that issued a state, or the longest part of it if none issued it."""
-        if state in self._askers:
-            return self._askers[state]
+        if state in self._entries_by_state:
+            return self._entries_by_state[state]
 
         # What a client adds to a state goes to the server too, to be refused there.
         longest_state = ""
-        for issued in self._askers:
+        for issued in self._entries_by_state:
             if issued in state and len(issued) > len(longest_state):
                 longest_state = issued
 
         if len(longest_state) < SHORTEST_SEARCHED:
             return []
 
-        return self._askers[longest_state]
+        return self._entries_by_state[longest_state]
 
     def _replay_to(
-        self, asker: ReplayEntry, call: Call, shown: Call
+        self, asking_entry: ReplayEntry, call: Call, shown: Call
     ) -> ReplayToAsk | Miss:
         """Return how the server is brought to an ask, or why it can't be brought there."""
-        exchanges = tuple([entry.exchange for entry in _entries_up_to_ask(asker)])
+        exchanges = tuple(
+            [entry.exchange for entry in _entries_up_to_ask(asking_entry)]
+        )
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
         if reason is not None:
-            return unrecorded_miss(shown, reason, asker)
+            return unrecorded_miss(shown, reason, asking_entry)
 
         recorder = self._new_recorder(seals=True)
-        return ReplayToAsk(call, shown, asker, RecordedScript(interaction), recorder)
+        return ReplayToAsk(
+            call, shown, asking_entry, RecordedScript(interaction), recorder
+        )
 
 
-def _entries_up_to_ask(asker: ReplayEntry) -> list[ReplayEntry]:
+def _entries_up_to_ask(asking_entry: ReplayEntry) -> list[ReplayEntry]:
     """Return the exchanges of a call up to an ask."""
-    chain = deque([asker])
+    chain = deque([asking_entry])
     while chain[0].parent is not None:
         chain.appendleft(chain[0].parent)
 
@@ -314,13 +320,13 @@ class ReplayToAsk(Conversation):
         self,
         call: Call,
         shown: Call,
-        asker: ReplayEntry,
+        asking_entry: ReplayEntry,
         script: RecordedScript,
         recorder: Recorder,
     ) -> None:
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
         super().__init__(call.request, script, session, follows_task=False)
-        self.asker = asker
+        self.asking_entry = asking_entry
         self.states = script.findings.states
         self._shown = shown
 
@@ -329,7 +335,7 @@ class ReplayToAsk(Conversation):
         """Why the server can't be brought there, or None."""
         differences: tuple[Difference, ...] = ()
         match self.stopping_point:
-            case Finished(turn, exchange):
+            case FinishedCall(turn, exchange):
                 detail = f"asks nothing in turn {turn}: {response_in_words(exchange)}"
             case AskedOtherwise(LiveAsk(turn), changes):
                 detail = f"asks something else in turn {turn}"
@@ -337,9 +343,9 @@ class ReplayToAsk(Conversation):
             case _:
                 return None
 
-        asker = _entries_up_to_ask(self.asker)[turn - 1]
+        asking_entry = _entries_up_to_ask(self.asking_entry)[turn - 1]
         return unrecorded_miss(
-            self._shown, f"the live server {detail}", asker, differences
+            self._shown, f"the live server {detail}", asking_entry, differences
         )
 
     def retry_with_live_state(self) -> Request:
@@ -356,7 +362,7 @@ class ReplayToAsk(Conversation):
 # Calls that were played
 
 
-class RepeatedPlay(Conversation):
+class RepeatedPlayedCall(Conversation):
     """A call that was played, made with the live server too."""
 
     def __init__(
@@ -375,7 +381,7 @@ class RepeatedPlay(Conversation):
     def compare_end(self) -> DivergedWrite | None:
         """Take its end, which has come; return how that differs from the recorded one, or None."""
         match self.stopping_point:
-            case Finished() as last:
+            case FinishedCall() as last:
                 self.recorded_script.take_final_response(last)
                 if not self.recorded_script.findings.changes:
                     return None
@@ -458,7 +464,7 @@ class PlayedCalls:
         self.handles.expect_names(repeated)
         return repeated
 
-    def make_writes(self, shown_call: Call) -> Steps:
+    def make_writes(self, shown_call: Call) -> Conversations:
         """Have the live server make all writes before a request, which may depend on them."""
         while self._unmade_writes and self._diverged_write is None:
             failure = yield from self._make_write(self._unmade_writes.popleft())
@@ -469,7 +475,7 @@ class PlayedCalls:
             return None
         return self._diverged_write.refusal_of_later_call(shown_call)
 
-    def _make_write(self, call: Play) -> Steps:
+    def _make_write(self, call: Play) -> Conversations:
         """Have the live server make a played write, and take note if it does not go as recorded."""
         interaction = self._interaction_of(call)
         reason = why_not_repeatable(interaction)
@@ -516,7 +522,7 @@ class PlayedCalls:
         """Return the recorded interaction of a call that was played."""
         return self._recording.interactions[call.entry.interaction - 1]
 
-    def _repeated_play(self, call: Play) -> RepeatedPlay:
+    def _repeated_play(self, call: Play) -> RepeatedPlayedCall:
         """Return a played call for the live server, in its session and with its handles."""
         matched = read_call(call.entry.matched.request)
         ignored = self._ignored_for(matched)
@@ -529,14 +535,14 @@ class PlayedCalls:
                 call.entry.exchange.request, call.request
             ),
         )
-        request = self._sessions.in_live(call.request)
+        request = self._sessions.in_live_session(call.request)
         request = self.handles.with_live_handles(request)
         recorder = self._new_recorder(seals=True)
 
-        return RepeatedPlay(request, call.entry, script, recorder)
+        return RepeatedPlayedCall(request, call.entry, script, recorder)
 
 
-def _refusal_of(miss: Miss) -> Miss | None:
+def _why_not_sent_on(miss: Miss) -> Miss | None:
     """Return why a request that was not recorded is not sent to the live server, or None."""
     if miss.reason is Reason.HOOK_FAILED:
         return miss
@@ -588,7 +594,7 @@ class Appending:
         A call is the request as messages may show it, for which the live server is brought to where
         its client is.
         """
-        call = self._recorder.read(self.as_recorded(request))
+        call = self._recorder.read(self.request_as_recorded(request))
         answers_ask = self._live_asks.close_answered_ask(call)
         answers_live = answers_ask or self._recorder.answers_open_push(call)
         if answers_live or self._live_streams.is_resumed_by(request):
@@ -604,7 +610,7 @@ class Appending:
         if not isinstance(decision, Miss):
             return decision.call
 
-        return _refusal_of(decision) or decision.call
+        return _why_not_sent_on(decision) or decision.call
 
     def _note_play(self, play: Play) -> None:
         """Take note of a play: it may open a session, or be a write for the live server to make."""
@@ -616,10 +622,10 @@ class Appending:
         self._sessions.note_play(play.request, method, exchange.response)
         self._played_calls.note_play(play)
         if self._player.is_write(play.entry) and exchange.number is not None:
-            request = self.as_recorded(play.request)
+            request = self.request_as_recorded(play.request)
             self._recorder.note_played_write(request, exchange.number)
 
-    def as_recorded(self, request: Request) -> Request:
+    def request_as_recorded(self, request: Request) -> Request:
         """Return a client's request as it is recorded: on pipes, in the session that is played."""
         if not request.is_line:
             return request
@@ -666,7 +672,7 @@ class Appending:
 
         Returns the request in the live session, with the live state, or why it is not sent.
         """
-        live_request = self._sessions.in_live(request)
+        live_request = self._sessions.in_live_session(request)
         call = self._recorder.read(live_request)
         replay = self._recorded_asks.replay_for(call, shown_call)
         if replay is None:

@@ -45,8 +45,8 @@ from mrtr_cassette.core.protocol.tasks import (
     POLL_INTERVAL,
     TaskState,
     created_task,
-    key_names,
     polled_state,
+    stable_key_names,
 )
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -100,7 +100,7 @@ def response_in_words(exchange: RecordedExchange) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AskAnswer:
     """An answer to an ask.
 
     Attributes:
@@ -156,22 +156,22 @@ class LiveAsk:
         """What it asks, for `question_changes`."""
         return asked_question(self.exchange)
 
-    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> AskAnswer:
         """Return answers to its requests in the form in which the server takes them."""
         recorded_ask = self.exchange.ask
         if recorded_ask is None or not recorded_ask.input_requests:
-            return Answered(None)
-        return Answered(write_answers(recorded_ask.dialect, answers))
+            return AskAnswer(None)
+        return AskAnswer(write_answers(recorded_ask.dialect, answers))
 
     def with_answer(
-        self, answered: Answered, live_key: str, answer: bytes | None
-    ) -> Answered:
+        self, answered: AskAnswer, live_key: str, answer: bytes | None
+    ) -> AskAnswer:
         """Return answers with another one to a question, by its live key; None is no answer."""
         value = answered.value or b"{}"
-        return Answered(replace_members(value, (), {live_key: answer}))
+        return AskAnswer(replace_members(value, (), {live_key: answer}))
 
     @property
-    def refusal(self) -> Answered | None:
+    def refusal(self) -> AskAnswer | None:
         """The answer to what nobody answers; None if only the call can be given up."""
         return None
 
@@ -184,13 +184,13 @@ class PushedAsk(LiveAsk):
         key: its key as it would be recorded.
         message: the request as it would be recorded.
         pushed: the request as the server sent it.
-        so_far: the pending call as it would be recorded if it ended now.
+        response_so_far: the pending call as it would be recorded if it ended now.
     """
 
     key: str
     message: Message
     pushed: Message
-    so_far: RecordedExchange | None = None
+    response_so_far: RecordedExchange | None = None
 
     via: ClassVar[Via] = "push"
 
@@ -204,22 +204,22 @@ class PushedAsk(LiveAsk):
         """What it asks, for `question_changes`."""
         return {"question": pushed_value(self.message.raw)}
 
-    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> AskAnswer:
         """Return the result to be posted."""
-        return Answered(to_json(answers[self.key]).encode())
+        return AskAnswer(to_json(answers[self.key]).encode())
 
     def with_answer(
-        self, _answered: Answered, _live_key: str, answer: bytes | None
-    ) -> Answered:
+        self, _answered: AskAnswer, _live_key: str, answer: bytes | None
+    ) -> AskAnswer:
         """Return another result to be posted."""
-        return Answered(answer)
+        return AskAnswer(answer)
 
     @property
-    def refusal(self) -> Answered:
+    def refusal(self) -> AskAnswer:
         """The error to be posted if nobody answers."""
         message = f"nobody answers {self.message.method}"
         error = {"code": -32601, "message": message}
-        return Answered(canonical(error).encode(), "error")
+        return AskAnswer(canonical(error).encode(), "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,18 +228,18 @@ class TaskAsk(LiveAsk):
 
     Attributes:
         task: the state, whose requests under `live_keys` are asked for the first time.
-        created_by: the call, if the exchange is a poll.
+        created_by_call: the call, if the exchange is a poll.
     """
 
     task: TaskState
-    created_by: Call | None = None
+    created_by_call: Call | None = None
 
     via: ClassVar[Via] = "task"
 
     @property
     def call(self) -> Call:
         """The call that has become the task."""
-        return self.created_by or self.exchange.call
+        return self.created_by_call or self.exchange.call
 
     @property
     def asks_nothing(self) -> bool:
@@ -255,7 +255,7 @@ class TaskAsk(LiveAsk):
     @property
     def _answer_keys(self) -> dict[str, str]:
         """The keys under which it is answered by those of the task, which may have its id."""
-        return key_names(self._new_requests, self.task.id)
+        return stable_key_names(self._new_requests, self.task.id)
 
     @property
     def requests(self) -> Mapping[str, InputRequest]:
@@ -268,7 +268,7 @@ class TaskAsk(LiveAsk):
         """What it asks, for `question_changes`."""
         return task_question(self._new_requests, self.task.id)
 
-    def answers_in_server_form(self, answers: Mapping[str, Any]) -> Answered:
+    def answers_in_server_form(self, answers: Mapping[str, Any]) -> AskAnswer:
         """Return answers under the keys of the task."""
         given_answers = {}
         for key, name in self._answer_keys.items():
@@ -279,13 +279,13 @@ class TaskAsk(LiveAsk):
 
     def answers_for_update(
         self, given: Mapping[str, Any], *, cancels: bool = False
-    ) -> Answered:
+    ) -> AskAnswer:
         """Return answers by the keys of the task, if there are any."""
         value = None
         if given:
             value = write_answers(DIALECTS[0].name, given)
 
-        return Answered(value, cancels=cancels)
+        return AskAnswer(value, cancels=cancels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class AskedOtherwise:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedCall:
     """The server asks nothing: the call has a result, an error, or no response at all.
 
     Attributes:
@@ -316,7 +316,7 @@ class Finished:
     response: Message | None = None
 
 
-Reply = Answered | NeedsAnswers | AskedOtherwise
+Reply = AskAnswer | NeedsAnswers | AskedOtherwise
 
 
 class Script(Protocol):
@@ -350,7 +350,7 @@ class Conversation:
         self.request = request
         self.session = session
         self.leaving = Leaving(departure)
-        self.stopping_point: NeedsAnswers | AskedOtherwise | Finished | None = None
+        self.stopping_point: NeedsAnswers | AskedOtherwise | FinishedCall | None = None
         """Where the conversation stopped; None while it goes on."""
         self.task: TaskState | None = None
         """The latest state of the task that the server has made of the call."""
@@ -460,7 +460,7 @@ class Conversation:
         if departure is not None and departure.is_answered:
             return self._cancel_pending_request(observation)
 
-        self.stopping_point = Finished(
+        self.stopping_point = FinishedCall(
             self._ask_count + 1, observation.seal(End.OPEN, 0.0)
         )
         return None
@@ -487,16 +487,16 @@ class Conversation:
         if self.is_over or self._script is None:
             return None
 
-        exchange, message = self.session.as_recorded(push)
+        exchange, message = self.session.push_as_recorded(push)
         pending = self.leaving.pending_request
-        so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
+        response_so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
         ask = PushedAsk(
             self._ask_count + 1,
             exchange,
             key=push.key,
             message=message,
             pushed=push.message,
-            so_far=so_far,
+            response_so_far=response_so_far,
         )
         return self._let_script_answer(ask)
 
@@ -546,7 +546,7 @@ class Conversation:
         else:
             following = self._following_request(exchange, response)
             if following is None:
-                self.stopping_point = Finished(turn, exchange, response)
+                self.stopping_point = FinishedCall(turn, exchange, response)
             else:
                 self._due_requests = [following]
 
@@ -565,7 +565,7 @@ class Conversation:
         if method == GET_TASK:
             self._take_task_state(exchange, response)
         elif method == UPDATE_TASK and is_failure(exchange):
-            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
+            self.stopping_point = FinishedCall(self._ask_count + 1, exchange, response)
 
     def _take_task_state(
         self, exchange: RecordedExchange, response: Message | None
@@ -578,7 +578,7 @@ class Conversation:
 
         self.task = state
         if state is None or state.is_over:
-            self.stopping_point = Finished(self._ask_count + 1, exchange, response)
+            self.stopping_point = FinishedCall(self._ask_count + 1, exchange, response)
             return
 
         sealed_state = polled_state(exchange.rpc_response) or state
@@ -599,7 +599,7 @@ class Conversation:
             response=response,
             live_keys=new_keys,
             task=state,
-            created_by=read_call(self.request),
+            created_by_call=read_call(self.request),
         )
         self._let_script_answer(ask)
 
@@ -614,7 +614,7 @@ class Conversation:
             return None
         return self._act_on_reply(ask, self._script.answer(ask))
 
-    def answer(self, answer: Answered) -> Observation | None:
+    def answer(self, answer: AskAnswer) -> Observation | None:
         """Answer the ask that is unanswered so far, unless the server has not waited for that."""
         ask = self.unanswered_ask
         if ask is None:
@@ -625,7 +625,7 @@ class Conversation:
 
     def _act_on_reply(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         """Take the reply to an ask; return the request to post if the ask was pushed, or None."""
-        if not isinstance(reply, Answered):
+        if not isinstance(reply, AskAnswer):
             self.stopping_point = reply
             return None
 
@@ -652,7 +652,7 @@ class Conversation:
         retry = self._call_with_answers(answers, state)
         self._due_requests = [with_body(retry, with_answer_keys(retry.body, names))]
 
-    def _task_requests(self, task: TaskState, reply: Answered) -> list[Request]:
+    def _task_requests(self, task: TaskState, reply: AskAnswer) -> list[Request]:
         """Return the requests that answer a state of a task."""
         requests = []
         if reply.value is not None:
@@ -741,7 +741,7 @@ class AnsweredPoll(Conversation):
         """Leave the task to its client."""
         return None
 
-    def answer(self, answer: Answered) -> Observation | None:
+    def answer(self, answer: AskAnswer) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
         ask = self.unanswered_ask
         if isinstance(ask, TaskAsk) and answer.value is not None:
@@ -782,11 +782,11 @@ class AnsweredPoll(Conversation):
                 exchange,
                 live_keys=new_keys,
                 task=state,
-                created_by=self._call,
+                created_by_call=self._call,
             )
             self.stopping_point = NeedsAnswers(ask)
         elif self.task is None:
-            self.stopping_point = Finished(self._ask_count, exchange)
+            self.stopping_point = FinishedCall(self._ask_count, exchange)
 
     def _mark_questions(self, keys: Iterable[str], *, is_answered: bool) -> None:
         """Take note of whether the task's questions with these keys were answered here."""
@@ -860,5 +860,5 @@ class Leaving:
         if departure.request_index != self.request_index:
             return False
 
-        so_far = observation.seal(End.OPEN, 0.0)
-        return messages_so_far(so_far.response) >= departure.message_count
+        response_so_far = observation.seal(End.OPEN, 0.0)
+        return messages_so_far(response_so_far.response) >= departure.message_count

@@ -39,7 +39,7 @@ _LISTS_BY_METHOD: Final = {
 _VERSION_HEADER: Final = "mcp-protocol-version"
 
 
-def cut_out(
+def cut_interactions(
     cassette: Cassette, numbers: Collection[int], *, alone: bool = False
 ) -> Cassette:
     """Return the interactions with these numbers and those that they need, as recorded.
@@ -47,7 +47,7 @@ def cut_out(
     They need what opens their session or describes the server, the lists that name their tools,
     and, unless they are wanted `alone`, the writes before them and what issued their handles.
     """
-    needs = _Needs(cassette, alone=alone)
+    needs = _Dependencies(cassette, alone=alone)
     unvisited_numbers = [*numbers]
     for number in numbers:
         unvisited_numbers += needs.opening_of(number)
@@ -74,7 +74,7 @@ def last_call(cassette: Cassette) -> int:
     return ordered[-1].number
 
 
-class _Needs:
+class _Dependencies:
     """Knows which other interactions each interaction of a cassette needs."""
 
     def __init__(self, cassette: Cassette, *, alone: bool) -> None:

@@ -50,7 +50,7 @@ def call_name(call: Call) -> str:
     return f"{call.method} {call.name}" if call.name else call.method
 
 
-def ignored_in(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
+def ignored_pointers(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, ...]:
     """Return the pointers that don't count in what a call gets."""
     names = (call.method, call.name, call_name(call))
     pointers = []
@@ -153,9 +153,9 @@ class LearnedPlace(NamedTuple):
 def learned_places(
     first_run: VerifiedInteraction,
     second_run: VerifiedInteraction | None,
-    known: Collection[str] = (),
+    known_places: Collection[str] = (),
 ) -> list[LearnedPlace]:
-    """Return what differs by itself, but at `known` places.
+    """Return what differs by itself, but at `known_places`.
 
     That is what differs between two live runs of a conversation, if there is a second one, and what
     looks made up where the recording and the first one differ: times within one second, and what is
@@ -171,7 +171,7 @@ def learned_places(
 
         for before, after in zip(first_pairs, second_pairs, strict=True):
             differing = response_changes(before.live, after.live)
-            for change in without_ignored(differing, known):
+            for change in without_ignored(differing, known_places):
                 _add_places_of_change(places, change)
 
     learned_pointers = [
@@ -179,7 +179,7 @@ def learned_places(
     ]
     reason_if_unproven = _CALLED_ONCE if second_run is None else _SAME_TODAY
     for change in without_ignored(
-        without_turn_numbers(first_run.changes), [*known, *learned_pointers]
+        without_turn_numbers(first_run.changes), [*known_places, *learned_pointers]
     ):
         _add_places_of_change(places, change, reason_if_unproven)
 

@@ -68,10 +68,10 @@ class KeptNames:
         """
         new_texts: dict[str, bytes] = {}
         if new.number is not None:
-            new_texts = _texts_of(new)
+            new_texts = _texts_by_header(new)
             self.keep_issued(kept, new)
 
-        for header, text in _texts_of(kept).items():
+        for header, text in _texts_by_header(kept).items():
             names = _names_in(text)
             self._taken_names.update(names)
             new_names = _names_in(new_texts.get(header, b""))
@@ -83,15 +83,15 @@ class KeptNames:
     def keep_issued(self, kept: RecordedExchange, new: RecordedExchange) -> None:
         """Map cursors and ids that a new response issues to those of the kept response."""
         self._kept_values |= issued_values(new.rpc_response, kept.rpc_response)
-        kept_texts = _texts_of(kept)
-        new_texts = _texts_of(new)
+        kept_texts = _texts_by_header(kept)
+        new_texts = _texts_by_header(new)
         kept_ids = question_ids(kept_texts[_BODIES_KEY])
         new_ids = question_ids(new_texts[_BODIES_KEY])
         for new_id, kept_id in zip(new_ids, kept_ids, strict=False):
             shown = kept_id.decode(errors="replace")
             self._question_ids.add(new_id.decode(errors="replace"), shown)
 
-    def with_kept(
+    def with_kept_names(
         self, new: RecordedExchange, partner: RecordedExchange | None
     ) -> RecordedExchange:
         """Return a new exchange with the kept names and values, and no other names that are taken.
@@ -104,7 +104,7 @@ class KeptNames:
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
 
-        renamed = with_texts(new, self._with_kept_names)
+        renamed = with_texts(new, self._text_with_kept_names)
         message = renamed.call.message
         if message is None or message.kind is not Kind.REQUEST:
             return renamed
@@ -113,7 +113,7 @@ class KeptNames:
         request = replace(renamed.request, body=body)
         return replace(renamed, request=request)
 
-    def _with_kept_names(self, text: bytes, _header: str) -> bytes:
+    def _text_with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""
         text = self._question_ids.seal(text)
         return with_changed_refs(text, self._reference_with_kept_name)
@@ -178,7 +178,7 @@ def _name_of(ref: Ref) -> Ref | None:
     return name
 
 
-def _texts_of(exchange: RecordedExchange) -> dict[str, bytes]:
+def _texts_by_header(exchange: RecordedExchange) -> dict[str, bytes]:
     """Return the values of headers by their names, and the target and the bodies in one."""
     texts: dict[str, list[bytes]] = defaultdict(list)
 

@@ -67,7 +67,7 @@ _FIRST_ID: Final = 2_042_100_000
 _TEXT_ID_PREFIX: Final = b"mrtr-cassette-"
 """Begins our ids for a server that accepts only texts; a number follows."""
 
-OWN_ID: Final = re.compile(
+GENERATED_ID: Final = re.compile(
     rb"%b[0-9]+|(?<![0-9])20421[0-9]{5}(?![0-9])" % _TEXT_ID_PREFIX
 )
 _INVALID_REQUEST: Final = -32600
@@ -76,7 +76,7 @@ _SESSION_WIDE_HEADERS: Final = frozenset(
 )
 """Headers that are the same in all requests of a session."""
 
-_PAUSE_MS: Final = 1000
+_DEFAULT_RECONNECT_MS: Final = 1000
 """How long clients of the SDKs wait by default, and the longest that we wait."""
 
 _RESPONSE_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
@@ -178,7 +178,7 @@ class ServerSession:
             return None
         return owner.push_received(push)
 
-    def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
+    def push_as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
         """Return a pushed request as it would be recorded: as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
@@ -234,7 +234,7 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
     """Return a live exchange with the id of another call, also where the response repeats it."""
     live_id = caller_values(live.call.message).id or b""
     digits = live_id.strip(b'"')
-    if not OWN_ID.fullmatch(digits):
+    if not GENERATED_ID.fullmatch(digits):
         return live
 
     call_id = caller_values(call.message).id or b""
@@ -266,7 +266,7 @@ def resuming_request(observation: Observation) -> tuple[Request, float] | None:
         return None
 
     last_id = ""
-    wait_ms = _PAUSE_MS
+    wait_ms = _DEFAULT_RECONNECT_MS
     for event in observation.events:
         last_id = event_id(event) or last_id
         wait = retry_ms(event)
@@ -280,7 +280,7 @@ def resuming_request(observation: Observation) -> tuple[Request, float] | None:
     headers = (("Accept", EVENT_STREAM), *session_headers, ("Last-Event-ID", last_id))
     request = _with_identity_encoding(Request("GET", call.request.target, headers, b""))
 
-    return request, min(wait_ms, _PAUSE_MS) / 1000
+    return request, min(wait_ms, _DEFAULT_RECONNECT_MS) / 1000
 
 
 def _shared_headers(request: Request) -> Headers:
@@ -327,7 +327,7 @@ def with_values(
     """Return a request with other texts at some places; None leaves one as it is."""
     replacements = []
     for _, span in find_spans(body, paths):
-        value = parse(span.of(body))
+        value = parse(span.slice_of(body))
         if not isinstance(value, str):
             continue
 
@@ -425,7 +425,7 @@ _CAPABILITIES_KEY: Final = f"{_META_PREFIX}clientCapabilities"
 VERSION_HEADER: Final = "MCP-Protocol-Version"
 
 
-class OwnClient:
+class BuiltInClient:
     """The built-in client; its `era`, the revision that the server speaks, is None until known.
 
     A user who adds the header of the newer revision knows it.

@@ -15,7 +15,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.compare.responses import question_of, task_question
-from mrtr_cassette.core.drive.conversation import Answered
+from mrtr_cassette.core.drive.conversation import AskAnswer
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import LIST_ROOTS
 from mrtr_cassette.core.wire.jsonbytes import to_json
@@ -31,7 +31,7 @@ class Question(NamedTuple):
 
     key: str
     asked: Any
-    answer: Answered | None
+    answer: AskAnswer | None
     recorded_key: str
 
 
@@ -147,7 +147,7 @@ def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn
     for name, request in turn.requests.items():
         answer = None
         if name in recorded_answers:
-            answer = Answered(to_json(recorded_answers[name]).encode())
+            answer = AskAnswer(to_json(recorded_answers[name]).encode())
 
         key, asked = question_alone(name, request, interaction.task_id)
         questions.append(Question(key, asked, answer, name))
@@ -165,7 +165,7 @@ def question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str,
     return key, asked
 
 
-def _posted_answer(turn: PushedTurn, key: str) -> Answered | None:
+def _posted_answer(turn: PushedTurn, key: str) -> AskAnswer | None:
     """Return the recorded response to a pushed request as it was spelled."""
     for answer in turn.answers:
         message = answer.exchange.call.message
@@ -174,8 +174,8 @@ def _posted_answer(turn: PushedTurn, key: str) -> Answered | None:
 
         result = message.spelled(("result",))
         if result is not None:
-            return Answered(result)
+            return AskAnswer(result)
 
-        return Answered(message.spelled(("error",)) or b"{}", "error")
+        return AskAnswer(message.spelled(("error",)) or b"{}", "error")
 
     return None

@@ -34,7 +34,7 @@ from mrtr_cassette.core.secrets.names import (
     without_numbers,
 )
 from mrtr_cassette.core.wire.http import (
-    ABOUT_COPIES,
+    CONDITIONAL_STATUSES,
     LAST_EVENT_ID_HEADER,
     End,
     Request,
@@ -43,7 +43,7 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import UsageError, shorten
 
-Part = Literal["call", "opening", "notice", "listening", "other"]
+ConversationPart = Literal["call", "opening", "notice", "listening", "other"]
 """What an interaction is: a call that a user makes, what opens and closes sessions, a notification,
 a listening stream, or other traffic over HTTP."""
 
@@ -54,7 +54,7 @@ class PlannedInteraction:
 
     interaction: RecordedInteraction
     call: Call
-    part: Part
+    part: ConversationPart
     session: str
     opens: str
     why_skipped: str | None
@@ -112,10 +112,10 @@ def planned_interactions(
         if call.method == INITIALIZE:
             opens = opened_session(first.response)
 
-        item = PlannedInteraction(
+        planned = PlannedInteraction(
             interaction,
             call,
-            _part_of(first, call),
+            _conversation_part(first, call),
             session_of(first.request),
             opens,
             why_skipped=None,
@@ -124,40 +124,42 @@ def planned_interactions(
             cancelled_call=cancelled.get(interaction.number),
         )
 
-        why_skipped = _why_skipped(item, endpoint, is_on_pipes=is_on_pipes)
-        plan.append(replace(item, why_skipped=why_skipped))
+        why_skipped = _why_skipped(planned, endpoint, is_on_pipes=is_on_pipes)
+        plan.append(replace(planned, why_skipped=why_skipped))
 
-    return _with_needed(plan)
+    return _with_needed_calls(plan)
 
 
 def _why_skipped(
-    item: PlannedInteraction, endpoint: str, *, is_on_pipes: bool
+    planned: PlannedInteraction, endpoint: str, *, is_on_pipes: bool
 ) -> str | None:
     """Return why an interaction can't be sent to the live server, or None."""
-    if item.call.request.is_line and not is_on_pipes:
+    if planned.call.request.is_line and not is_on_pipes:
         return "it is the beginning of a pipe"
-    if is_on_pipes and not item.call.request.is_line:
+    if is_on_pipes and not planned.call.request.is_line:
         return "it is not part of a session, and the server accepts nothing else"
-    return next(_objections_to_repeating(item, endpoint), None)
+    return next(_objections_to_repeating(planned, endpoint), None)
 
 
-def _with_needed(plan: Sequence[PlannedInteraction]) -> list[PlannedInteraction]:
+def _with_needed_calls(plan: Sequence[PlannedInteraction]) -> list[PlannedInteraction]:
     """Mark the calls that were not selected, and may write what a selected one depends on."""
     last_dependent_place = 0
-    for place, item in enumerate(plan):
+    for place, planned in enumerate(plan):
         if (
-            item.is_compared
-            and item.why_skipped is None
-            and item.call.depends_on_writes
+            planned.is_compared
+            and planned.why_skipped is None
+            and planned.call.depends_on_writes
         ):
             last_dependent_place = place
 
     marked = []
-    for place, item in enumerate(plan):
+    for place, planned in enumerate(plan):
         is_needed = (
-            place < last_dependent_place and item.may_write and not item.is_compared
+            place < last_dependent_place
+            and planned.may_write
+            and not planned.is_compared
         )
-        marked.append(replace(item, is_needed=is_needed))
+        marked.append(replace(planned, is_needed=is_needed))
 
     return marked
 
@@ -219,7 +221,7 @@ def is_sent_to(endpoint: str, request: Request) -> bool:
     return not request.is_line and _path_of(request.target) == endpoint
 
 
-def _part_of(exchange: RecordedExchange, call: Call) -> Part:
+def _conversation_part(exchange: RecordedExchange, call: Call) -> ConversationPart:
     """Return which part of a conversation an interaction is, by its first exchange."""
     is_stream = call.message is None and listens(call, exchange.response)
     if is_stream or opens_channel(call.request):
@@ -232,12 +234,14 @@ def _part_of(exchange: RecordedExchange, call: Call) -> Part:
     return "call" if call.message.kind is Kind.REQUEST else "notice"
 
 
-def _objections_to_repeating(item: PlannedInteraction, endpoint: str) -> Iterator[str]:
+def _objections_to_repeating(
+    planned: PlannedInteraction, endpoint: str
+) -> Iterator[str]:
     """Yield why an interaction can't be repeated with a live server."""
-    call = item.call
+    call = planned.call
     is_response = call.message is not None and call.message.kind is Kind.RESPONSE
-    response = item.interaction.exchanges[0].response
-    if call.method == CANCELLED and not item.is_left:
+    response = planned.interaction.exchanges[0].response
+    if call.method == CANCELLED and not planned.is_left:
         yield "it cancels a call that is not pending now"
 
     if is_response:
@@ -246,34 +250,34 @@ def _objections_to_repeating(item: PlannedInteraction, endpoint: str) -> Iterato
     if call.request.header(LAST_EVENT_ID_HEADER):
         yield "it resumes a stream of the recorded run, with which it is compared"
 
-    if response is not None and response.status in ABOUT_COPIES:
+    if response is not None and response.status in CONDITIONAL_STATUSES:
         yield "it asks about a copy that its client had of an earlier response"
 
-    if _has_lost_response(item):
+    if _has_lost_response(planned):
         yield "no complete response was recorded: its client left, or the server was lost"
 
-    if item.part == "call":
-        yield from _objections_to_call(item)
+    if planned.part == "call":
+        yield from _objections_to_call(planned)
 
     yield from _objections_to_request(call.request, endpoint)
 
 
-def _objections_to_call(item: PlannedInteraction) -> Iterator[str]:
+def _objections_to_call(planned: PlannedInteraction) -> Iterator[str]:
     """Yield why a call can't be repeated: it listens, or can't be answered as recorded."""
-    if listens(item.call, item.interaction.exchanges[-1].response):
+    if listens(planned.call, planned.interaction.exchanges[-1].response):
         yield "it listens to effects of other calls"
 
-    reason = why_not_repeatable(item.interaction)
+    reason = why_not_repeatable(planned.interaction)
     if reason is not None:
         yield reason
 
 
-def _has_lost_response(item: PlannedInteraction) -> bool:
+def _has_lost_response(planned: PlannedInteraction) -> bool:
     """Tell whether no complete response was recorded where there should be one."""
-    last = item.interaction.exchanges[-1]
-    if item.is_left or item.part == "listening" or last.rpc_response is not None:
+    last = planned.interaction.exchanges[-1]
+    if planned.is_left or planned.part == "listening" or last.rpc_response is not None:
         return False
-    if item.part != "call" and item.call.request.is_line:
+    if planned.part != "call" and planned.call.request.is_line:
         return False
 
     return last.response is None or last.response.end is not End.COMPLETE
@@ -324,8 +328,8 @@ def planned_by_run(
     its sessions, and the writes that came before a call.
     """
     exchanges: list[RecordedExchange] = []
-    for item in plan:
-        exchanges += item.interaction.own_exchanges
+    for planned in plan:
+        exchanges += planned.interaction.own_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     runs = run_numbers(exchanges, recorders)
@@ -333,35 +337,35 @@ def planned_by_run(
     openings: dict[str, list[PlannedInteraction]] = {}
     sessions_opened_in_run: set[tuple[int, str]] = set()
     plans: dict[int, list[PlannedInteraction]] = {}
-    for item in plan:
-        own_exchanges = item.interaction.own_exchanges
+    for planned in plan:
+        own_exchanges = planned.interaction.own_exchanges
         run = _run_of(own_exchanges[0], runs)
         brought: list[PlannedInteraction] = []
-        session = item.opens or item.session
+        session = planned.opens or planned.session
         if (run, session) not in sessions_opened_in_run:
             sessions_opened_in_run.add((run, session))
             brought += openings.get(session, ())
 
-        brought += _writes_before(item, by_number)
+        brought += _writes_before(planned, by_number)
         run_plan = plans.setdefault(run, [])
         for brought_item in brought:
             run_plan.append(replace(brought_item, is_setup=True))
 
-        run_plan.append(item)
+        run_plan.append(planned)
         for exchange in own_exchanges:
-            by_number[exchange.number] = item
+            by_number[exchange.number] = planned
 
-        if item.call.method in (INITIALIZE, INITIALIZED):
-            openings.setdefault(session, []).append(item)
+        if planned.call.method in (INITIALIZE, INITIALIZED):
+            openings.setdefault(session, []).append(planned)
 
     return list(plans.values())
 
 
 def _writes_before(
-    item: PlannedInteraction, by_number: Mapping[int | None, PlannedInteraction]
+    planned: PlannedInteraction, by_number: Mapping[int | None, PlannedInteraction]
 ) -> Iterator[PlannedInteraction]:
     """Yield the writes that an interaction follows."""
-    for exchange in item.interaction.own_exchanges:
+    for exchange in planned.interaction.own_exchanges:
         for write in exchange.follows:
             if write in by_number:
                 yield by_number[write]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from mrtr_cassette.core.cassette.recorded import RecordedInteraction, RecordedTurn
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     Conversation,
     LiveAsk,
     NeedsAnswers,
@@ -42,15 +42,15 @@ from mrtr_cassette.core.wire.jsonbytes import (
 )
 from mrtr_cassette.core.wire.pointers import members_of
 
-DECLINED: Final = "declined"
-ANSWER_CANCELLED: Final = "cancelled"
-UNASKED: Final = "answers-unasked"
-REPEATED: Final = "retry-repeated"
-EXPIRED: Final = "state-expired"
-OTHER_ARGUMENTS: Final = "state-other-arguments"
-OTHER_TOOL: Final = "state-other-tool"
-OTHER_QUESTION: Final = "state-other-question"
-URL_ACCEPTED: Final = "url-accepted-at-once"
+PROBE_DECLINED: Final = "declined"
+PROBE_CANCELLED: Final = "cancelled"
+PROBE_UNASKED: Final = "answers-unasked"
+PROBE_REPEATED: Final = "retry-repeated"
+PROBE_EXPIRED: Final = "state-expired"
+PROBE_OTHER_ARGUMENTS: Final = "state-other-arguments"
+PROBE_OTHER_TOOL: Final = "state-other-tool"
+PROBE_OTHER_QUESTION: Final = "state-other-question"
+PROBE_URL_ACCEPTED: Final = "url-accepted-at-once"
 EXTRA_PROBES: Final = frozenset({"answer-extra-member", "answer-extra-key"})
 """Probes that add something, which a server may ignore."""
 
@@ -59,18 +59,18 @@ STATE_PROBES: Final[Mapping[str, str]] = {
     "state-cut": "half of the state",
     "state-empty": "an empty state",
     "state-dropped": "no state",
-    OTHER_ARGUMENTS: "the state of a call with other arguments",
-    OTHER_TOOL: "the state of another tool",
-    OTHER_QUESTION: "the state of the question before",
-    UNASKED: "the answers at once, without having been asked",
-    REPEATED: "the same retry twice",
-    EXPIRED: "an old state",
+    PROBE_OTHER_ARGUMENTS: "the state of a call with other arguments",
+    PROBE_OTHER_TOOL: "the state of another tool",
+    PROBE_OTHER_QUESTION: "the state of the question before",
+    PROBE_UNASKED: "the answers at once, without having been asked",
+    PROBE_REPEATED: "the same retry twice",
+    PROBE_EXPIRED: "an old state",
 }
 """What the probes of request states send."""
 
 ANSWER_PROBES: Final = (
-    DECLINED,
-    ANSWER_CANCELLED,
+    PROBE_DECLINED,
+    PROBE_CANCELLED,
     "accepted-empty",
     "accepted-false",
     "answer-wrong-type",
@@ -79,12 +79,12 @@ ANSWER_PROBES: Final = (
     "answer-extra-member",
     "answer-extra-key",
     "answer-missing-key",
-    URL_ACCEPTED,
+    PROBE_URL_ACCEPTED,
 )
 PROBES: Final = (*STATE_PROBES, *ANSWER_PROBES)
 """The names of all probes."""
 
-_PROBES_WITHOUT_STATE: Final = frozenset({UNASKED, REPEATED})
+_PROBES_WITHOUT_STATE: Final = frozenset({PROBE_UNASKED, PROBE_REPEATED})
 _STRANGE_TEXT: Final = "mrtr-cassette-probe"
 _ACCEPT_ACTION: Final = "accept"
 _CHECKED_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
@@ -220,7 +220,7 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
             answer = members_of(ask.given_answers.get(key))
             if request.kind == "url":
                 probes += _declining_probes(key)
-                probes.append(_accepting_probe(URL_ACCEPTED, key))
+                probes.append(_accepting_probe(PROBE_URL_ACCEPTED, key))
             elif request.kind == "form":
                 probes += _declining_probes(key)
                 probes += _probes_of_form(key, request, answer)
@@ -235,20 +235,20 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
         if _is_probe_for_ask(name, ask, is_slow=is_slow)
     ]
     return sorted(
-        probes, key=lambda probe: probe.name not in (DECLINED, ANSWER_CANCELLED)
+        probes, key=lambda probe: probe.name not in (PROBE_DECLINED, PROBE_CANCELLED)
     )
 
 
 def _is_probe_for_ask(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     """Tell whether a probe of states fits the place of an ask in its conversation."""
-    if name == UNASKED:
+    if name == PROBE_UNASKED:
         is_first = ask.index == 1 and not ask.turn.is_posted
         return is_first and bool(ask.requests)
     if ask.via != "result":
         return False
-    if name == EXPIRED:
+    if name == PROBE_EXPIRED:
         return is_slow
-    if name == OTHER_QUESTION:
+    if name == PROBE_OTHER_QUESTION:
         return ask.index > 1
 
     return True
@@ -270,10 +270,10 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
     count = 2 * conversation_length
     for probe in probes:
         count += conversation_length
-        if probe.name == REPEATED:
+        if probe.name == PROBE_REPEATED:
             count += conversation_length - ask.index
 
-        if probe.name == OTHER_TOOL:
+        if probe.name == PROBE_OTHER_TOOL:
             count += conversation_length + latest
 
     return count
@@ -287,8 +287,8 @@ def needs_state(probe: Probe) -> bool:
 def _declining_probes(key: str) -> list[Probe]:
     """Return the probes that decline and cancel a question."""
     return [
-        Probe(DECLINED, key, b'{"action":"decline"}'),
-        Probe(ANSWER_CANCELLED, key, b'{"action":"cancel"}'),
+        Probe(PROBE_DECLINED, key, b'{"action":"decline"}'),
+        Probe(PROBE_CANCELLED, key, b'{"action":"cancel"}'),
     ]
 
 
@@ -491,7 +491,7 @@ def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
     return f"{value}-2" if isinstance(value, str) else None
 
 
-AS_RECORDED: Final = Probe("accepted")
+PROBE_AS_RECORDED: Final = Probe("accepted")
 """The recorded answers."""
 
 
@@ -501,7 +501,7 @@ class ProbingScript:
 
     Attributes:
         reply: the recorded answers to the ask; None until it is reached.
-        ask_after: what is asked next after it.
+        next_ask: what is asked next after it.
         seen_asks: what was asked so far and has an answer, the probed ask included.
     """
 
@@ -511,13 +511,13 @@ class ProbingScript:
     """None stops at the ask."""
 
     live_ask: LiveAsk | None = None
-    reply: Answered | None = None
-    ask_after: LiveAsk | None = None
+    reply: AskAnswer | None = None
+    next_ask: LiveAsk | None = None
     seen_asks: list[LiveAsk] = field(default_factory=list)
 
     def is_still_asked(self, steps: Conversation) -> bool:
         """Tell whether the server goes on asking what a probe has answered."""
-        if self.live_ask is None or self.probe is AS_RECORDED:
+        if self.live_ask is None or self.probe is PROBE_AS_RECORDED:
             return False
         return steps.still_asks(self.live_ask)
 
@@ -531,12 +531,12 @@ class ProbingScript:
             return reply
 
         self.seen_asks.append(ask)
-        if isinstance(reply, Answered) and len(self.seen_asks) == self.ask.index:
+        if isinstance(reply, AskAnswer) and len(self.seen_asks) == self.ask.index:
             return self._answer_probed(ask, reply)
 
         return reply
 
-    def _answer_probed(self, ask: LiveAsk, reply: Answered) -> Reply:
+    def _answer_probed(self, ask: LiveAsk, reply: AskAnswer) -> Reply:
         """Answer the ask that is probed."""
         self.live_ask = ask
         self.reply = reply
@@ -568,12 +568,12 @@ class ProbingScript:
         """Go on with the recorded answers, as a server may decide only at the end."""
         reply = self.recorded.answer(ask)
         if ask.asks_nothing:
-            return reply if isinstance(reply, Answered) else Answered(None)
+            return reply if isinstance(reply, AskAnswer) else AskAnswer(None)
 
-        if self.ask_after is None:
-            self.ask_after = ask
+        if self.next_ask is None:
+            self.next_ask = ask
 
-        if isinstance(reply, Answered):
+        if isinstance(reply, AskAnswer):
             self.seen_asks.append(ask)
 
         return reply

@@ -50,7 +50,7 @@ _NewExchanges = dict[RecordedExchange, RecordedExchange]
 
 
 @dataclass(frozen=True, slots=True)
-class _Overlap:
+class _Replacement:
     """An earlier cassette, and a recording that takes its place.
 
     Attributes:
@@ -96,9 +96,9 @@ def recorded_over(
     if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
         return earlier, len(unchanged)
 
-    overlap = _Overlap(earlier, recorded, partners, unchanged, handles)
-    kept = _numbers_kept_together(overlap)
-    return _merged_cassette(replace(overlap, kept=kept)), len(kept)
+    replacement = _Replacement(earlier, recorded, partners, unchanged, handles)
+    kept = _numbers_kept_together(replacement)
+    return _merged_cassette(replace(replacement, kept=kept)), len(kept)
 
 
 # What is kept
@@ -141,18 +141,18 @@ def _header_names(message: Request | Response) -> set[str]:
     return {name.lower() for name, _ in message.headers}
 
 
-def _numbers_kept_together(overlap: _Overlap) -> set[int]:
+def _numbers_kept_together(replacement: _Replacement) -> set[int]:
     """Return those of the kept interactions that can stay without the others."""
     kept: dict[int, int] = {}
-    for number in overlap.kept:
-        earlier_interaction = overlap.partners[number]
-        new_interaction = overlap.recorded.interactions[number - 1]
+    for number in replacement.kept:
+        earlier_interaction = replacement.partners[number]
+        new_interaction = replacement.recorded.interactions[number - 1]
         earlier_places = list(_exchanges_without_steps(earlier_interaction))
         if earlier_places == list(_exchanges_without_steps(new_interaction)):
             kept[number] = earlier_interaction.number
 
-    connected_before = _connected_numbers(overlap.earlier)
-    connected_now = _connected_numbers(overlap.recorded)
+    connected_before = _connected_numbers(replacement.earlier)
+    connected_now = _connected_numbers(replacement.recorded)
     while True:
         separated_numbers = []
         for number, old_number in kept.items():
@@ -216,21 +216,21 @@ class _ExchangePairs(NamedTuple):
     earlier_by_changed: dict[RecordedExchange, RecordedExchange | None]
 
 
-def _exchanges_over(overlap: _Overlap) -> _NewExchanges:
+def _exchanges_over(replacement: _Replacement) -> _NewExchanges:
     """Return what becomes of the earlier exchanges that are kept, and of the changed ones."""
-    pairs = _exchange_pairs(overlap)
-    exchanges = _with_kept_names(pairs, overlap.handles)
+    pairs = _exchange_pairs(replacement)
+    exchanges = _exchanges_with_kept_names(pairs, replacement.handles)
     _renew_digests(exchanges, pairs.new_by_kept)
 
     return _with_earlier_times(exchanges, pairs)
 
 
-def _exchange_pairs(overlap: _Overlap) -> _ExchangePairs:
+def _exchange_pairs(replacement: _Replacement) -> _ExchangePairs:
     """Return the exchanges of both recordings in pairs: those that stay, and those that change."""
     pairs = _ExchangePairs({}, {})
-    for new in overlap.recorded.interactions:
-        old = overlap.partners.get(new.number)
-        if old is not None and new.number in overlap.kept:
+    for new in replacement.recorded.interactions:
+        old = replacement.partners.get(new.number)
+        if old is not None and new.number in replacement.kept:
             pairs.new_by_kept.update(_kept_pairs(old, new))
             continue
 
@@ -268,11 +268,13 @@ def _changed_pairs(
     """Yield the new exchanges of a changed interaction, each with the one whose place it takes."""
     for before, now in zip(old.exchanges, new.exchanges, strict=False):
         # The id of a task is in more places than are changed.
-        if now.created_id is None:
+        if now.created_task_id is None:
             yield now, before
 
 
-def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
+def _exchanges_with_kept_names(
+    pairs: _ExchangePairs, handles: Handles
+) -> _NewExchanges:
     """Return the exchanges with the names and values of the earlier cassette."""
     names = KeptNames()
     exchanges: _NewExchanges = {}
@@ -285,7 +287,9 @@ def _with_kept_names(pairs: _ExchangePairs, handles: Handles) -> _NewExchanges:
             names.keep_issued(partner, new)
 
     for new, partner in pairs.earlier_by_changed.items():
-        exchanges[new] = handles.with_recorded_handles(names.with_kept(new, partner))
+        exchanges[new] = handles.with_recorded_handles(
+            names.with_kept_names(new, partner)
+        )
 
     return exchanges
 
@@ -386,7 +390,7 @@ def _arrival_counts(exchange: RecordedExchange) -> tuple[int | None, ...]:
     """Return how many requests had arrived when it came, at its end, and at each of its events."""
     response = exchange.response
     events: list[int] = []
-    if response is not None and response.is_framed:
+    if response is not None and response.is_message_stream:
         events = [piece.arrived_count for piece in response.pieces if piece.raw]
 
     ends = (exchange.number, exchange.ended_after)
@@ -400,23 +404,23 @@ def _arrival_counts(exchange: RecordedExchange) -> tuple[int | None, ...]:
 # Interactions
 
 
-def _merged_cassette(overlap: _Overlap) -> Cassette:
+def _merged_cassette(replacement: _Replacement) -> Cassette:
     """Return both recordings in one, in the order of the new conversation."""
-    exchanges = _exchanges_over(overlap)
-    earlier_interactions = overlap.earlier.with_exchanges(exchanges).interactions
-    new_interactions = overlap.recorded.with_exchanges(exchanges).interactions
-    recorded_numbers = _numbers_in_new_order(overlap)
+    exchanges = _exchanges_over(replacement)
+    earlier_interactions = replacement.earlier.with_exchanges(exchanges).interactions
+    new_interactions = replacement.recorded.with_exchanges(exchanges).interactions
+    recorded_numbers = _numbers_in_new_order(replacement)
     new_numbers = {}
     old_numbers = {}
     for number, recorded_number in enumerate(recorded_numbers, start=1):
         new_numbers[recorded_number] = number
-        if recorded_number in overlap.kept:
-            old_numbers[overlap.partners[recorded_number].number] = number
+        if recorded_number in replacement.kept:
+            old_numbers[replacement.partners[recorded_number].number] = number
 
     interactions = []
     for recorded_number in recorded_numbers:
-        if recorded_number in overlap.kept:
-            partner = overlap.partners[recorded_number]
+        if recorded_number in replacement.kept:
+            partner = replacement.partners[recorded_number]
             interaction = with_numbers(
                 earlier_interactions[partner.number - 1], old_numbers
             )
@@ -428,9 +432,11 @@ def _merged_cassette(overlap: _Overlap) -> Cassette:
         interactions.append(interaction)
 
     return replace(
-        overlap.recorded,
+        replacement.recorded,
         interactions=tuple(interactions),
-        upstream=_upstream_over(overlap.earlier.upstream, overlap.recorded.upstream),
+        upstream=_upstream_over(
+            replacement.earlier.upstream, replacement.recorded.upstream
+        ),
     )
 
 
@@ -441,14 +447,14 @@ def _upstream_over(earlier: str, recorded: str) -> str:
     return earlier if is_same else recorded
 
 
-def _numbers_in_new_order(overlap: _Overlap) -> list[int]:
+def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     """Return the numbers of the recorded interactions in their new order.
 
     Which of two calls that were in flight together came first is chance: these come in the earlier
     order, and a call that is new comes after the one that came before it.
     """
-    recorded = overlap.recorded.interactions
-    earlier_places = _earlier_places(overlap)
+    recorded = replacement.recorded.interactions
+    earlier_places = _earlier_places(replacement)
     arriving = deque(in_conversation_order(recorded))
     in_flight: list[tuple[int, int]] = []
     ordered: dict[int, None] = {}
@@ -468,17 +474,17 @@ def _numbers_in_new_order(overlap: _Overlap) -> list[int]:
     return list(ordered)
 
 
-def _earlier_places(overlap: _Overlap) -> dict[int, int]:
+def _earlier_places(replacement: _Replacement) -> dict[int, int]:
     """Return the earlier numbers of recorded interactions, or those of the ones before them."""
     places: dict[int, int] = {}
     place = 0
-    for interaction in overlap.recorded.interactions:
-        partner = overlap.partners.get(interaction.number)
+    for interaction in replacement.recorded.interactions:
+        partner = replacement.partners.get(interaction.number)
         if partner is not None:
             place = partner.number
 
         branch = interaction.branch
-        if branch is not None and interaction.number not in overlap.kept:
+        if branch is not None and interaction.number not in replacement.kept:
             place = places[branch.of]
 
         places[interaction.number] = place

@@ -31,9 +31,9 @@ from mrtr_cassette.core.compare.values import (
     without_repeated_values,
 )
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     AskedOtherwise,
-    Finished,
+    FinishedCall,
     LiveAsk,
     NeedsAnswers,
     PushedAsk,
@@ -374,7 +374,7 @@ class RecordedScript:
     def answer(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
         reply = self._recorded_reply(ask)
-        if not isinstance(reply, Answered) or reply.value is None:
+        if not isinstance(reply, AskAnswer) or reply.value is None:
             return reply
 
         live_by_name = {recorded: live for live, recorded in self.findings.states}
@@ -413,7 +413,7 @@ class RecordedScript:
     def _pair_response(
         self,
         recorded: RecordedExchange,
-        ask: LiveAsk | Finished,
+        ask: LiveAsk | FinishedCall,
         turn: int,
         unasked: Any = None,
     ) -> RecordedExchange:
@@ -428,7 +428,7 @@ class RecordedScript:
         return live
 
     def _as_recorded(
-        self, recorded: RecordedExchange, ask: LiveAsk | Finished
+        self, recorded: RecordedExchange, ask: LiveAsk | FinishedCall
     ) -> RecordedExchange:
         """Return a live exchange with the id and the handles that it has in the recording."""
         sent_exchange = (
@@ -542,7 +542,7 @@ class RecordedScript:
 
     def _answer_to(
         self, index: int, ask: LiveAsk, changes: Iterable[Change]
-    ) -> Answered:
+    ) -> AskAnswer:
         """Give the recorded answer to one of the recorded asks."""
         self._progress.pass_answered_ask(index)
         recorded = self._exchanges[index].ask
@@ -551,7 +551,7 @@ class RecordedScript:
             names = self._live_keys(recorded, ask, changed_keys(changes))
             retry = with_answer_keys(retry, names)
 
-        return Answered(answers_text(retry))
+        return AskAnswer(answers_text(retry))
 
     def _live_keys(
         self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
@@ -592,11 +592,11 @@ class RecordedScript:
             recorded_key = match.question.recorded_key
 
         self.findings.pushes.append(LivePush(match.number, recorded_key, ask.key))
-        if ask.so_far is not None:
-            live = with_id_of(recorded.call, ask.so_far)
+        if ask.response_so_far is not None:
+            live = with_id_of(recorded.call, ask.response_so_far)
             self.findings.pending_pair = LivePair(recorded, live, turn=_INCOMPLETE)
 
-        if not self._goes_on(match):
+        if not self._continues_after(match):
             return AskedOtherwise(ask, tuple(match.changes))
 
         return _take_answer(match) or NeedsAnswers(ask)
@@ -644,7 +644,7 @@ class RecordedScript:
 
         return replace(match, changes=[added, *match.changes])
 
-    def _goes_on(self, match: _QuestionMatch) -> bool:
+    def _continues_after(self, match: _QuestionMatch) -> bool:
         """Note what differs in a question; tell whether the conversation goes on after it."""
         self.findings.add_changes(match.number, match.changes)
         is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
@@ -657,7 +657,7 @@ class RecordedScript:
 
     # Tasks
 
-    def _take_task(self, ask: TaskAsk) -> Answered | AskedOtherwise:
+    def _take_task(self, ask: TaskAsk) -> AskAnswer | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         recorded_id = self._interaction.task_id
         if not recorded_id or not self._is_at_end:
@@ -685,7 +685,7 @@ class RecordedScript:
         is_all_recorded = True
         for name, key in ask.live_keys.items():
             match = self._match_of_task_question(name)
-            if not self._goes_on(match):
+            if not self._continues_after(match):
                 return AskedOtherwise(ask, tuple(match.changes))
 
             if match.question is None:
@@ -741,7 +741,7 @@ class RecordedScript:
 
     # The end
 
-    def take_final_response(self, last: LiveAsk | Finished) -> None:
+    def take_final_response(self, last: LiveAsk | FinishedCall) -> None:
         """Take the response that asks nothing."""
         position = self._progress.position
         recorded = self._recorded_now
@@ -794,7 +794,7 @@ def _issued_state(recorded: RecordedExchange) -> str | None:
     return None if recorded.ask is None else recorded.ask.request_state
 
 
-def _take_answer(match: _QuestionMatch) -> Answered | None:
+def _take_answer(match: _QuestionMatch) -> AskAnswer | None:
     """Return the recorded answer to a question, which is not open any more."""
     if match.turn is None or match.question is None:
         return None

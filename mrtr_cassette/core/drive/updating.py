@@ -27,19 +27,19 @@ from mrtr_cassette.core.drive.kept_names import (
     name_of_new_state,
     recorded_names,
 )
-from mrtr_cassette.core.drive.live_session import OWN_ID, with_body
+from mrtr_cassette.core.drive.live_session import GENERATED_ID, with_body
 from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turn_numbers
 from mrtr_cassette.core.drive.verification import (
     Accepts,
     VerifiedInteraction,
-    after_other_end,
+    why_not_compared_after,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.dialect import with_answer_keys
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
     Kind,
-    Located,
+    LocatedMessage,
     messages_in,
     splice_pieces,
 )
@@ -81,7 +81,7 @@ class TakenResponse(NamedTuple):
     new_keys: Mapping[str, str | None] = {}
     retry: RecordedExchange | None = None
     recorded_keys: Mapping[str, str] = {}
-    replacing: tuple[tuple[Located, PushedRequest], ...] = ()
+    replacing: tuple[tuple[LocatedMessage, PushedRequest], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,12 +206,12 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
 
     repetition = _repetition_in_cassette(cassette, verified)
     if _is_accepted_whole(repetition):
-        return [_WholeProposal(repetition).whole_proposal()]
+        return [_ConversationProposal(repetition).whole_proposal()]
 
     return [_turn_proposal(repetition, turn) for turn in repetition.turns]
 
 
-class _Repetition(NamedTuple):
+class _RepeatedConversation(NamedTuple):
     """A conversation that was repeated with the live server, as it would be in the cassette.
 
     Attributes:
@@ -231,7 +231,7 @@ class _Repetition(NamedTuple):
 
 def _repetition_in_cassette(
     cassette: Cassette, verified: VerifiedInteraction
-) -> _Repetition:
+) -> _RepeatedConversation:
     """Return a repeated conversation with the live responses as the cassette would have them."""
     interaction = cassette.interactions[verified.number - 1]
     # The conversation was repeated over the transport of the live server.
@@ -249,7 +249,7 @@ def _repetition_in_cassette(
         base = recorded_by_repeated[pair.recorded]
         pairs.append(pair._replace(recorded=base, live=live))
 
-    return _Repetition(cassette, interaction, verified, pairs)
+    return _RepeatedConversation(cassette, interaction, verified, pairs)
 
 
 def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
@@ -261,7 +261,7 @@ def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
     return exchanges
 
 
-def _is_accepted_whole(repetition: _Repetition) -> bool:
+def _is_accepted_whole(repetition: _RepeatedConversation) -> bool:
     """Tell whether a conversation can't be accepted turn by turn."""
     if not repetition.pairs:
         return False
@@ -284,7 +284,7 @@ def _is_accepted_whole(repetition: _Repetition) -> bool:
 # One turn
 
 
-def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
+def _turn_proposal(repetition: _RepeatedConversation, turn: int) -> Proposal:
     """Return the proposal of the response that asks a turn, or of the final one."""
     verified = repetition.verified
     changes = []
@@ -300,8 +300,10 @@ def _turn_proposal(repetition: _Repetition, turn: int) -> Proposal:
         recorded_by_live_hash=verified.findings.recorded_by_live_hash,
     )
 
-    if verified.after is not None:
-        return replace(proposal, problem=after_other_end(verified.after))
+    if verified.diverged_call_number is not None:
+        return replace(
+            proposal, problem=why_not_compared_after(verified.diverged_call_number)
+        )
 
     recorded = _exchange_asking(repetition.interaction, turn)
     if recorded is None:
@@ -397,9 +399,9 @@ def _objections_to_response(
     repeated_ids: set[bytes] = set()
     if live.response is not None:
         body = live.response.body
-        repeated_ids.update(OWN_ID.findall(body))
+        repeated_ids.update(GENERATED_ID.findall(body))
 
-    recorded_ids = set(OWN_ID.findall(base.request.body))
+    recorded_ids = set(GENERATED_ID.findall(base.request.body))
     if not repeated_ids <= recorded_ids:
         yield "it repeats the id that another request of this comparison had"
 
@@ -437,17 +439,17 @@ def _objections_to_ask(
 
 # A whole conversation
 
-_PushedInResponse = tuple[Located, LivePush]
+_PushedInResponse = tuple[LocatedMessage, LivePush]
 """A request that is pushed in a live response, and the recorded question that it asks."""
 
 _UNRECORDED_TURN: Final = PushedTurn(0, (), ())
 """Stands for a turn that was not recorded."""
 
 
-class _WholeProposal:
+class _ConversationProposal:
     """Collects the proposal of a conversation that is accepted as a whole."""
 
-    def __init__(self, repetition: _Repetition) -> None:
+    def __init__(self, repetition: _RepeatedConversation) -> None:
         self._repetition = repetition
         self._interaction = repetition.interaction
         self._changes = without_turn_numbers(repetition.verified.changes)
@@ -469,8 +471,10 @@ class _WholeProposal:
     def whole_proposal(self) -> Proposal:
         """Return the proposal."""
         verified = self._repetition.verified
-        if verified.after is not None:
-            self._objections.append(after_other_end(verified.after))
+        if verified.diverged_call_number is not None:
+            self._objections.append(
+                why_not_compared_after(verified.diverged_call_number)
+            )
 
         self._take_calls()
         self._check_last_push()
@@ -529,7 +533,10 @@ class _WholeProposal:
         numbers_with_branches = set()
         for interaction in self._repetition.cassette.interactions:
             if interaction.branch is not None:
-                numbers_with_branches |= {interaction.number, interaction.branch.of}
+                numbers_with_branches |= {
+                    interaction.number,
+                    interaction.branch.of,
+                }
 
         if self._interaction.number in numbers_with_branches:
             self._objections.append(
@@ -626,7 +633,7 @@ class _WholeProposal:
         """
         response = self._taken_responses[position]
         turns = []
-        replacing: list[tuple[Located, PushedRequest]] = []
+        replacing: list[tuple[LocatedMessage, PushedRequest]] = []
         for number, group in groupby(pushed, _turn_of_push):
             recorded = self._interaction.numbered_turns.get(number, _UNRECORDED_TURN)
             recorded_by_key = {
@@ -653,7 +660,7 @@ def _turn_of_push(pushed: _PushedInResponse) -> int:
     return push.turn
 
 
-def _pushes_in(exchange: RecordedExchange) -> list[Located]:
+def _pushes_in(exchange: RecordedExchange) -> list[LocatedMessage]:
     """Return the questions that the server pushed in a response."""
     if exchange.response is None:
         return []
@@ -805,7 +812,7 @@ def _updated_exchange(
     with_names = recorded_names(taken.recorded_keys, recorded_by_live_hash)
     live = with_texts(_with_recorded_push_ids(taken), with_names)
     kept.keep_names(recorded_exchange, live)
-    response = kept.with_kept(live, recorded_exchange).response
+    response = kept.with_kept_names(live, recorded_exchange).response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
 

@@ -19,18 +19,18 @@ from mrtr_cassette.core.compare.values import Change, without_ignored, word_plac
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     NeedsAnswers,
 )
 from mrtr_cassette.core.drive.live_session import with_id_of
 from mrtr_cassette.core.drive.probing import (
-    ANSWER_CANCELLED,
-    DECLINED,
     EXTRA_PROBES,
-    REPEATED,
-    UNASKED,
-    URL_ACCEPTED,
+    PROBE_CANCELLED,
+    PROBE_DECLINED,
+    PROBE_REPEATED,
+    PROBE_UNASKED,
+    PROBE_URL_ACCEPTED,
     Probe,
     ProbedAsk,
     ProbingScript,
@@ -50,12 +50,12 @@ ProbeVerdict = Literal[
 ]
 PROBE_VERDICTS: Final[tuple[ProbeVerdict, ...]] = get_args(ProbeVerdict)
 FINDING_VERDICTS: Final = frozenset({"acted", "crashed"})
-_CHANGE_IS_FINDING: Final = EXTRA_PROBES | {REPEATED}
+_CHANGE_IS_FINDING: Final = EXTRA_PROBES | {PROBE_REPEATED}
 """Probes for which anything but the accept's result, or a refusal, is a finding."""
 
 _SENT_AND_ACCEPTING_ACTIONS: Final = {
-    DECLINED: ("decline", "accept"),
-    ANSWER_CANCELLED: ("cancel", "accept"),
+    PROBE_DECLINED: ("decline", "accept"),
+    PROBE_CANCELLED: ("cancel", "accept"),
 }
 """The action that a probe sends, and the one in its place that accepts."""
 
@@ -76,13 +76,13 @@ class Reaction:
     Attributes:
         ask: what it asks in the end, if that has no recorded answer.
         problem: why nothing came that could be compared.
-        ask_after: what it asked next after the answer.
+        next_ask: what it asked next after the answer.
     """
 
     exchange: RecordedExchange | None = None
     ask: LiveAsk | None = None
     problem: str | None = None
-    ask_after: LiveAsk | None = None
+    next_ask: LiveAsk | None = None
 
     @property
     def said_value(self) -> Any:
@@ -92,18 +92,18 @@ class Reaction:
         return None if self.exchange is None else outcome_value(self.exchange)
 
 
-def reaction_of(conversation: Conversation, after: LiveAsk | None) -> Reaction:
-    """Return what came of an answer; `after` is the question that came next, if one did."""
+def reaction_of(conversation: Conversation, next_ask: LiveAsk | None) -> Reaction:
+    """Return what came of an answer; `next_ask` is the question that came next, if one did."""
     stopping_point = conversation.stopping_point
     if isinstance(stopping_point, NeedsAnswers | AskedOtherwise):
         return Reaction(
-            stopping_point.ask.exchange, stopping_point.ask, ask_after=after
+            stopping_point.ask.exchange, stopping_point.ask, next_ask=next_ask
         )
     if (
-        isinstance(stopping_point, Finished)
+        isinstance(stopping_point, FinishedCall)
         and stopping_point.exchange.response is not None
     ):
-        return Reaction(stopping_point.exchange, ask_after=after)
+        return Reaction(stopping_point.exchange, next_ask=next_ask)
 
     return Reaction(problem="no response came")
 
@@ -143,13 +143,13 @@ def is_same_reaction(
         return False
 
     for change in without_ignored(changes, ignored):
-        if swapped is None or not _is_swap(change, *swapped):
+        if swapped is None or not _repeats_sent_value(change, *swapped):
             return False
 
     return True
 
 
-def _is_swap(change: Change, sent: Any, accepted: Any) -> bool:
+def _repeats_sent_value(change: Change, sent: Any, accepted: Any) -> bool:
     """Tell whether a value differs only because it repeats another value that was sent."""
     if change.recorded is None or change.received is None:
         return False
@@ -233,7 +233,7 @@ class Baseline:
         """Tell whether the server asks something again, at once or in the end."""
         earlier_asks = self.script.seen_asks
         until_answer = earlier_asks[: self.ask.index]
-        after = reaction.ask_after
+        after = reaction.next_ask
         if after is not None and _has_asked_before(after, until_answer):
             return True
         if reaction.ask is None or reaction.ask is after:
@@ -255,7 +255,7 @@ class Baseline:
                 continue
 
             swapped = None
-            if probe.name == URL_ACCEPTED:
+            if probe.name == PROBE_URL_ACCEPTED:
                 # A server that only repeats the answer has not acted on a visit.
                 swapped = _SENT_AND_ACCEPTING_ACTIONS[name]
 
@@ -349,7 +349,7 @@ def _judged_as_changed(
     """Return the verdict on another reaction than to the recorded answers, and no error."""
     if probe.name in _CHANGE_IS_FINDING:
         return "changed", "the result is not the one of the recorded answers"
-    if probe.name in (DECLINED, ANSWER_CANCELLED):
+    if probe.name in (PROBE_DECLINED, PROBE_CANCELLED):
         return "refused", None
     if baseline.is_declined(reaction):
         return "refused", "as if declined"
@@ -363,15 +363,15 @@ def _judged_as_accepted(
     """Return the verdict on the same reaction as to the recorded answers."""
     if probe.name in EXTRA_PROBES:
         return "ignored", None
-    if probe.name == REPEATED:
+    if probe.name == PROBE_REPEATED:
         return "repeatable", None
-    if probe.name == URL_ACCEPTED and baseline.is_turned_down:
+    if probe.name == PROBE_URL_ACCEPTED and baseline.is_turned_down:
         return "refused", "as if declined"
     if not baseline.is_decided(probe):
         return "undecidable", "accepting and declining give the same"
     # A task tells the server what it has asked, too.
     needs_state = baseline.ask.via == "result"
-    if probe.name == UNASKED and needs_state and not baseline.has_state:
+    if probe.name == PROBE_UNASKED and needs_state and not baseline.has_state:
         return "unprotected", "the server sends no state with its question"
 
     return "acted", None

@@ -21,7 +21,7 @@ from mrtr_cassette.core.compare.values import (
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Departure,
-    Finished,
+    FinishedCall,
     NeedsAnswers,
     Script,
     ToolList,
@@ -74,12 +74,12 @@ _QUESTION_VERDICTS: Final = frozenset(
 )
 
 
-def after_other_end(number: int) -> str:
+def why_not_compared_after(number: int) -> str:
     """Return why a call can't be compared alone: one that it may depend on ended otherwise."""
     return f"it may depend on #{number}, which did not end as recorded"
 
 
-class _OtherEnd(NamedTuple):
+class _DivergedCall(NamedTuple):
     """A call that may have changed something and did not end as recorded.
 
     Attributes:
@@ -102,14 +102,14 @@ class VerifiedInteraction:
     may_destroy: bool = False
     """Whether it was not sent because its tool may destroy something."""
 
-    after: int | None = None
+    diverged_call_number: int | None = None
     """The number of a call before it that did not end as recorded, on which it may depend."""
 
     varying_places: tuple[str, ...] = ()
     """Places that differ from the recording, and will in every run."""
 
     @property
-    def differs_only_there(self) -> bool:
+    def differs_only_at_varying_places(self) -> bool:
         """Whether all that differs is at such places."""
         counting = without_ignored(
             without_turn_numbers(self.changes), self.varying_places
@@ -158,13 +158,13 @@ class RepeatedInteraction:
     stream: Observation | None = None
     """The live stream, where it listens."""
 
-    after: _OtherEnd | None = None
+    diverged_call: _DivergedCall | None = None
     """A call before it on which it may depend."""
 
     def verified_interaction(self) -> VerifiedInteraction:
         """Return what came of it."""
         stopping_point = self.conversation.stopping_point
-        if isinstance(stopping_point, Finished):
+        if isinstance(stopping_point, FinishedCall):
             self.script.take_final_response(stopping_point)
 
         verified = self.verified_so_far()
@@ -176,7 +176,7 @@ class RepeatedInteraction:
             )
 
         pairs = verified.findings.response_pairs
-        if not isinstance(stopping_point, Finished) or not pairs:
+        if not isinstance(stopping_point, FinishedCall) or not pairs:
             return verified
 
         last_pair = pairs[-1]
@@ -202,18 +202,24 @@ class RepeatedInteraction:
         """Return what came of it so far."""
         findings = self.script.findings
         changes = tuple(findings.changes)
+        diverged_call_number = None
+        if self.diverged_call is not None:
+            diverged_call_number = self.diverged_call.number
+
         return VerifiedInteraction(
             self.planned,
             heaviest_verdict(without_turn_numbers(changes)),
             changes,
             findings=findings,
-            after=None if self.after is None else self.after.number,
+            diverged_call_number=diverged_call_number,
         )
 
     @property
     def was_refused(self) -> bool:
         """Whether the call was left at a question that was not answered, or got no response."""
-        return not isinstance(self.conversation.stopping_point, Finished | NeedsAnswers)
+        return not isinstance(
+            self.conversation.stopping_point, FinishedCall | NeedsAnswers
+        )
 
     @property
     def _is_unheard(self) -> bool:
@@ -282,7 +288,7 @@ class Verifier:
         self._first_unmade_write: int | None = None
         """The number of the first call that was not sent and may have changed something."""
         self._has_written = False
-        self._other_end: _OtherEnd | None = None
+        self._diverged_call: _DivergedCall | None = None
         """That of the first call, or of the first that explains later differences."""
 
     def consent_to(self, tools: Collection[str]) -> None:
@@ -382,7 +388,7 @@ class Verifier:
         repeated = RepeatedInteraction(planned, conversation, script)
         self._repeated_by_number[planned.interaction.number] = repeated
         if planned.call.depends_on_writes:
-            repeated.after = self._other_end
+            repeated.diverged_call = self._diverged_call
 
         accepts = self._accepts_in(planned)
         if accepts is not None:
@@ -394,7 +400,7 @@ class Verifier:
         """Begin the session of an interaction anew: it was lost."""
         self._sessions.pop(planned.opens or planned.session, None)
 
-    def script_apart(self, planned: PlannedInteraction) -> RecordedScript:
+    def separate_script(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the answers of an interaction, for a conversation apart from all others."""
         script = self._script_of(planned)
         # It answers what the server asks in this conversation alone.
@@ -584,8 +590,8 @@ class Verifier:
                 pair.recorded.rpc_response, pair.response
             )
 
-        if self._ends_otherwise(repeated, verified):
-            self._note_other_end(planned, verified.verdict)
+        if self._has_diverged(repeated, verified):
+            self._note_diverged_call(planned, verified.verdict)
 
         if planned.opens:
             self._note_session_opening(planned.opens, verified)
@@ -594,7 +600,7 @@ class Verifier:
             reason = _ONLY_NEEDED if planned.is_needed else _NOT_SELECTED
             return replace(verified, verdict="skipped", changes=(), reason=reason)
 
-        return _told_with_other_end(verified, repeated.after)
+        return _verdict_after_diverged_call(verified, repeated.diverged_call)
 
     def _note_session_opening(
         self, session: str, verified: VerifiedInteraction
@@ -614,7 +620,7 @@ class Verifier:
             f"its session was not opened: {why_unopened}"
         )
 
-    def _ends_otherwise(
+    def _has_diverged(
         self, repeated: RepeatedInteraction, verified: VerifiedInteraction
     ) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
@@ -630,13 +636,15 @@ class Verifier:
         accepts = self._accepts_in(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
-    def _note_other_end(self, planned: PlannedInteraction, verdict: Verdict) -> None:
+    def _note_diverged_call(
+        self, planned: PlannedInteraction, verdict: Verdict
+    ) -> None:
         """Take note that a call may have left the live server in another state."""
         has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
         explains = has_other_course and planned.is_compared
-        other_end = self._other_end
-        if other_end is None or (explains and not other_end.explains):
-            self._other_end = _OtherEnd(planned.interaction.number, explains)
+        earlier = self._diverged_call
+        if earlier is None or (explains and not earlier.explains):
+            self._diverged_call = _DivergedCall(planned.interaction.number, explains)
 
     def without_newly_ignored(
         self, verified: VerifiedInteraction
@@ -663,21 +671,21 @@ class Verifier:
             self._note_session_opening(planned.opens, verified)
 
         if self._may_write(planned):
-            self._note_other_end(planned, "not-reached")
+            self._note_diverged_call(planned, "not-reached")
 
         return verified
 
 
-def _told_with_other_end(
-    verified: VerifiedInteraction, other_end: _OtherEnd | None
+def _verdict_after_diverged_call(
+    verified: VerifiedInteraction, diverged_call: _DivergedCall | None
 ) -> VerifiedInteraction:
     """Return the verdict on a call that may depend on another one, which ended otherwise."""
     is_explained = verified.verdict == "same" or verified.reason is not None
-    if other_end is None or is_explained:
+    if diverged_call is None or is_explained:
         return verified
 
-    reason = after_other_end(other_end.number)
-    if other_end.explains and verified.verdict not in _QUESTION_VERDICTS:
+    reason = why_not_compared_after(diverged_call.number)
+    if diverged_call.explains and verified.verdict not in _QUESTION_VERDICTS:
         return replace(verified, verdict="skipped", changes=(), reason=reason)
 
     return replace(verified, reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.protocol.calls import Call, resumed_event
+from mrtr_cassette.core.protocol.calls import Call, resumed_event_id
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE, PING
 from mrtr_cassette.core.wire.http import (
@@ -20,7 +20,7 @@ _NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
 """A refusal of `server/discover` that clients take for a server of the 2025 era."""
 
 
-class Harmless(NamedTuple):
+class HarmlessReply(NamedTuple):
     """A request that was not recorded, and the HTTP answer of any server, also in a few words."""
 
     call: Call
@@ -30,24 +30,24 @@ class Harmless(NamedTuple):
     answer: str
 
 
-def only_status(call: Call, status: int, headers: Headers = ()) -> Harmless:
+def reply_without_body(call: Call, status: int, headers: Headers = ()) -> HarmlessReply:
     """Return an answer without a body."""
-    return Harmless(call, status, headers, b"", str(status))
+    return HarmlessReply(call, status, headers, b"", str(status))
 
 
-def json_answer(call: Call, outcome: bytes, answer: str) -> Harmless:
+def json_rpc_reply(call: Call, outcome: bytes, answer: str) -> HarmlessReply:
     """Return a JSON-RPC response with the id of a request."""
     identity = b"null"
     if call.message is not None:
         identity = call.message.spelled_id or identity
 
     body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
-    return Harmless(call, 200, JSON_HEADERS, body, answer)
+    return HarmlessReply(call, 200, JSON_HEADERS, body, answer)
 
 
 def answer_of_any_server(
     call: Call, recorded: Collection[tuple[str, str]], *, lacks_session: bool
-) -> Harmless | None:
+) -> HarmlessReply | None:
     """Return what every server answers to a request that was not recorded, or None.
 
     To one that lacks the session which the server wants, most of this is no answer.
@@ -60,7 +60,7 @@ def answer_of_any_server(
     if message is None:
         path = call.endpoint.partition(" ")[2].partition("?")[0]
         if call.request.method == "GET" and "/.well-known/" in path:
-            return only_status(call, 404)
+            return reply_without_body(call, 404)
         if lacks_session:
             return None
         return _answer_to_no_message(call, endpoints)
@@ -74,36 +74,38 @@ def answer_of_any_server(
     return _answer_to_message(call, message, initializes=initializes)
 
 
-def _answer_to_no_message(call: Call, endpoints: Collection[str]) -> Harmless | None:
+def _answer_to_no_message(
+    call: Call, endpoints: Collection[str]
+) -> HarmlessReply | None:
     """Return what every server answers to a request of HTTP itself, such as an end of a session."""
     http_method, _, path = call.endpoint.partition(" ")
     if f"POST {path}" not in endpoints:
         return None
     if http_method == "DELETE" and call.request.header(SESSION_HEADER):
-        return only_status(call, 204)
+        return reply_without_body(call, 204)
 
     wants_stream = EVENT_STREAM in call.request.header("accept")
-    is_new = call.endpoint not in endpoints and not resumed_event(call.request)
+    is_new = call.endpoint not in endpoints and not resumed_event_id(call.request)
     if http_method == "GET" and wants_stream and is_new:
-        return only_status(call, 405, (("Allow", "POST, DELETE"),))
+        return reply_without_body(call, 405, (("Allow", "POST, DELETE"),))
 
     return None
 
 
 def _answer_to_message(
     call: Call, message: Message, *, initializes: bool
-) -> Harmless | None:
+) -> HarmlessReply | None:
     """Return what every server answers to a message; `initializes` is one of the 2025 era."""
     if message.kind is Kind.NOTIFICATION:
         if message.method.startswith("notifications/"):
-            return only_status(call, ACCEPTED)
+            return reply_without_body(call, ACCEPTED)
         return None
 
     if message.kind is not Kind.REQUEST:
         return None
     if message.method == PING:
-        return json_answer(call, b'"result":{}', "{}")
+        return json_rpc_reply(call, b'"result":{}', "{}")
     if message.method == DISCOVER and initializes:
-        return json_answer(call, _NO_METHOD, "Method not found")
+        return json_rpc_reply(call, _NO_METHOD, "Method not found")
 
     return None

@@ -83,14 +83,16 @@ def session_in(text: str) -> str:
     return match[0].replace("%3A", ":")
 
 
-def ids_given_in(target: str, listening: str) -> list[Span]:
+def session_ids_in_target(target: str, stream_target: str) -> list[Span]:
     """Return where session ids stand in the target to which a client of HTTP+SSE posts.
 
     These are the long values of its query, or the last long segment of its path with a digit. A
     short one is an id by its name, or by a digit, where the target of the stream has it not.
     """
-    values = list(_QUERY_VALUE.finditer(target))
-    spans = [Span(*match.span(2)) for match in values if len(match[2]) >= _SHORTEST_ID]
+    query_values = list(_QUERY_VALUE.finditer(target))
+    spans = [
+        Span(*match.span(2)) for match in query_values if len(match[2]) >= _SHORTEST_ID
+    ]
     if spans:
         return spans
 
@@ -105,7 +107,9 @@ def ids_given_in(target: str, listening: str) -> list[Span]:
         if len(match[0]) >= _SHORTEST_ID:
             return [Span(*match.span())]
 
-    return _short_id_in(values, segments, set(_URL_DELIMITER.split(listening)))
+    return _short_id_in(
+        query_values, segments, set(_URL_DELIMITER.split(stream_target))
+    )
 
 
 def _short_id_in(
@@ -184,7 +188,7 @@ def _weight_of_q(text: str) -> Decimal:
     return weight if weight.is_finite() else _FULL_WEIGHT
 
 
-def meaning_of(name: str, value: str) -> str:
+def header_meaning(name: str, value: str) -> str:
     """Return the text, or the number, that a header says, by its lower-case name.
 
     MCP has names and arguments in headers, where any text may be spelled in base64.
@@ -224,7 +228,7 @@ _NOT_OF_CALLER = frozenset(
 )
 
 
-def resumed_event(request: Request) -> str:
+def resumed_event_id(request: Request) -> str:
     """Return the id of the event after which a GET asks for the rest of a stream, or nothing."""
     if request.method != "GET":
         return ""
@@ -417,7 +421,7 @@ class Call(NamedTuple):
         if contradiction:
             text = f"{text} {contradiction}"
 
-        event = resumed_event(self.request)
+        event = resumed_event_id(self.request)
         if event:
             text = f"{text} after {event}"
 
@@ -465,7 +469,7 @@ class Call(NamedTuple):
         if spelled in ("", self.name):
             return ""
 
-        name = meaning_of("mcp-name", spelled)
+        name = header_meaning("mcp-name", spelled)
         if name == self.name or not method_of(self.method).named_by:
             return ""
 
@@ -598,7 +602,7 @@ def traits_of_headers(headers: Headers) -> Traits:
         is_authorized="authorization" in names,
         protocol_version=header_value(headers, "mcp-protocol-version"),
         further_headers=tuple(
-            sorted((name, meaning_of(name, value)) for name, value in further)
+            sorted((name, header_meaning(name, value)) for name, value in further)
         ),
         accepted=frozenset(media for media, weight in weights if weight),
         weights=weights,
@@ -606,7 +610,7 @@ def traits_of_headers(headers: Headers) -> Traits:
     )
 
 
-def gets_lines(call: Call) -> bool:
+def gets_response_lines(call: Call) -> bool:
     """Tell whether what came over a pipe gets a response: a request, and the channel itself."""
     if call.message is None:
         return not call.request.body

@@ -177,7 +177,7 @@ DIALECTS: Final = (
     Dialect("draft", "incomplete", False, read_request_map, _write_map),
     Dialect(ARRAY, None, True, _read_array, _write_array),
 )
-_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
+_DIALECTS_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
 _REQUESTS_MEMBER = INPUT_REQUESTS.encode()
 _STATE_MEMBER = REQUEST_STATE.encode()
@@ -197,14 +197,16 @@ def ask_in_result(result: Any) -> InputRequired | None:
         if result.get(RESULT_TYPE) != dialect.result_type:
             continue
 
-        required = _required_by(dialect, result)
+        required = _ask_in_dialect(dialect, result)
         if required is not None:
             return required
 
     return None
 
 
-def _required_by(dialect: Dialect, result: Mapping[str, Any]) -> InputRequired | None:
+def _ask_in_dialect(
+    dialect: Dialect, result: Mapping[str, Any]
+) -> InputRequired | None:
     """Return what a result asks for in a dialect, or None if it doesn't ask in that dialect."""
     state = result.get(REQUEST_STATE)
     value = result.get(INPUT_REQUESTS)
@@ -233,14 +235,14 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     if responses is None or isinstance(responses, dict):
         return Answers(responses, state)
 
-    by_id = _by_id(responses)
+    by_id = _answers_by_id(responses)
     if by_id is None:
         return Answers({"": responses}, state, "other")
 
     return Answers(by_id, state, "array")
 
 
-def _by_id(responses: Any) -> Mapping[str, Any] | None:
+def _answers_by_id(responses: Any) -> Mapping[str, Any] | None:
     """Return the answers of the array dialect by their ids; None for anything else."""
     if not isinstance(responses, list):
         return None
@@ -287,17 +289,17 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
     renamed: list[tuple[Span, bytes]] = []
     for _, span in find_spans(request, [ANSWERS_PATH]):
         if request.startswith(b"[", span.start):
-            renamed += _renamed_items(request, span, names)
+            renamed += _items_with_new_ids(request, span, names)
 
     return splice(request, renamed)
 
 
-def _renamed_items(
+def _items_with_new_ids(
     request: bytes, array: Span, names: Mapping[str, str | None]
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield the spans of an array's answers that get other ids, and their new texts."""
     for span in item_spans(request, array):
-        item = span.of(request)
+        item = span.slice_of(request)
         name = names.get(members_of(parse(item)).get("id", ""))
         if name is not None:
             yield span, replace_members(item, (), {"id": to_json(name).encode()})
@@ -313,7 +315,7 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     for key, answer in answers.items():
         texts[key] = answer if isinstance(answer, bytes) else to_json(answer).encode()
 
-    return _BY_NAME[dialect].write_responses(texts)
+    return _DIALECTS_BY_NAME[dialect].write_responses(texts)
 
 
 def write_retry(

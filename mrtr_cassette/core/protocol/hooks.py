@@ -28,7 +28,7 @@ from mrtr_cassette.core.wire.pointers import pointer_to
 from mrtr_cassette.errors import HookError
 
 _PARAMS_PATH: Final = ("params",)
-_NO_ARGUMENTS: Final = ("_meta", INPUT_RESPONSES, REQUEST_STATE)
+_PARAMS_BESIDE_ARGUMENTS: Final = ("_meta", INPUT_RESPONSES, REQUEST_STATE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def request_for_hooks(request: Request) -> ClientRequest | None:
     if _arguments_path(message.method) != _PARAMS_PATH:
         arguments = params.get("arguments") or {}
 
-    for member in _NO_ARGUMENTS:
+    for member in _PARAMS_BESIDE_ARGUMENTS:
         params.pop(member, None)
 
     return ClientRequest(message.method, name, arguments, answers, message.raw)
@@ -170,7 +170,7 @@ class RecordHook(Hook):
         headers = list(request.headers)
         if changes:
             # They repeat arguments.
-            headers = [pair for pair in headers if not _is_parameter(pair[0])]
+            headers = [pair for pair in headers if not _is_parameter_header(pair[0])]
 
         changes |= _changed_values(
             ANSWERS_PATH, unchanged_request.answers, returned.answers
@@ -204,7 +204,7 @@ class RecordHook(Hook):
         return splice(body, replacements)
 
 
-def _is_parameter(header: str) -> bool:
+def _is_parameter_header(header: str) -> bool:
     """Tell whether a header repeats an argument, by its name in any case."""
     return header.lower().startswith(PARAMETER_PREFIX)
 

@@ -51,7 +51,7 @@ PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN_VALUE)
 """Members whose value has only one spelling; it is group 1."""
 
 _NUMBER_AS_TEXT = re.compile(r'"(-?(?:0|[1-9][0-9]{0,17}))"')
-_LEAST_REFUSED = 300
+_LOWEST_REFUSED_STATUS = 300
 """HTTP statuses from which on a body is none that a client reads as a message."""
 
 _LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
@@ -87,9 +87,9 @@ class Message(NamedTuple):
     meta: dict[str, Any]
 
     @property
-    def same_id(self) -> str | None:
+    def comparable_id(self) -> str | None:
         """The id as clients compare it, to which `1` and `"1"` are the same; None without one."""
-        return same_name(self.id)
+        return comparable_id_or_token(self.id)
 
     @property
     def progress_token(self) -> str | None:
@@ -181,7 +181,7 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
 
     found = []
     for span, item in zip(spans, items, strict=True):
-        message = message_of(span.of(raw), item)
+        message = message_of(span.slice_of(raw), item)
         if message is not None:
             found.append((message, span.start))
 
@@ -240,28 +240,30 @@ def id_or_token_text(value: Any) -> str | None:
     return None
 
 
-def same_name(name: str | None) -> str | None:
+def comparable_id_or_token(id_or_token: str | None) -> str | None:
     """Return what ids or progress tokens share that clients take for the same: `1` and `"1"`."""
-    if name is None:
+    if id_or_token is None:
         return None
 
-    as_text = _NUMBER_AS_TEXT.fullmatch(name)
-    return name if as_text is None else as_text[1]
+    as_text = _NUMBER_AS_TEXT.fullmatch(id_or_token)
+    return id_or_token if as_text is None else as_text[1]
 
 
-def name_in(names: Container[str], name: str | None) -> str | None:
+def meant_id_or_token(
+    candidates: Container[str], id_or_token: str | None
+) -> str | None:
     """Return which of some ids or tokens a server means: the same, or one that clients take for it.
 
     Both `1` and `"1"` may be pending, and a server that tells them apart means the same one.
     """
-    if name is None or name in names:
-        return name
+    if id_or_token is None or id_or_token in candidates:
+        return id_or_token
 
-    alike = same_name(name)
-    if alike == name:
-        alike = f'"{name}"'
+    alike = comparable_id_or_token(id_or_token)
+    if alike == id_or_token:
+        alike = f'"{id_or_token}"'
 
-    return alike if alike in names else None
+    return alike if alike in candidates else None
 
 
 def repeated_token(message: Message) -> str | None:
@@ -348,12 +350,14 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     """Return the caller's values in a message, looked for at all paths that may have them."""
     wanted = {"id": request.id, "progress_token": request.progress_token}
     places = {
-        place.path: place for place in ECHO_PLACES if _is_used(place, message, request)
+        place.path: place
+        for place in ECHO_PLACES
+        if _may_have_echo(place, message, request)
     }
     found: list[Echo] = []
     for path, span in find_spans(message.raw, places.keys()):
         name = places[path].value
-        value = id_or_token_text(parse_tolerantly(span.of(message.raw)))
+        value = id_or_token_text(parse_tolerantly(span.slice_of(message.raw)))
         echoed = _echoed_member(name, value, wanted[name])
         if echoed is not None:
             found.append(Echo(span, echoed))
@@ -361,7 +365,7 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     return found
 
 
-def _is_used(place: EchoPlace, message: Message, request: Message) -> bool:
+def _may_have_echo(place: EchoPlace, message: Message, request: Message) -> bool:
     """Tell whether a message about a request has the caller's value at a place."""
     kind = "response" if message.kind is Kind.RESPONSE else "notification"
     if place.kind != kind:
@@ -379,7 +383,7 @@ def _echoed_member(name: str, value: str | None, wanted: str | None) -> str | No
         return None
     if value == wanted:
         return name
-    if same_name(value) != same_name(wanted):
+    if comparable_id_or_token(value) != comparable_id_or_token(wanted):
         return None
 
     spelling = "text" if value.startswith('"') else "number"
@@ -390,7 +394,7 @@ def _echoed_member(name: str, value: str | None, wanted: str | None) -> str | No
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedMessage:
     """A message of a response."""
 
     message: Message
@@ -409,30 +413,33 @@ class Located:
         return None if inner is None else inner.moved(self.offset)
 
 
-def messages_in(response: Response) -> list[Located]:
+def messages_in(response: Response) -> list[LocatedMessage]:
     """Return the messages of a response, in order.
 
     An HTTP body that is no event stream is one message, or one per line: a server may respond to
     `subscriptions/listen` with newline-delimited JSON.
     """
-    if response.is_framed:
+    if response.is_message_stream:
         return list(_messages_of_pieces(response))
 
     body = response.body
     last = len(response.pieces) - 1
     whole = message_in(body) if body else None
     if whole is not None:
-        return [Located(whole, last, 0)]
+        return [LocatedMessage(whole, last, 0)]
 
     if b"\n" in body.strip():
         by_line = list(_messages_of_lines(response.pieces, body))
         if by_line:
             return by_line
 
-    return [Located(message, last, offset) for message, offset in server_messages(body)]
+    return [
+        LocatedMessage(message, last, offset)
+        for message, offset in server_messages(body)
+    ]
 
 
-def _messages_of_pieces(response: Response) -> Iterator[Located]:
+def _messages_of_pieces(response: Response) -> Iterator[LocatedMessage]:
     """Yield the messages in the events or lines of a response."""
     offset = 0
     for index, piece in enumerate(response.pieces):
@@ -444,32 +451,37 @@ def _messages_of_pieces(response: Response) -> Iterator[Located]:
 
         if data:
             for message, in_text in server_messages(data):
-                yield Located(message, index, offset, event, in_text)
+                yield LocatedMessage(message, index, offset, event, in_text)
 
         offset += len(piece.raw)
 
 
-def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Located]:
+def _messages_of_lines(
+    pieces: tuple[Piece, ...], body: bytes
+) -> Iterator[LocatedMessage]:
     """Yield the messages in the lines of a body, with the pieces in which the lines end."""
     ends = list(accumulate(len(piece.raw) for piece in pieces))
     offset = 0
     for line in body.splitlines(keepends=True):
         index = bisect_left(ends, offset + len(line))
         for message, in_text in server_messages(line):
-            yield Located(message, index, offset, None, in_text)
+            yield LocatedMessage(message, index, offset, None, in_text)
 
         offset += len(line)
 
 
-def response_to(request: Message | None, response: Response) -> Located | None:
+def response_to(request: Message | None, response: Response) -> LocatedMessage | None:
     """Return the response to a request; other messages may have the same id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
 
-    alike: Located | None = None
+    alike: LocatedMessage | None = None
     for located in messages_in(response):
         message = located.message
-        if message.kind is Kind.RESPONSE and message.same_id == request.same_id:
+        if (
+            message.kind is Kind.RESPONSE
+            and message.comparable_id == request.comparable_id
+        ):
             if message.id == request.id:
                 return located
 
@@ -480,18 +492,22 @@ def response_to(request: Message | None, response: Response) -> Located | None:
 
 def unread_texts(response: Response) -> list[bytes]:
     """Return what a client may read in a response as messages, and what can't be read here."""
-    texts = list(_texts_of(response))
+    texts = list(_message_texts(response))
     if content_coding(response.headers):
         return texts
-    return [text for text in texts if _is_unread(text)]
+    return [text for text in texts if _is_unreadable_message(text)]
 
 
-def _texts_of(response: Response) -> Iterator[bytes]:
+def _message_texts(response: Response) -> Iterator[bytes]:
     """Yield what clients may read as messages in a response: its body, its lines or its events."""
-    if response.status >= _LEAST_REFUSED or response.only_accepts or not response.body:
+    if (
+        response.status >= _LOWEST_REFUSED_STATUS
+        or response.is_acknowledgement
+        or not response.body
+    ):
         return
 
-    if not response.is_framed or content_coding(response.headers):
+    if not response.is_message_stream or content_coding(response.headers):
         if response.end is End.COMPLETE:
             yield response.body
 
@@ -516,7 +532,7 @@ def _may_have_id(text: bytes) -> bool:
     return b"id" in text.replace(b"\0", b"")
 
 
-def _is_unread(text: bytes) -> bool:
+def _is_unreadable_message(text: bytes) -> bool:
     """Tell whether a text looks like a message with an id, and none is found."""
     if not _may_have_id(text):
         return False
@@ -546,10 +562,10 @@ def hides_response(request: Message | None, response: Response) -> bool:
 def last_response(response: Response) -> Message | None:
     """Return the last JSON-RPC response in the body of a response, or None."""
     messages: Iterator[Message | None]
-    if response.is_framed:
+    if response.is_message_stream:
         # Of a long stream only the end is read.
         messages = (
-            completed_by(response, index)
+            message_completed_by(response, index)
             for index in reversed(range(len(response.pieces)))
         )
     else:
@@ -562,7 +578,7 @@ def last_response(response: Response) -> Message | None:
     return None
 
 
-def completed_by(response: Response, piece: int) -> Message | None:
+def message_completed_by(response: Response, piece: int) -> Message | None:
     """Return the message that a piece of a response completes, or None."""
     raw = response.pieces[piece].raw
     if response.is_event_stream:

@@ -64,7 +64,7 @@ def _modified_times(*places: MemberPath) -> frozenset[MemberPath]:
     return frozenset((*place, "annotations", "lastModified") for place in places)
 
 
-def _of_task(*place: str) -> frozenset[MemberPath]:
+def _volatile_in_task(*place: str) -> frozenset[MemberPath]:
     """Return what differs in each task that stands at a place."""
     return frozenset((*place, name) for name in TASK_VALUES)
 
@@ -79,8 +79,8 @@ TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
 
 _VOLATILE_IN_RESULTS: Final = (
-    _of_task()
-    | _of_task("task")
+    _volatile_in_task()
+    | _volatile_in_task("task")
     | _modified_times(("content", ANY), ("content", ANY, "resource"))
 )
 _VOLATILE_IN_PROMPTS: Final = _modified_times(
@@ -142,13 +142,15 @@ _METHOD_TABLE: Final = (
         TASK_ID,
         repeats=True,
         reads=True,
-        volatile=_of_task()
+        volatile=_volatile_in_task()
         | frozenset(("result", *place) for place in _VOLATILE_IN_RESULTS),
     ),
     Method(UPDATE_TASK, TASK_ID),
-    Method(CANCEL_TASK, TASK_ID, volatile=_of_task()),
+    Method(CANCEL_TASK, TASK_ID, volatile=_volatile_in_task()),
     Method("tasks/result", TASK_ID, reads=True, volatile=_VOLATILE_IN_RESULTS),
-    Method("tasks/list", repeats=True, reads=True, volatile=_of_task("tasks", ANY)),
+    Method(
+        "tasks/list", repeats=True, reads=True, volatile=_volatile_in_task("tasks", ANY)
+    ),
     # Skills
     Method("skills/list", reads=True, describes_server=True),
     Method("skills/get", "uri", reads=True),

@@ -107,7 +107,7 @@ class ServerOrigin:
 
     def __init__(self, url: str, *, any_port: bool = False) -> None:
         """Take the URL of a server."""
-        self._origin_pattern = _pattern_of(url, any_port=any_port)
+        self._origin_pattern = _origin_pattern(url, any_port=any_port)
         self._as_spelled = origin_in(url) or url
         """How the server last spelled its own origin; it may accept no other spelling."""
         self._announced_targets: set[str] = set()
@@ -157,10 +157,10 @@ class ServerOrigin:
         """Learn from an exchange how the server spells its origin, and where its documents are."""
         if response.status in (401, 403):
             self.headers_with_origin(response.headers, "")
-        elif self.is_document(request):
+        elif self.asks_for_metadata(request):
             self.document_with_origin(response.body, "")
 
-    def is_document(self, request: Request) -> bool:
+    def asks_for_metadata(self, request: Request) -> bool:
         """Tell whether a request asks for a document that tells clients how to be authorized."""
         if request.method != "GET":
             return False
@@ -206,12 +206,12 @@ class ServerOrigin:
 
         A document is asked for without a coding, in which nothing could be found.
         """
-        if self.is_document(request):
+        if self.asks_for_metadata(request):
             return replace(
                 request, headers=without_header(request.headers, "accept-encoding")
             )
 
-        resource = _resource_of(origin)
+        resource = _resource_pattern(origin)
 
         def put(match: re.Match[str]) -> str:
             return match[1] + _spelled_alike(self._as_spelled, match[2])
@@ -228,7 +228,7 @@ class ServerOrigin:
 
         return request
 
-    def authorities_elsewhere(self, document: bytes) -> list[str]:
+    def other_authorization_servers(self, document: bytes) -> list[str]:
         """Return the origins of the authorization servers in a document that are not the server."""
         try:
             members = members_of(parse(document))
@@ -254,9 +254,9 @@ def _spelled_alike(origin: str, spelled: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _resource_of(origin: str) -> re.Pattern[str]:
+def _resource_pattern(origin: str) -> re.Pattern[str]:
     """Return a pattern for `resource` parameters with the URL of a server in any spelling."""
-    pattern = _pattern_of(origin).pattern
+    pattern = _origin_pattern(origin).pattern
     path = path_in(origin)
     escaped = path.translate(_PERCENT_ESCAPES)
     prefix = f"(?:{re.escape(path)}|{re.escape(escaped)})"
@@ -265,7 +265,7 @@ def _resource_of(origin: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=64)
-def _pattern_of(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
+def _origin_pattern(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     """Return what matches an origin however it is spelled; nothing for what is no URL.
 
     A server behind TLS may not know of it, so either scheme is the server's.

@@ -26,7 +26,7 @@ from mrtr_cassette.core.wire.pointers import members_of
 
 CREATED_AT: Final = "createdAt"
 POLL_INTERVAL: Final = "pollIntervalMs"
-_BY_CLOCK: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
+_CLOCK_MEMBERS: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
 TASK: Final = "task"
 """The `resultType` of the response that creates a task."""
 
@@ -85,17 +85,21 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
     if request is not None and request.task is not None:
         return None
 
-    return _state_in(result)
+    return _task_state_in(result)
 
 
-def created_id(request: Message | None, response: Message | None) -> str | None:
+def created_task_id(request: Message | None, response: Message | None) -> str | None:
     """Return the id of the task that a response creates, as either version of MCP has it."""
     # MCP 2025-11-25 has the task as a member.
-    task = created_task(request, response) or _state_in(_result_in(response).get(TASK))
+    task = created_task(request, response) or _task_state_in(
+        _result_in(response).get(TASK)
+    )
     return None if task is None else task.id
 
 
-def key_names(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, str]:
+def stable_key_names(
+    requests: Mapping[str, InputRequest], task_id: str
+) -> dict[str, str]:
     """Return names for the keys under which a task asks, the same in every recording.
 
     Servers make such a key of the id and something random, and show their questions in any order.
@@ -111,14 +115,14 @@ def key_names(requests: Mapping[str, InputRequest], task_id: str) -> dict[str, s
 
 def polled_state(response: Message | None) -> TaskState | None:
     """Return the state that a response to `tasks/get` says; servers differ in its `resultType`."""
-    return _state_in(_result_in(response))
+    return _task_state_in(_result_in(response))
 
 
 def notified_state(message: Message) -> TaskState | None:
     """Return the state of which a server notifies its client, or None for any other message."""
     if message.method != NOTIFIED_TASK:
         return None
-    return _state_in(message.params)
+    return _task_state_in(message.params)
 
 
 def notified_states(response: Response | None) -> list[TaskState]:
@@ -138,7 +142,7 @@ def notified_states(response: Response | None) -> list[TaskState]:
 def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
     """Yield the members of a state that depend on the clock: times, and how often to poll."""
     at = "params" if message.method else "result"
-    for path, span in find_spans(message.raw, [(at, name) for name in _BY_CLOCK]):
+    for path, span in find_spans(message.raw, [(at, name) for name in _CLOCK_MEMBERS]):
         yield path[-1], span
 
 
@@ -149,7 +153,7 @@ def _result_in(response: Message | None) -> dict[str, Any]:
     return members_of(response.tree.get("result"))
 
 
-def _state_in(value: Any) -> TaskState | None:
+def _task_state_in(value: Any) -> TaskState | None:
     """Return the state of a task that a result or params have; None for anything else."""
     tree = members_of(value)
     identity = tree.get(TASK_ID)

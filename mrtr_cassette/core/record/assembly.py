@@ -95,7 +95,7 @@ def issued_name(exchange: RecordedExchange) -> str | None:
     """Return the request state that a response issues, or the id of the task that it creates."""
     if exchange.ask is not None:
         return exchange.ask.request_state
-    return exchange.created_id
+    return exchange.created_task_id
 
 
 # Assembly
@@ -255,7 +255,7 @@ class _Names:
         echoed = exchange.echoed_sha256
         if issued is not None:
             name = state_surrogate(call_sha256, occurrence, turn + 1)
-            if exchange.created_id is not None:
+            if exchange.created_task_id is not None:
                 name = task_surrogate(call_sha256, occurrence)
 
             self.issued_by[number] = name
@@ -549,7 +549,7 @@ class _Assembly:
 
         replacements: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
-            identity = span.of(raw)
+            identity = span.slice_of(raw)
             if is_of_kind(identity.decode("latin-1"), HASH):
                 new_id = sealed_hash(f"{self._number_offset} {identity.decode()}")
                 self._new_event_ids[identity] = new_id.encode()

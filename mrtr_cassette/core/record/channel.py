@@ -11,7 +11,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
     Kind,
     Message,
-    name_in,
+    meant_id_or_token,
     server_message,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED
@@ -72,7 +72,7 @@ class Channel(Generic[E]):
     def _take_message_without_response(self, message: Message) -> None:
         """Take a client's answer, or its notice that it does not wait for a response any more."""
         if message.kind is Kind.RESPONSE:
-            name = name_in(self._exchange_by_question, message.id)
+            name = meant_id_or_token(self._exchange_by_question, message.id)
             if name is not None:
                 self._exchange_by_question.pop(name, None)
         elif message.cancelled_id is not None:
@@ -85,7 +85,7 @@ class Channel(Generic[E]):
         message = server_message(line)
         request_id = None
         if message is not None and message.kind is Kind.RESPONSE:
-            request_id = name_in(self._pending_requests, message.id)
+            request_id = meant_id_or_token(self._pending_requests, message.id)
 
         if request_id is not None:
             exchanges = self._pending_requests[request_id]
@@ -134,17 +134,17 @@ class Channel(Generic[E]):
 
     def is_pending(self, identity: str) -> bool:
         """Tell whether a request with an id, as canonical text, waits for its response."""
-        return name_in(self._pending_requests, identity) is not None
+        return meant_id_or_token(self._pending_requests, identity) is not None
 
     def is_token_in_use(self, token: str | None) -> bool:
         """Tell whether a pending request has a progress token, as canonical text."""
-        return name_in(self._exchange_by_token, token) is not None
+        return meant_id_or_token(self._exchange_by_token, token) is not None
 
     def _exchange_named_by(self, message: Message) -> E | None:
         """Return the exchange that a message of the server names, or None."""
         token = message.params.get("progressToken")
         if token is not None:
-            name = name_in(self._exchange_by_token, canonical(token))
+            name = meant_id_or_token(self._exchange_by_token, canonical(token))
             return None if name is None else self._exchange_by_token[name]
 
         if message.method == CANCELLED:
@@ -161,7 +161,7 @@ class Channel(Generic[E]):
         if named is not None and named not in self._pending_calls:
             return named
 
-        question = name_in(self._exchange_by_question, identity)
+        question = meant_id_or_token(self._exchange_by_question, identity)
         if question is None:
             return None
 
@@ -179,7 +179,7 @@ class Channel(Generic[E]):
         if identity is None:
             return None
 
-        name = name_in(self._pending_requests, identity)
+        name = meant_id_or_token(self._pending_requests, identity)
         return None if name is None else self._pending_requests[name][0]
 
     def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:

@@ -23,7 +23,7 @@ from mrtr_cassette.core.cassette.sessions import (
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, completed_by
+from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, message_completed_by
 from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
@@ -152,7 +152,7 @@ def facts_of(exchange: RecordedExchange, resumes: int | None = None) -> Exchange
     is_listening = ask is None and resumes is None and listens(call, response)
     pushes: tuple[Push, ...] = ()
     responses: tuple[tuple[str, Moment], ...] = ()
-    if response is not None and response.is_framed:
+    if response is not None and response.is_message_stream:
         is_shared = is_listening or resumes is not None
         pushes, responses = _stream_facts(response, is_shared=is_shared)
 
@@ -184,7 +184,7 @@ def _id_of(message: Message | None, kind: Kind) -> str | None:
     """Return the id of a message of a kind, as equal ids have it; None for any other."""
     if message is None or message.kind is not kind:
         return None
-    return message.same_id
+    return message.comparable_id
 
 
 def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
@@ -230,10 +230,10 @@ def _end_of(exchange: RecordedExchange) -> tuple[Moment, bool]:
     moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
     if response is None:
         return moment, True
-    if response.only_accepts and exchange.call.kind is Kind.REQUEST:
+    if response.is_acknowledgement and exchange.call.kind is Kind.REQUEST:
         return NEVER, False
 
-    return moment, not response.is_framed or is_answered(response)
+    return moment, not response.is_message_stream or is_answered(response)
 
 
 def _moment_of(piece: Piece) -> Moment:
@@ -262,11 +262,11 @@ def _stream_facts(
         if b'"id"' not in piece.raw or not is_of_interest:
             continue
 
-        message = completed_by(response, index)
-        if message is None or message.same_id is None:
+        message = message_completed_by(response, index)
+        if message is None or message.comparable_id is None:
             continue
 
-        identity = message.same_id
+        identity = message.comparable_id
         moment = _moment_of(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
             method = intern(message.method)

@@ -45,7 +45,7 @@ class PassingBody:
         return self._framer is not None
 
     @property
-    def is_framed(self) -> bool:
+    def is_message_stream(self) -> bool:
         """Whether each piece is a message's own: an event or a line."""
         return self._is_lines or self._framer is not None
 

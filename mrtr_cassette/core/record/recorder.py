@@ -18,10 +18,10 @@ from mrtr_cassette.core.cassette.sessions import (
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
-    gets_lines,
-    ids_given_in,
+    gets_response_lines,
     line_label,
     read_call,
+    session_ids_in_target,
 )
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request, may_ask
 from mrtr_cassette.core.protocol.hooks import RecordHook
@@ -67,7 +67,7 @@ from mrtr_cassette.core.secrets.sealed import (
 from mrtr_cassette.core.secrets.values import NO_VALUES, Values
 from mrtr_cassette.core.wire.codings import (
     content_coding,
-    why_unread,
+    why_body_unreadable,
     with_decoded_body,
 )
 from mrtr_cassette.core.wire.http import (
@@ -80,7 +80,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
     header_value,
-    why_no_line,
+    why_line_is_no_message,
 )
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
@@ -222,7 +222,9 @@ class Recorder:
         message = call.message
         if message is None or message.kind is not Kind.RESPONSE:
             return False
-        return self.arrivals.pushes.is_open(_channel_of(call.request), message.same_id)
+        return self.arrivals.pushes.is_open(
+            _channel_of(call.request), message.comparable_id
+        )
 
     def note_played_write(self, request: Request, number: int) -> None:
         """Take note that a recorded write is played for a request."""
@@ -273,7 +275,7 @@ class Recorder:
             self.left_out.add(exchange.issued_sha256)
 
         response = exchange.response
-        is_accepted = response is not None and response.only_accepts
+        is_accepted = response is not None and response.is_acknowledgement
         if is_accepted and call.kind is Kind.REQUEST and self.before_record:
             raise self.before_record.error(
                 f"left out {call.title}, whose response is on a stream of many calls"
@@ -282,13 +284,13 @@ class Recorder:
     def note_endpoint(self, stream: int, listening: str, url: str) -> str:
         """Return the target of the URL to which the client of a stream posts from now on."""
         target = posted_to(listening, url)
-        spans = ids_given_in(target, listening)
+        spans = session_ids_in_target(target, listening)
         sealed = sealed_endpoint(target, spans, stream)
         self.endpoints.by_stream[stream] = sealed
         self.endpoints.by_target[target] = sealed
         if self.credentials is not None:
             for span in spans:
-                identity = span.of(target)
+                identity = span.slice_of(target)
                 self.credentials.add_headers(((SESSION_HEADER, identity),))
 
         return target
@@ -415,12 +417,12 @@ def _unread_bodies(call: Call, response: Response) -> list[Unread]:
     request = call.request
     has_unread_texts = bool(unread_texts(response))
     hides_id = has_unread_texts and hides_response(call.message, response)
-    reason = why_unread(response)
+    reason = why_body_unreadable(response)
     if has_unread_texts and not reason:
         reason = "it is not readable JSON-RPC"
 
     found = []
-    request_reason = why_unread(request)
+    request_reason = why_body_unreadable(request)
     if request_reason:
         found.append(Unread("request", request_reason))
 
@@ -436,12 +438,12 @@ def _unread_bodies(call: Call, response: Response) -> list[Unread]:
 def _misframed_lines(request: Request, response: Response) -> list[Unread]:
     """Return which lines of a pipe are no messages as MCP has them."""
     found = []
-    request_reason = why_no_line(request.body)
+    request_reason = why_line_is_no_message(request.body)
     if request_reason:
         found.append(Unread("request", request_reason))
 
     for piece in response.pieces:
-        reason = why_no_line(piece.raw)
+        reason = why_line_is_no_message(piece.raw)
         if reason:
             found.append(Unread("response", reason))
 
@@ -557,7 +559,7 @@ class Observation:
 
         Many a client leaves such a response without having read it.
         """
-        if self._body.is_framed:
+        if self._body.is_message_stream:
             return False
 
         return self.status == ACCEPTED or self.call.kind is not Kind.REQUEST
@@ -579,11 +581,11 @@ class Observation:
 
         head = Response(status, headers, (), End.OPEN)
         # Over pipes only a request gets a response, and the beginning of the channel.
-        if not self.call.request.is_line or gets_lines(self.call):
+        if not self.call.request.is_line or gets_response_lines(self.call):
             self._response_head = head
 
         self._body.take_headers(headers, recorder.largest_body)
-        if self._body.is_framed and not content_coding(headers):
+        if self._body.is_message_stream and not content_coding(headers):
             self.is_listening = listens(self.call, head)
 
         if self.is_listening and status != NO_STATUS:
@@ -714,10 +716,10 @@ class _Links:
         pushes = recorder.arrivals.pushes
         is_step = call.method in TASK_STEPS
         if message is not None and self._is_call and not is_step:
-            pushes.begin_call(self._channel, number, message.same_id, call)
+            pushes.begin_call(self._channel, number, message.comparable_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:
             self.answered_push = pushes.close_answered_push(
-                self._channel, message.same_id, number
+                self._channel, message.comparable_id, number
             )
 
     def take_messages(self, messages: Sequence[bytes], *, is_first: bool) -> None:
@@ -761,12 +763,12 @@ class _Links:
         """Take a ping, or a request that the server pushes."""
         pushes = self._recorder.arrivals.pushes
         if message.method == PING:
-            pushes.add_ping(self._channel, message.same_id)
+            pushes.add_ping(self._channel, message.comparable_id)
             self.pings.append(message)
             return
 
         turn, call = pushes.add_push(
-            self._channel, self._number, message.same_id, shared=not self._is_call
+            self._channel, self._number, message.comparable_id, shared=not self._is_call
         )
         key = turn.key_for(message.method)
         asked_request = input_request(message.method, message.params)
@@ -779,8 +781,12 @@ class _Links:
         pushes = self._recorder.arrivals.pushes
         called = self._call.message
         is_call = called is not None and called.kind is Kind.REQUEST
-        if called is not None and is_call and message.same_id == called.same_id:
+        if (
+            called is not None
+            and is_call
+            and message.comparable_id == called.comparable_id
+        ):
             self.has_response = True
             pushes.end_response(self._channel, self._number)
         else:
-            pushes.end_answered_call(self._channel, message.same_id)
+            pushes.end_answered_call(self._channel, message.comparable_id)

@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
 from mrtr_cassette.core.protocol.origins import origin_in
-from mrtr_cassette.core.protocol.tasks import created_id, notified_states
+from mrtr_cassette.core.protocol.tasks import created_task_id, notified_states
 from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -117,7 +117,7 @@ def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
     raw = target.encode("latin-1")
     sealed: list[Replacement] = []
     for span in ids:
-        identity = span.of(target)
+        identity = span.slice_of(target)
         sealed.append((span, sealed_hash(identity).encode()))
 
     return splice(raw, sealed).decode("latin-1")
@@ -148,7 +148,7 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
     for piece in response.pieces:
         raw = piece.raw
         for span in event_id_spans(raw):
-            identity = span.of(raw).decode("utf-8", "surrogateescape")
+            identity = span.slice_of(raw).decode("utf-8", "surrogateescape")
             yield span.moved(offset), _sealed_id(identity).encode()
 
         offset += len(raw)
@@ -193,7 +193,7 @@ def names_in(call: Call, response: Response) -> ExchangeNames:
     if not isinstance(issued, str):
         issued = None
 
-    created = created_id(call.message, located_response.message)
+    created = created_task_id(call.message, located_response.message)
     if created:
         tasks.insert(0, created)
 
@@ -235,7 +235,7 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
 
 def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]:
     """Return the states and ids in the messages of a response, by their spans in its body."""
-    if not response.is_framed:
+    if not response.is_message_stream:
         return find_places(response.body, known)
 
     places: list[StatePlace] = []
@@ -337,7 +337,7 @@ def _response_with_changes(
             return response
         return replace(response, headers=headers)
 
-    if len(pieces) == 1 or not response.is_framed:
+    if len(pieces) == 1 or not response.is_message_stream:
         whole = pieces[-1]._replace(raw=changed_body)
         return Response(response.status, headers, (whole,), response.end)
 

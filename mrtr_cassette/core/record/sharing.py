@@ -205,7 +205,7 @@ class _Sharing:
     def _with_placeholder_for_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
         body = response.body
-        if response.is_framed or len(body.split()) < 2:
+        if response.is_message_stream or len(body.split()) < 2:
             return response
 
         try:
@@ -238,7 +238,7 @@ class _Sharing:
 
         replacements = []
         for _, span in found:
-            client_info = parse(span.of(body))
+            client_info = parse(span.slice_of(body))
             kept = {}
             if isinstance(client_info, dict):
                 names = [name for name in _KEPT_OF_CLIENT if name in client_info]

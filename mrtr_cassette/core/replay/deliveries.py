@@ -107,7 +107,7 @@ class Delivery:
         for cause in self._next_gate.causes:
             is_missing = not self.session.has_arrived(cause)
             if cause.kind is Kind.RESPONSE and cause.asker is not None and is_missing:
-                awaited[cause.asker.same_id] = cause
+                awaited[cause.asker.comparable_id] = cause
 
         return awaited
 
@@ -632,7 +632,7 @@ class Deliveries:
         asking = self._asking_by_session.get(session, ())
         listening = self._listening_by_session.get(session, ())
         for delivery in (*asking, *listening):
-            awaited = delivery.awaited_answers.get(answer.asker.same_id)
+            awaited = delivery.awaited_answers.get(answer.asker.comparable_id)
             if delivery.is_left or awaited is None or not awaited.answered_question:
                 continue
             if awaited.numbers.lookup == answer.numbers.lookup:

@@ -18,7 +18,7 @@ from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
     read_call,
-    resumed_event,
+    resumed_event_id,
     session_of,
 )
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
@@ -26,7 +26,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in
 from mrtr_cassette.core.protocol.methods import TASK_ID, method_of
 from mrtr_cassette.core.secrets.names import secrets_in
 from mrtr_cassette.core.secrets.values import Values
-from mrtr_cassette.core.wire.codings import why_unread
+from mrtr_cassette.core.wire.codings import why_body_unreadable
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import (
     Difference,
@@ -140,7 +140,7 @@ def miss_of_other_id(call: Call, nearest: ReplayEntry) -> Miss:
     response = nearest.exchange.response
     why_unreadable = ""
     if response is not None:
-        why_unreadable = why_unread(response)
+        why_unreadable = why_body_unreadable(response)
 
     if not why_unreadable:
         why_unreadable = "it is not readable JSON-RPC"
@@ -489,7 +489,7 @@ class MissSearch:
             if miss is not None:
                 return miss
 
-        event = resumed_event(call.request)
+        event = resumed_event_id(call.request)
         if event:
             detail = printable(f'no recorded stream goes on after the event "{event}"')
             return Miss(call, Reason.STATE_UNKNOWN, detail)
@@ -564,7 +564,10 @@ class MissSearch:
 
             for located in messages_in(response):
                 asked = located.message
-                if asked.kind is Kind.REQUEST and asked.same_id == message.same_id:
+                if (
+                    asked.kind is Kind.REQUEST
+                    and asked.comparable_id == message.comparable_id
+                ):
                     return entry
 
         return None

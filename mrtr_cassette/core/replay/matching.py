@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.calls import (
     CallKey,
     Traits,
     read_call,
-    resumed_event,
+    resumed_event_id,
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.hooks import MatchHook
@@ -599,7 +599,7 @@ class RecordedRequests:
         """The endpoint and the method of each recorded request that resumes no stream."""
         pairs = set()
         for entry in self._by_arrival:
-            if not resumed_event(entry.matched.request):
+            if not resumed_event_id(entry.matched.request):
                 pairs.add((entry.key.endpoint, entry.key.method))
 
         return pairs

@@ -27,15 +27,15 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import answers_ping
 from mrtr_cassette.core.cassette.transports import origin_of
 from mrtr_cassette.core.protocol.any_server import (
-    Harmless,
+    HarmlessReply,
     answer_of_any_server,
-    only_status,
+    reply_without_body,
 )
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
     read_call,
-    resumed_event,
+    resumed_event_id,
     session_of,
 )
 from mrtr_cassette.core.protocol.hooks import RecordHook
@@ -202,7 +202,7 @@ class Player:
         self._play_order.hook = self._matched_form.hook
         self._play_order.start_afresh()
         self.misses: list[Miss] = []
-        self.harmless: list[Harmless] = []
+        self.harmless: list[HarmlessReply] = []
         self.unknown_tools: Counter[str] = Counter()
         self.stopped_request_count = 0
         self.reply_count = 0
@@ -267,7 +267,7 @@ class Player:
 
     def request_received(
         self, request: Request, wall_s: float | None = None
-    ) -> Play | Miss | Harmless:
+    ) -> Play | Miss | HarmlessReply:
         """Find the recorded reply to a request, and count it as played, missed or harmless.
 
         Args:
@@ -379,7 +379,7 @@ class Player:
 
     # Playing
 
-    def commit(self, choice: Choice) -> Play | Miss | Harmless:
+    def commit(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
         self._play_order.enter_session(session)
@@ -564,7 +564,7 @@ class Player:
         """Return a request as messages may show it: without secrets."""
         return read_call(self._matched_form.shown_request(recorded))
 
-    def _play_nothing(self, choice: Choice) -> Play | Miss | Harmless:
+    def _play_nothing(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Return what a request gets that gets no recording from its beginning."""
         session = choice.session
         call = read_call(choice.request_as_recorded)
@@ -574,9 +574,11 @@ class Player:
             return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
 
         if answers_ping(session.recorded_session, call.message, self._recorded_pings):
-            return only_status(call, ACCEPTED)
+            return reply_without_body(call, ACCEPTED)
 
-        rest = self._deliveries.delivery_of_rest(resumed_event(choice.request), session)
+        rest = self._deliveries.delivery_of_rest(
+            resumed_event_id(choice.request), session
+        )
         if rest is not None:
             self.reply_count += 1
             return self._play_of_entry(choice.request, rest.entry, session, rest)
@@ -598,7 +600,7 @@ class Player:
 
     def _count_unrecorded_answer(
         self, call: Call, chosen: ChosenRecording
-    ) -> Harmless | None:
+    ) -> HarmlessReply | None:
         """Answer a call of an unknown tool, or what any server answers, and count that."""
         session = session_of(call.request)
         lacks_session = self._play_order.opened_sessions.is_outside(

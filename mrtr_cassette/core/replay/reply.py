@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
-    Located,
+    LocatedMessage,
     Message,
     echoes_of_request,
     messages_in,
@@ -71,13 +71,13 @@ class Reply(NamedTuple):
     parts: tuple[Part, ...]
     end: End
     is_event_stream: bool
-    is_framed: bool
+    is_message_stream: bool
     waits: Waits
     notified: Mapping[int, TaskState]
     response_piece: int | None
 
 
-FindRepeated = Callable[[Located], list[tuple[Span, str]]]
+FindRepeated = Callable[[LocatedMessage], list[tuple[Span, str]]]
 """Finds where a message repeats values of its request, with the names of these."""
 
 
@@ -115,7 +115,7 @@ def build_reply(
     )
     end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
-    if end is End.OPEN and response.only_accepts:
+    if end is End.OPEN and response.is_acknowledgement:
         end = End.COMPLETE
 
     return Reply(
@@ -125,7 +125,7 @@ def build_reply(
         parts=parts,
         end=end,
         is_event_stream=response.is_event_stream,
-        is_framed=response.is_framed,
+        is_message_stream=response.is_message_stream,
         waits=waits,
         notified=places.notified,
         response_piece=places.response_piece,
@@ -202,14 +202,14 @@ class _Places:
             self._task_ids = tasks
 
         self._request: Message | None = None
-        self._askers: list[tuple[str, Message]] = []
+        self._entries_by_state: list[tuple[str, Message]] = []
         """The requests to which the body responds, and what begins the names of their values."""
         if request is not None and request.kind is Kind.REQUEST:
             self._request = request
-            self._askers.append(("", request))
+            self._entries_by_state.append(("", request))
 
         for place_in_batch, asker in enumerate(caller.batch):
-            self._askers.append((f"{place_in_batch}:", asker))
+            self._entries_by_state.append((f"{place_in_batch}:", asker))
 
     def find_gaps(self, waits: Waits) -> None:
         """Find the gaps in the messages of the body.
@@ -238,18 +238,18 @@ class _Places:
 
         self.gaps.sort(key=attrgetter("span"))
 
-    def _add_gap(self, located: Located, place: _Place) -> None:
+    def _add_gap(self, located: LocatedMessage, place: _Place) -> None:
         """Take a place in a message as a gap of the body."""
         inner, value, source = place
         span = located.in_body(inner)
         if span is not None:
-            recorded = span.of(self._response.body)
+            recorded = span.slice_of(self._response.body)
             self.gaps.append(Gap(span, value, recorded, source))
 
     def _echo_places(self, message: Message, about: ReplayEntry | None) -> list[_Place]:
         """Return where a message repeats values of a caller, or else of the request it is about."""
         places: dict[Span, _Place] = {}
-        for prefix, asker in self._askers:
+        for prefix, asker in self._entries_by_state:
             for echo in echoes_of_request(message, asker):
                 is_exact = echo.value in ("id", "progress_token")
                 # Beside `1` another request may have `"1"`, which is nearly the same.

@@ -16,9 +16,9 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
     Message,
+    comparable_id_or_token,
     messages_in,
     repeated_token,
-    same_name,
 )
 from mrtr_cassette.core.protocol.methods import CANCELLED, PING, method_of
 from mrtr_cassette.core.wire.http import End, Piece, Response
@@ -188,8 +188,12 @@ class Timelines:
             )
 
         if entry.kind is Kind.REQUEST and entry.asker is not None:
-            by_id = (session, True, entry.asker.same_id)
-            by_progress_token = (session, False, same_name(entry.asker.progress_token))
+            by_id = (session, True, entry.asker.comparable_id)
+            by_progress_token = (
+                session,
+                False,
+                comparable_id_or_token(entry.asker.progress_token),
+            )
             self._requests_by_id_or_token.setdefault(by_id, []).append(entry)
             self._requests_by_id_or_token.setdefault(by_progress_token, []).append(
                 entry
@@ -210,7 +214,7 @@ class Timelines:
         if message is None:
             return
 
-        by_id = (entry.session, True, same_name(message.cancelled_id))
+        by_id = (entry.session, True, comparable_id_or_token(message.cancelled_id))
         calls = self._requests_by_id_or_token.get(by_id)
         if calls:
             self._cancelled_calls[entry] = calls[-1]
@@ -240,7 +244,7 @@ class Timelines:
     def is_given_up(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response = entry.exchange.response
-        if response is not None and not response.only_accepts:
+        if response is not None and not response.is_acknowledgement:
             if response.end is not End.OPEN:
                 return False
 
@@ -283,7 +287,7 @@ class Timelines:
 
         response = entry.exchange.response
         ending_times = [entry.exchange.ended_ms]
-        if response is not None and response.only_accepts:
+        if response is not None and response.is_acknowledgement:
             # HTTP+SSE: responses come on the stream that opened the session.
             for stream in self._by_arrival:
                 if stream.is_listening and stream.session == entry.session:
@@ -441,9 +445,9 @@ class Timelines:
         """Return the latest request that a message on a stream is about, or None."""
         exchange = stream.exchange
         responds = message.kind is Kind.RESPONSE
-        name = message.same_id
+        name = message.comparable_id
         if not responds:
-            name = same_name(repeated_token(message))
+            name = comparable_id_or_token(repeated_token(message))
 
         if name is not None and exchange.response is not None:
             key = (stream.session, responds, name)
@@ -471,7 +475,10 @@ class Timelines:
                 continue
 
             session_answers.append(entry)
-            if entry.asker is not None and entry.asker.same_id == answer.same_id:
+            if (
+                entry.asker is not None
+                and entry.asker.comparable_id == answer.comparable_id
+            ):
                 answers_with_id.append(entry)
 
         return answers_with_id or session_answers
@@ -542,9 +549,9 @@ def _is_cause(entry: ReplayEntry) -> bool:
 
 def _is_acknowledgement(entry: ReplayEntry, response: Response) -> bool:
     """Tell whether a response only says that the server has taken a message."""
-    if response.only_accepts:
+    if response.is_acknowledgement:
         return True
-    return entry.kind in _ACKNOWLEDGED_KINDS and not response.is_framed
+    return entry.kind in _ACKNOWLEDGED_KINDS and not response.is_message_stream
 
 
 def _ended_after(exchange: RecordedExchange, response: Response) -> int:
@@ -562,10 +569,10 @@ def _end_of_own_response(entry: ReplayEntry) -> int | None:
     response = exchange.response
     if entry.kind is not Kind.REQUEST:
         return exchange.ended_after
-    if response is None or response.only_accepts:
+    if response is None or response.is_acknowledgement:
         return None
 
-    if not response.is_framed:
+    if not response.is_message_stream:
         if response.end is not End.COMPLETE:
             return None
         return exchange.ended_after

@@ -840,7 +840,7 @@ def _failing_verdicts(
     for verification in verifications:
         failing = set()
         for call in verification.failures:
-            if not call.differs_only_there:
+            if not call.differs_only_at_varying_places:
                 failing.add(call.number)
                 verdicts.add(call.verdict)
 

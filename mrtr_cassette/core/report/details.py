@@ -379,7 +379,7 @@ def _responses_on_streams(
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].arrived_count
                     streamed = interaction.number, after, located.message
-                    found[session, located.message.same_id].append(streamed)
+                    found[session, located.message.comparable_id].append(streamed)
 
     return found
 
@@ -430,7 +430,7 @@ def _interaction_ending(
     if outcome.words:
         outcome = outcome._replace(words=outcome.words + place_in_stream)
     # The messages of a stream are told one by one.
-    elif response is not None and response.body and not response.is_framed:
+    elif response is not None and response.body and not response.is_message_stream:
         final = FinalResponse("text", _body_as_text(response.body))
         outcome = _Outcome("", final, len(response.body))
 
@@ -473,7 +473,7 @@ def _response_on_other_stream(
     if request is None or request.kind is not Kind.REQUEST:
         return None, ""
 
-    candidates = streamed.get((session_of(exchange.request), request.same_id), ())
+    candidates = streamed.get((session_of(exchange.request), request.comparable_id), ())
     for stream, after, answer in candidates:
         # A client may use an id again: responses from before the call are not its own.
         if after >= (exchange.number or 0):

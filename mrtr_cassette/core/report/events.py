@@ -193,7 +193,7 @@ def _arrival_words(observation: Observation) -> str:
     return "no response"
 
 
-class _Asked(NamedTuple):
+class _AskedQuestions(NamedTuple):
     """The questions of a response or of a server's own request, as they may be shown."""
 
     via: Via
@@ -215,11 +215,11 @@ def _asked_in(
     call: Call,
     exchange: RecordedExchange,
     task: TaskState | None,
-) -> _Asked | None:
+) -> _AskedQuestions | None:
     """Return the questions of a response or of a task's state; None if there are none."""
     if task is not None and task.input_requests:
         requests = _without_task_id(task.input_requests, task.id)
-        return _Asked(
+        return _AskedQuestions(
             "task", _shown_questions(requests, observation.recorder.loggable_text)
         )
 
@@ -240,7 +240,7 @@ def _asked_in(
     if ask.request_state:
         state_sha256 = exchange.issued_sha256
 
-    return _Asked(
+    return _AskedQuestions(
         "result", _shown_questions(ask.input_requests, printable), state_sha256
     )
 
@@ -261,7 +261,7 @@ def _shown_questions(
 def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
     label = observation.recorder.label(push.call)
-    asked = _Asked(
+    asked = _AskedQuestions(
         "push",
         _shown_questions({push.key: push.request}, observation.recorder.loggable_text),
     )

@@ -11,7 +11,7 @@ from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.compare.values import is_time_or_id
-from mrtr_cassette.core.protocol.calls import resumed_event
+from mrtr_cassette.core.protocol.calls import resumed_event_id
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -159,7 +159,7 @@ def _has_needed(fix: str, values: Values) -> bool:
 def _fitting_fixes(miss: Miss, values: Values) -> Sequence[str]:
     """Return the ways out that fit a miss, before any value is filled in."""
     nearest = miss.nearest
-    if resumed_event(miss.call.request) and miss.reason is Reason.STATE_UNKNOWN:
+    if resumed_event_id(miss.call.request) and miss.reason is Reason.STATE_UNKNOWN:
         return _FIXES_OF_RESUMPTION
 
     fixes = list(_FIXES_BY_REASON[miss.reason])

@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.deliveries import Play
@@ -109,7 +109,7 @@ def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
     return asks
 
 
-def harmless_event(harmless: Harmless) -> Event:
+def harmless_event(harmless: HarmlessReply) -> Event:
     """Return that a request that was not recorded got what any server answers."""
     return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
 

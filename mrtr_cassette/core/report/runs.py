@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.answers.forms import CallTurn, Unanswered, spelled_pair
+from mrtr_cassette.core.answers.forms import CallTurn, UnansweredQuestion, spelled_pair
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import Cassette, InteractionPlace
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -705,7 +705,7 @@ class CallResult:
     turns: tuple[CallTurn, ...] = ()
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
-    unanswered: Unanswered | None = None
+    unanswered: UnansweredQuestion | None = None
     problem: str | None = None
     unused: tuple[str, ...] = ()
 
@@ -745,7 +745,7 @@ _CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     CallTurn: "turn=number via asked=requests answered=answers answered_by "
     "request_state_sha256=state_sha256",
     InputRequest: "kind message",
-    Unanswered: lambda question: {
+    UnansweredQuestion: lambda question: {
         "key": question.key,
         "reason": question.detail,
         "ask": question.asked.data(),
@@ -786,7 +786,7 @@ def _is_miss(error: Mapping[str, Any]) -> bool:
 
 
 def _problems_of_call(
-    result: CallResult, spelled: Callable[[Unanswered], str]
+    result: CallResult, spelled: Callable[[UnansweredQuestion], str]
 ) -> Iterator[str]:
     """Yield why a call has no result, with the way to answer an open question."""
     if result.problem is not None:
@@ -810,7 +810,7 @@ def unused_text(names: Sequence[str]) -> str:
     return f"nothing asked for the answer {' or '.join(map(repr, names))}"
 
 
-def _as_options(unanswered: Unanswered) -> str:
+def _as_options(unanswered: UnansweredQuestion) -> str:
     """Spell an example of an answer for the command line."""
     pairs = []
     for name, value in unanswered.example.items():
@@ -819,7 +819,7 @@ def _as_options(unanswered: Unanswered) -> str:
     return in_terms("<<answer>>", SHELL_TERMS, {"given": pairs})
 
 
-def _as_argument(unanswered: Unanswered) -> str:
+def _as_argument(unanswered: UnansweredQuestion) -> str:
     """Spell an example of an answer for the library."""
     return f"answers={json.loads(canonical(unanswered.example))!r}"
 

@@ -101,7 +101,7 @@ class _AnswerSealer:
             paths.append(_RESULT_PATH)
 
         for path, span in find_spans(raw, paths):
-            value = parse(span.of(raw))
+            value = parse(span.slice_of(raw))
             if path == ANSWERS_PATH:
                 sealed = self.sealed_retry_answers(value)
             else:
@@ -313,7 +313,7 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
 
     found: set[Span] = set()
     for message in messages:
-        for _, span in find_spans(message.of(raw), _STATE_PATHS):
+        for _, span in find_spans(message.slice_of(raw), _STATE_PATHS):
             inside = Span(span.start + 1, span.end - 1)
             found.add(inside.moved(message.start))
 
@@ -322,7 +322,7 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
 
 def _message_spans(raw: bytes, text: Span) -> list[Span]:
     """Return where the messages of a batch are, or the only one of a JSON text."""
-    inner = text.of(raw)
+    inner = text.slice_of(raw)
     if message_in(inner) is not None or not isinstance(parse(inner), list):
         return [text]
 
@@ -336,7 +336,7 @@ def _message_spans(raw: bytes, text: Span) -> list[Span]:
 
 def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
-    text = part.of(raw).decode("latin-1")
+    text = part.slice_of(raw).decode("latin-1")
     flat = with_real_line_ends(text)
     places = []
     for match in _STATE_MEMBER.finditer(flat):
@@ -377,7 +377,7 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
             continue
 
         text_span = Span(value.start + 1, value.end - 1)
-        identity = as_text(undo_json(text_span.of(raw).decode("latin-1"), 1))
+        identity = as_text(undo_json(text_span.slice_of(raw).decode("latin-1"), 1))
         if identity in known:
             places.append(StatePlace(text_span, identity, 1, is_task=True))
 

@@ -31,7 +31,7 @@ _WITH_SEVERAL_STREAMS: Final = (*_GZIP, "zstd")
 _HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
 """The low half of the first byte; many servers send deflate without a header."""
 
-_AT_ONCE: Final = 1024
+_BYTES_DECODED_AT_ONCE: Final = 1024
 """Bytes that are decoded at once, so that little becomes too much before it is noticed."""
 
 
@@ -108,7 +108,7 @@ class ContentDecoder:
                 start += 1
                 continue
 
-            part = chunk[start : start + _AT_ONCE]
+            part = chunk[start : start + _BYTES_DECODED_AT_ONCE]
             try:
                 decoded_parts.append(self._decode_part(part))
             except Exception:  # noqa: BLE001  each library has errors of its own
@@ -167,7 +167,7 @@ def content_coding(headers: Headers) -> str:
     return "" if coding == "identity" else coding
 
 
-def why_unread(message: Request | Response) -> str:
+def why_body_unreadable(message: Request | Response) -> str:
     """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
     body = message.body

@@ -69,13 +69,13 @@ The nonce of DPoP is no secret: anybody gets one, and it proves nothing without 
 (RFC 9449, section 8).
 """
 
-ABOUT_COPIES: Final = frozenset({304, 412})
+CONDITIONAL_STATUSES: Final = frozenset({304, 412})
 """The HTTP statuses that answer a condition, and say nothing to a client without a copy."""
 
-_KEPT_OF_REQUESTS = CONDITION_HEADERS | frozenset(
+_KEPT_REQUEST_HEADERS = CONDITION_HEADERS | frozenset(
     ["accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER]
 )
-_KEPT_OF_RESPONSES = VALIDATING_HEADERS | _names_in_text(
+_KEPT_RESPONSE_HEADERS = VALIDATING_HEADERS | _names_in_text(
     "allow cache-control content-encoding content-type location retry-after server vary"
     " www-authenticate x-accel-buffering x-powered-by"
 )
@@ -160,12 +160,12 @@ class Response:
         return self.status == NO_STATUS
 
     @property
-    def is_framed(self) -> bool:
+    def is_message_stream(self) -> bool:
         """Whether each piece is a message's own: an event or a line."""
         return self.status == NO_STATUS or is_event_stream(self.headers)
 
     @property
-    def only_accepts(self) -> bool:
+    def is_acknowledgement(self) -> bool:
         """Whether it only acknowledges a message, whatever its body has."""
         return self.status == ACCEPTED and not is_event_stream(self.headers)
 
@@ -223,7 +223,7 @@ def kept_request_headers(
     only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - named)
     return tuple(
         (name, "" if name.lower() in only_named else value)
-        for name, value in _kept_headers(headers, _KEPT_OF_REQUESTS | named)
+        for name, value in _kept_headers(headers, _KEPT_REQUEST_HEADERS | named)
     )
 
 
@@ -233,7 +233,7 @@ def named_by_user(headers: Headers) -> frozenset[str]:
     named = set()
     for name, value in headers:
         is_condition = name.lower() in CONDITION_HEADERS
-        is_kept_anyway = bool(_kept_headers(((name, value),), _KEPT_OF_REQUESTS))
+        is_kept_anyway = bool(_kept_headers(((name, value),), _KEPT_REQUEST_HEADERS))
         if not is_kept_anyway or (is_condition and value):
             named.add(name.lower())
 
@@ -242,7 +242,7 @@ def named_by_user(headers: Headers) -> frozenset[str]:
 
 def kept_response_headers(headers: Headers) -> Headers:
     """Return the headers of a response that a cassette keeps."""
-    return _kept_headers(headers, _KEPT_OF_RESPONSES)
+    return _kept_headers(headers, _KEPT_RESPONSE_HEADERS)
 
 
 def _kept_headers(headers: Headers, names: frozenset[str]) -> Headers:
@@ -347,7 +347,7 @@ class LineFramer:
 _LENGTH_LINE: Final = re.compile(rb"content-length:[ \t]*[0-9]+[\r\n]*", re.IGNORECASE)
 
 
-def why_no_line(raw: bytes) -> str:
+def why_line_is_no_message(raw: bytes) -> str:
     """Return why a line is no message as MCP has them, as the rest of a sentence, or nothing."""
     if _LENGTH_LINE.fullmatch(raw):
         return "messages are framed by Content-Length there, and not by lines as in MCP"

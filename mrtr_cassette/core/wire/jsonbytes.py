@@ -17,7 +17,7 @@ import orjson
 
 from mrtr_cassette.errors import NotJsonError
 
-DEEPEST: Final = 200
+DEEPEST_NESTING: Final = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
 
 _NUMBER_PARTS = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
@@ -112,7 +112,7 @@ _LEAST_LONG_NUMBER = 10**18
 _LEAST_LONG_DIGITS = b":" + b"0" * 19
 _FRACTION = re.compile(rb":0+\.")
 
-_SMALL = 4096
+_SMALL_TEXT_BYTES = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
 
 _ALL_BUT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
@@ -135,7 +135,7 @@ class Span(NamedTuple):
     start: int
     end: int
 
-    def of(self, text: AnyStr) -> AnyStr:
+    def slice_of(self, text: AnyStr) -> AnyStr:
         """Return what a text has there."""
         return text[self.start : self.end]
 
@@ -186,7 +186,7 @@ def parse(raw: bytes) -> Any:
             raise NotJsonError(str(error)) from None
 
     if _may_be_deep(raw) and is_deep(tree):
-        raise NotJsonError(f"nested deeper than {DEEPEST} levels")
+        raise NotJsonError(f"nested deeper than {DEEPEST_NESTING} levels")
 
     return tree
 
@@ -217,7 +217,7 @@ def is_json(raw: bytes) -> bool:
 
 def _may_be_deep(raw: bytes) -> bool:
     """Tell, quickly, whether a JSON text may have more levels of nesting than are read."""
-    if raw.count(b"{") + raw.count(b"[") <= DEEPEST:
+    if raw.count(b"{") + raw.count(b"[") <= DEEPEST_NESTING:
         return False
 
     without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -228,13 +228,13 @@ def _may_be_deep(raw: bytes) -> bool:
         marks = marks.replace(b'""', b"").replace(b"{}", b"").replace(b"[]", b"")
 
     # At most every second one opens a level.
-    return len(marks) > DEEPEST
+    return len(marks) > DEEPEST_NESTING
 
 
 def is_deep(tree: Any) -> bool:
     """Tell whether a value has more levels of nesting than are read."""
     # The first one is not the value's own.
-    deepest = islice(_levels_of(tree), DEEPEST + 1, None)
+    deepest = islice(_levels_of(tree), DEEPEST_NESTING + 1, None)
     return next(deepest, None) is not None
 
 
@@ -261,7 +261,7 @@ def _is_exact(raw: bytes, tree: Any) -> bool:
     may_be_long = _LEAST_LONG_DIGITS in digits
     if not may_be_long and _FRACTION.search(digits) is None:
         return True
-    if len(raw) <= _SMALL:
+    if len(raw) <= _SMALL_TEXT_BYTES:
         return False
 
     for containers in _levels_of(tree):
@@ -359,28 +359,30 @@ def _find_spans(
 
 
 def _spans_of_members(
-    text: str, start: int, paths: frozenset[MemberPath], at: MemberPath
+    text: str, start: int, paths: frozenset[MemberPath], outer_path: MemberPath
 ) -> Iterator[tuple[MemberPath, Span]]:
-    """Yield the members of an object that are at some paths, with these; the object is at `at`."""
-    deeper = {path[len(at)] for path in paths if len(path) > len(at)}
+    """Yield path and span of the members at some paths of the object at `outer_path`."""
+    deeper = {path[len(outer_path)] for path in paths if len(path) > len(outer_path)}
     if not deeper or text[start] != "{":
         return
 
     for member in _parts_of(text, start):
         if member.name in deeper:
-            here = (*at, member.name)
-            if here in paths:
-                yield here, member.value
+            member_path = (*outer_path, member.name)
+            if member_path in paths:
+                yield member_path, member.value
 
-            below = frozenset(path for path in paths if path[: len(here)] == here)
-            yield from _spans_of_members(text, member.value.start, below, here)
+            below = frozenset(
+                path for path in paths if path[: len(member_path)] == member_path
+            )
+            yield from _spans_of_members(text, member.value.start, below, member_path)
 
 
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
     spelled = None
     for _, span in find_spans(raw, [path]):
-        spelled = span.of(raw)
+        spelled = span.slice_of(raw)
 
     return spelled
 
@@ -400,19 +402,19 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
         return raw
 
     parts: list[bytes] = []
-    at = 0
+    end_of_last = 0
     for span, new in sorted(replacements):
-        if span.start >= at:
-            parts += (raw[at : span.start], new)
+        if span.start >= end_of_last:
+            parts += (raw[end_of_last : span.start], new)
 
-        at = max(at, span.end)
+        end_of_last = max(end_of_last, span.end)
 
-    parts.append(raw[at:])
+    parts.append(raw[end_of_last:])
     return b"".join(parts)
 
 
 def replace_members(
-    raw: bytes, at: MemberPath, members: Mapping[str, bytes | None]
+    raw: bytes, object_path: MemberPath, members: Mapping[str, bytes | None]
 ) -> bytes:
     """Give members of an object other values, or with None take them out; others stay as spelled.
 
@@ -423,7 +425,7 @@ def replace_members(
     """
     text = raw.decode("latin-1")
     replacements = []
-    for _, span in find_spans(raw, [at]):
+    for _, span in find_spans(raw, [object_path]):
         if text[span.start] != "{":
             raise NotJsonError("no object")
 
@@ -443,7 +445,7 @@ def _with_members(
     """Return the inside of an object with some members changed, added or taken out."""
     written: list[bytes] = []
     for part, following in zip_longest(existing, existing[1:]):
-        value = members.get(part.name, part.value.of(raw))
+        value = members.get(part.name, part.value.slice_of(raw))
         if value is not None:
             separator = (
                 b"," if following is None else raw[part.value.end : following.start]
@@ -459,14 +461,14 @@ def _with_members(
     return b"".join(written[:-1])
 
 
-def item_spans(raw: bytes, of: Span) -> list[Span]:
+def item_spans(raw: bytes, array_span: Span) -> list[Span]:
     """Return the spans of the items of the array at a span, in order.
 
     Raises:
         NotJsonError: no client reads the array.
     """
     valid = raw if is_json(raw) else repaired_json(raw)
-    return [item.value for item in _parts_of(valid.decode("latin-1"), of.start)]
+    return [item.value for item in _parts_of(valid.decode("latin-1"), array_span.start)]
 
 
 def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
@@ -643,11 +645,11 @@ class _Repair:
     @property
     def is_deep(self) -> bool:
         """Whether the text is nested too deeply here."""
-        return self._depth > DEEPEST
+        return self._depth > DEEPEST_NESTING
 
     def valid_at(self, text: str, at: int) -> re.Match[str] | None:
         """Return the valid JSON at an offset, if it is inside the first value and not deep."""
-        is_inside = 0 < self._depth <= DEEPEST
+        is_inside = 0 < self._depth <= DEEPEST_NESTING
         return _VALID_RUN.match(text, at) if is_inside else None
 
     def take_token(self, token: re.Match[str]) -> None:
@@ -676,13 +678,13 @@ class _Repair:
         """Count brackets, blank a trailing comma, and quote a value that was nested too deeply."""
         if mark in "{[":
             self._depth += 1
-            if self._depth == DEEPEST + 1:
+            if self._depth == DEEPEST_NESTING + 1:
                 self._deep_start = start
         elif mark in "}]":
             if self._last_part == ",":
                 self._replace_by_spaces(self._comma_start, self._comma_start + 1)
 
-            if self._depth == DEEPEST + 1:
+            if self._depth == DEEPEST_NESTING + 1:
                 self._quote_bytes(self._deep_start, start + 1)
 
             self._depth -= 1

@@ -79,7 +79,7 @@ def event_id(raw: bytes) -> str:
         return ""
 
     last = spans[-1]
-    return last.of(raw).decode("utf-8", "replace")
+    return last.slice_of(raw).decode("utf-8", "replace")
 
 
 def event_type(raw: bytes) -> bytes:

@@ -9,7 +9,11 @@ from pathlib import Path
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.values import check_pointers, masks_as_places
-from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
+from mrtr_cassette.core.drive.ignored import (
+    IgnoredPlaces,
+    ignored_pointers,
+    read_ignored,
+)
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import FilePath
 from mrtr_cassette.shell.files.disk import reason_of
@@ -51,10 +55,10 @@ def ignored_for_options(
     masks: Collection[str] = (),
 ) -> IgnoredFor:
     """Return what tells the places that don't count in a call."""
-    return partial(ignored_in, read_rules(ignore, ignore_from, masks))
+    return partial(ignored_pointers, read_rules(ignore, ignore_from, masks))
 
 
 def ignoring_as(header: JournalHeader) -> IgnoredFor:
     """Return what tells the pointers that don't count where a recording replaces a cassette."""
     rules = [IgnoredPlaces(pattern, pointers) for pattern, pointers in header.ignored]
-    return partial(ignored_in, rules)
+    return partial(ignored_pointers, rules)

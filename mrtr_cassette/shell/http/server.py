@@ -218,7 +218,7 @@ class OwnOrigin:
                 self._translated_headers(called, headers), state
             )
 
-        if self._server_origin.is_document(request):
+        if self._server_origin.asks_for_metadata(request):
             client.rewritten = partial(self._document_for_client, called)
 
         await self._inner_handler(
@@ -227,7 +227,7 @@ class OwnOrigin:
 
     def _document_for_client(self, called: str, body: bytes) -> bytes:
         """Return a document with the called origin; take note of other authorization servers."""
-        for origin in self._server_origin.authorities_elsewhere(body):
+        for origin in self._server_origin.other_authorization_servers(body):
             self.elsewhere[f"the authorization server {origin}"] = None
 
         return self._server_origin.document_with_origin(body, called)

@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.sessions import is_endpoint, posted_to
 from mrtr_cassette.core.cassette.transports import on_one_line
-from mrtr_cassette.core.protocol.calls import ids_given_in, read_call
+from mrtr_cassette.core.protocol.calls import read_call, session_ids_in_target
 from mrtr_cassette.core.protocol.jsonrpc import (
     CANCELLED_ID_PATH,
     ID_PATH,
@@ -533,7 +533,7 @@ async def pipe_upstream(
 # HTTP+SSE: each line is posted, and one stream has all replies.
 # Source: MCP 2024-11-05, "Transports", HTTP with SSE.
 
-_LEAST_REFUSED_STATUS = 400
+_LOWEST_REFUSED_STATUS = 400
 """The lowest HTTP status of a response that refuses its request."""
 
 Connecting = Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
@@ -582,7 +582,7 @@ class StreamUpstream:
         response.on_close = partial(self._channel.stop_waiting_for, response)
         posted = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._http_client.send(posted)) as accepted:
-            if accepted.status >= _LEAST_REFUSED_STATUS:
+            if accepted.status >= _LOWEST_REFUSED_STATUS:
                 raise OSError(0, f"status {accepted.status} for a posted message")
 
             while await accepted.read():
@@ -648,8 +648,8 @@ class StreamUpstream:
             raise OSError(0, "it sends its client to another server")
 
         target = posted_to(self._stream_target, url)
-        spans = ids_given_in(target, self._stream_target)
-        ids = tuple(span.of(target) for span in spans)
+        spans = session_ids_in_target(target, self._stream_target)
+        ids = tuple(span.slice_of(target) for span in spans)
         self._add_settings(UserSettings(secrets=ids))
 
         return target

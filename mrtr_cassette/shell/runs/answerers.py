@@ -15,7 +15,7 @@ from typing import Any, Final
 from mrtr_cassette.core.answers.forms import dialogue_with_person
 from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
 from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
-from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
+from mrtr_cassette.core.drive.conversation import AskAnswer, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_said
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
@@ -65,7 +65,7 @@ class Answerers:
     ask_endpoint: AskTheEndpoint | None
     ask_person: AskThePerson | None = None
 
-    async def answer(self, rounds: Rounds, ask: LiveAsk) -> Answered | None:
+    async def answer(self, rounds: Rounds, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask; None where there is none."""
         steps = rounds.answer(ask)
         told = len(rounds.turns)
@@ -77,7 +77,7 @@ class Answerers:
                 for turn in rounds.turns[told:]:
                     self.announcer.say(turn_said, turn)
 
-                answer: Answered | None = ended.value
+                answer: AskAnswer | None = ended.value
                 return answer
 
             reply = None

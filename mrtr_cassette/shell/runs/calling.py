@@ -20,25 +20,25 @@ from mrtr_cassette.core.answers.fulfilment import (
     AnswerSources,
     LeavesToSources,
     Rounds,
-    fault_of,
     outcome_of,
+    why_no_outcome,
 )
 from mrtr_cassette.core.answers.written import (
     GivenAnswers,
-    Wanted,
+    WantedCall,
     WrittenPair,
     tool_named,
 )
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     ToolList,
     response_in_words,
 )
-from mrtr_cassette.core.drive.live_session import OwnClient, ServerSession
+from mrtr_cassette.core.drive.live_session import BuiltInClient, ServerSession
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     LIST_TOOLS,
@@ -160,7 +160,7 @@ async def _reached_by_proxy(
 
 async def call(
     upstream: str | Sequence[str],
-    wanted: Wanted,
+    wanted: WantedCall,
     sources: AnswerSources,
     options: CallOptions,
     announcer: Announcer,
@@ -197,7 +197,9 @@ async def call(
     async with opened as endpoint, reached_by as reached:
         caller = _Caller(
             reached,
-            OwnClient(reached.path, sources.kinds, __version__, options.added_headers),
+            BuiltInClient(
+                reached.path, sources.kinds, __version__, options.added_headers
+            ),
             Rounds(sources),
             Answerers(announcer, endpoint, ask_person),
             ServerSession(recorder),
@@ -211,7 +213,7 @@ async def call(
 
 
 async def _final_response_members(
-    caller: _Caller, wanted: Wanted, options: CallOptions
+    caller: _Caller, wanted: WantedCall, options: CallOptions
 ) -> Mapping[str, Any]:
     """Make the call; return the members of its last response, none if there was a problem."""
     exchange = None
@@ -236,7 +238,7 @@ async def _final_response_members(
 
 
 def _result_of(
-    wanted: Wanted,
+    wanted: WantedCall,
     rounds: Rounds,
     ended: Mapping[str, Any],
     problem: str | None,
@@ -265,7 +267,7 @@ class _Caller:
     """One call under way."""
 
     reached: _Reached
-    client: OwnClient
+    client: BuiltInClient
     rounds: Rounds
     answerers: Answerers
     session: ServerSession
@@ -276,7 +278,7 @@ class _Caller:
     def server(self) -> LiveServer:
         return self.reached.server
 
-    async def run(self, wanted: Wanted) -> RecordedExchange | None:
+    async def run(self, wanted: WantedCall) -> RecordedExchange | None:
         """Open the server, make the call and leave; return the call's last exchange, or None."""
         await self._open_session()
         schema = None
@@ -287,7 +289,7 @@ class _Caller:
         supply = partial(self.answerers.answer, self.rounds)
         exchange = await self._follow_request(request, supply)
         if exchange is not None:
-            self.problem = fault_of(wanted.method, exchange)
+            self.problem = why_no_outcome(wanted.method, exchange)
 
         if self.client.era == "legacy" and self.session.id:
             await self._follow_request(self.client.session_end_request())
@@ -314,7 +316,7 @@ class _Caller:
             conversation, supply, self._report_task_progress
         )
         stopping_point = conversation.stopping_point
-        if not isinstance(stopping_point, Finished):
+        if not isinstance(stopping_point, FinishedCall):
             return None
 
         self._check_reached(stopping_point.exchange)
@@ -390,7 +392,7 @@ class _Caller:
         schema = tool_named(name, listed.tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
-    async def _supply_outside(self, ask: LiveAsk) -> Answered | None:
+    async def _supply_outside(self, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask outside the call; refuse a pushed question without any."""
         quiet = replace(self.answerers, announcer=Announcer())
         reply = await quiet.answer(Rounds(self.rounds.sources), ask)
@@ -418,7 +420,7 @@ def answered_call(
         named = [name for name, known in METHODS.items() if known.named_by]
         raise UsageError(f"the method {method!r} is not one of {', '.join(named)}")
 
-    wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
+    wanted = WantedCall(method, name, _pairs_of(arguments or {}, "arguments"))
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
     cassette = None if path is None else location_of(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, LiveAsk
+from mrtr_cassette.core.drive.conversation import AskAnswer, Conversation, LiveAsk
 from mrtr_cassette.core.drive.live_session import RequestOwner, resuming_request
 from mrtr_cassette.core.protocol.jsonrpc import Message, server_messages
 from mrtr_cassette.core.record.pushes import OpenPush
@@ -27,7 +27,7 @@ from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 Watch = Callable[[Conversation], None]
 """Looks at a conversation after each response."""
 
-Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
+Supply = Callable[[LiveAsk], Awaitable[AskAnswer | None]]
 """Gives the answer to an ask that a script has none for, however long it takes; None gives up."""
 
 _LEAVING_S: Final = 2.0
@@ -43,7 +43,7 @@ event only.
 _QUESTION_S: Final = 10.0
 """Seconds for a question that a server asks of its own accord: many ask soon after their start."""
 
-_LEAST_REFUSED_STATUS: Final = 400
+_LOWEST_REFUSED_STATUS: Final = 400
 """The lowest HTTP status of a response that refuses its request."""
 
 
@@ -372,7 +372,7 @@ class LiveServer:
         problem: UpstreamError | None = None
         try:
             await self._read_whole_response(answer_post, steps)
-            if answer_post.status >= _LEAST_REFUSED_STATUS:
+            if answer_post.status >= _LOWEST_REFUSED_STATUS:
                 exchange = answer_post.seal(End.COMPLETE, 0.0)
                 problem = AnswerRefusedError(
                     self.shown_as, exchange, answer_post.status

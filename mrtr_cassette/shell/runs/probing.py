@@ -30,20 +30,20 @@ from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
 from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.cassette.transports import is_over_old_transport
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
-from mrtr_cassette.core.drive.ignored import ignored_in
+from mrtr_cassette.core.drive.ignored import ignored_pointers
 from mrtr_cassette.core.drive.live_session import with_body
 from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.drive.probing import (
-    ANSWER_CANCELLED,
-    AS_RECORDED,
-    DECLINED,
-    EXPIRED,
-    OTHER_ARGUMENTS,
-    OTHER_QUESTION,
-    OTHER_TOOL,
-    REPEATED,
-    UNASKED,
-    URL_ACCEPTED,
+    PROBE_AS_RECORDED,
+    PROBE_CANCELLED,
+    PROBE_DECLINED,
+    PROBE_EXPIRED,
+    PROBE_OTHER_ARGUMENTS,
+    PROBE_OTHER_QUESTION,
+    PROBE_OTHER_TOOL,
+    PROBE_REPEATED,
+    PROBE_UNASKED,
+    PROBE_URL_ACCEPTED,
     BranchRequests,
     Probe,
     ProbedAsk,
@@ -115,7 +115,7 @@ from mrtr_cassette.shell.runs.verifying import (
     rules_of,
 )
 
-_OF_ANOTHER: Final = (OTHER_ARGUMENTS, OTHER_TOOL, OTHER_QUESTION)
+_OF_ANOTHER: Final = (PROBE_OTHER_ARGUMENTS, PROBE_OTHER_TOOL, PROBE_OTHER_QUESTION)
 """The probes that send the state of another ask."""
 
 _NO_PROBE: Final = ""
@@ -513,13 +513,13 @@ class _Prober:
         self, ask: ProbedAsk, probes: Sequence[Probe]
     ) -> list[Probed]:
         """Probe one question, or several that are asked together."""
-        accepted_reaction, script = await self._answer_ask(ask, AS_RECORDED)
+        accepted_reaction, script = await self._answer_ask(ask, PROBE_AS_RECORDED)
         if script.reply is None:
             reason = _why_unreached(accepted_reaction)
             return self._not_reached(ask, probes, reason)
 
-        second_reaction, _ = await self._answer_ask(ask, AS_RECORDED)
-        known = ignored_in(self.run.found.rules, ask.planned.call)
+        second_reaction, _ = await self._answer_ask(ask, PROBE_AS_RECORDED)
+        known = ignored_pointers(self.run.found.rules, ask.planned.call)
         ignored = (*known, *varying_places(accepted_reaction, second_reaction))
         baseline = Baseline(ask, accepted_reaction, script, ignored)
         reactions = []
@@ -554,7 +554,7 @@ class _Prober:
     ) -> Reaction | str:
         """Make one probe; return the server's reaction, or why it was not reached."""
         ask = baseline.ask
-        if not baseline.is_accepted and probe.name != URL_ACCEPTED:
+        if not baseline.is_accepted and probe.name != PROBE_URL_ACCEPTED:
             return "the server does not accept the recorded answers"
         if needs_state(probe) and not baseline.has_state:
             return "the server sends no state with its question"
@@ -569,7 +569,7 @@ class _Prober:
         if script.reply is None:
             return _why_unreached(reaction)
 
-        if probe.name in (DECLINED, ANSWER_CANCELLED):
+        if probe.name in (PROBE_DECLINED, PROBE_CANCELLED):
             baseline.declining_reactions[probe.name, probe.question] = reaction
 
         return reaction
@@ -600,7 +600,7 @@ class _Prober:
         """Bring the server to an ask, answer it, and return how the call ends."""
         conversation, script = self._conversation_and_script(ask, probe)
         recorded: AbstractContextManager[None] = nullcontext()
-        if self.branches is not None and probe is not AS_RECORDED:
+        if self.branches is not None and probe is not PROBE_AS_RECORDED:
             recorded = self.branches.recording_answers_of(script)
 
         with recorded:
@@ -611,7 +611,7 @@ class _Prober:
     ) -> tuple[Conversation, ProbingScript]:
         """Return a conversation that brings the server to an ask and probes it, and its script."""
         verifier = self.run.verifier
-        script = ProbingScript(verifier.script_apart(ask.planned), ask, probe)
+        script = ProbingScript(verifier.separate_script(ask.planned), ask, probe)
         return verifier.conversation_with(ask.planned, script), script
 
     async def _follow_conversation(
@@ -639,7 +639,7 @@ class _Prober:
             await self._reopen_session(call)
             return Reaction(problem=str(error))
 
-        return reaction_of(conversation, script.ask_after)
+        return reaction_of(conversation, script.next_ask)
 
     def _limit_repeated_asks(
         self, limit: asyncio.Timeout, script: ProbingScript, steps: Conversation
@@ -678,15 +678,15 @@ class _Prober:
 
         script = baseline.script
         state = None
-        if probe.name != UNASKED:
+        if probe.name != PROBE_UNASKED:
             script = await self._script_brought_to(ask)
             state = _state_sent_by_probe(probe, script.live_ask)
 
-        if probe.name == EXPIRED:
+        if probe.name == PROBE_EXPIRED:
             await asyncio.sleep(self.options.slow or 0)
 
         reaction = await self._send_retry(baseline, script, state)
-        if probe.name == REPEATED and reaction.problem is None:
+        if probe.name == PROBE_REPEATED and reaction.problem is None:
             reaction = await self._send_retry(baseline, script, state)
 
         return reaction
@@ -753,7 +753,7 @@ class _Prober:
                     yield live_ask.request_state
                     break
 
-        if probe.name == OTHER_ARGUMENTS and ask.index == 1 and not is_found:
+        if probe.name == PROBE_OTHER_ARGUMENTS and ask.index == 1 and not is_found:
             asked = await self._asked_with_other_arguments(ask)
             if asked is not None and asked.request_state is not None:
                 yield asked.request_state
@@ -774,13 +774,13 @@ class _Prober:
         self, ask: ProbedAsk, probe: Probe
     ) -> Iterable[Sequence[ProbedAsk]]:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""
-        if probe.name == OTHER_QUESTION:
+        if probe.name == PROBE_OTHER_QUESTION:
             return [[replace(ask, index=ask.index - 1)]]
 
         same_round: list[ProbedAsk] = []
         other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
-        wants_same_tool = probe.name == OTHER_ARGUMENTS
+        wants_same_tool = probe.name == PROBE_OTHER_ARGUMENTS
         for other_ask in self.asks:
             planned = other_ask.planned
             is_of_tool = other_ask.tool == ask.tool

@@ -18,12 +18,16 @@ from mrtr_cassette.core.cassette.sessions import (
     foreign_redirect_origin,
 )
 from mrtr_cassette.core.compare.conversations import IgnoredFor
-from mrtr_cassette.core.drive.appending import Appending, RepeatedPlay, ReplayToAsk
+from mrtr_cassette.core.drive.appending import (
+    Appending,
+    RepeatedPlayedCall,
+    ReplayToAsk,
+)
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
     AnsweredPoll,
+    AskAnswer,
     Conversation,
-    Finished,
+    FinishedCall,
     LiveAsk,
     NeedsAnswers,
 )
@@ -514,7 +518,7 @@ class Appender:
             await self._refuse_request(request, sent, downstream)
         else:
             await self._relay.handle(
-                self._appending.as_recorded(request), downstream, sent
+                self._appending.request_as_recorded(request), downstream, sent
             )
 
     async def close(self) -> None:
@@ -523,7 +527,9 @@ class Appender:
 
     async def listen(self, request: Request, downstream: Downstream) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""
-        await self._relay.handle(self._appending.as_recorded(request), downstream)
+        await self._relay.handle(
+            self._appending.request_as_recorded(request), downstream
+        )
 
     async def _bring_server_to_turn(
         self, request: Request, shown: Call
@@ -544,10 +550,10 @@ class Appender:
     def _report_conversation(self, conversation: Conversation) -> None:
         """Say that a call was repeated, or that the upstream was brought to an ask."""
         announcer = self._session.announcer
-        if isinstance(conversation, RepeatedPlay):
+        if isinstance(conversation, RepeatedPlayedCall):
             announcer.say(repeated_said, conversation.entry)
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
-            announcer.say(caught_up_said, conversation.asker)
+            announcer.say(caught_up_said, conversation.asking_entry)
 
     async def _refuse_request(
         self, request: Request, failure: Miss, downstream: Downstream
@@ -593,7 +599,7 @@ class _AnsweredUpstream:
 
         return self.last
 
-    async def supply(self, ask: LiveAsk) -> Answered | None:
+    async def supply(self, ask: LiveAsk) -> AskAnswer | None:
         """Answer an ask."""
         if ask.via == "push":
             return None
@@ -686,6 +692,6 @@ def _last_exchange(steps: Conversation) -> RecordedExchange | None:
     """Return the exchange with which a conversation ended, or None."""
     if isinstance(steps.stopping_point, NeedsAnswers):
         return steps.stopping_point.ask.exchange
-    if isinstance(steps.stopping_point, Finished):
+    if isinstance(steps.stopping_point, FinishedCall):
         return steps.stopping_point.exchange
     return None

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.cassette.transports import over_http
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
 from mrtr_cassette.core.replay.deliveries import Delivery, Play, Refusal, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -375,7 +375,7 @@ class ReplayServer:
         downstream.break_off()
 
     async def _answer_harmless_request(
-        self, request: Request, reply: Harmless, downstream: Downstream
+        self, request: Request, reply: HarmlessReply, downstream: Downstream
     ) -> None:
         """Give a request that was not recorded the answer of any server."""
         self.announcer.tell(harmless_event, reply)
@@ -411,7 +411,7 @@ class ReplayServer:
             refusing = self._begin_waiting(self._refuse_in_the_end(play, delivery))
 
         response = delivery.entry.exchange.response
-        is_accepted = response is not None and response.only_accepts
+        is_accepted = response is not None and response.is_acknowledgement
         try:
             if delivery.is_whole:
                 await self._send_whole(delivery, downstream)
@@ -490,7 +490,7 @@ class ReplayServer:
         delivery = play.delivery
         if delivery is None:
             await downstream.send_whole(200, JSON_HEADERS, miss_body)
-        elif delivery.reply.is_framed:
+        elif delivery.reply.is_message_stream:
             await self._send_message(miss_body, delivery, downstream, is_last=True)
         else:
             downstream.break_off()

@@ -24,7 +24,7 @@ from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     LearnedPlace,
     call_name,
-    ignored_in,
+    ignored_pointers,
     learned_places,
     varying_pointers_in,
     write_ignored,
@@ -233,7 +233,7 @@ async def live_run(
         verifier = Verifier(
             part,
             target.path,
-            partial(ignored_in, found.rules),
+            partial(ignored_pointers, found.rules),
             token_of=keyed_hash(os.urandom(16)),
             allows_destructive=options.allow_destructive,
             largest_body=options.max_body,
@@ -467,7 +467,7 @@ class LiveRun:
             self.found.untried[call_name(first.planned.call)] = None
 
         places = learned_places(
-            first, again, ignored_in(self.found.rules, first.planned.call)
+            first, again, ignored_pointers(self.found.rules, first.planned.call)
         )
         if learns:
             return self._leave_out_learned(first, places)
@@ -529,7 +529,7 @@ def differences_of(
     made = replace(repeated, path="this run")
     rules = rules_of(options)
     comparison = comparison_with_run(
-        recorded, made, partial(ignored_in, rules), may_lack_calls=may_lack_calls
+        recorded, made, partial(ignored_pointers, rules), may_lack_calls=may_lack_calls
     )
     not_due = _numbers_without_request(recorded) if is_open else set()
     verdicts = set()

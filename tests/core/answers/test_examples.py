@@ -9,7 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.answers.forms import Asked, Unanswered, example_answer
+from mrtr_cassette.core.answers.forms import (
+    AskedTurn,
+    UnansweredQuestion,
+    example_answer,
+)
 from mrtr_cassette.core.answers.fulfilment import AnswerSources, answer_from_sources
 from mrtr_cassette.core.answers.written import GivenAnswers, WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -68,12 +72,12 @@ def answered(
     sources = AnswerSources(GivenAnswers(pairs))
     first = 1
     for turn, requests in enumerate(asks, start=1):
-        asked = Asked("tools/call", "deploy", {}, turn, requests, first)
+        asked = AskedTurn("tools/call", "deploy", {}, turn, requests, first)
         first += len(requests)
         try:
             next(answer_from_sources(asked, sources))
         except StopIteration as end:
-            if isinstance(end.value, Unanswered):
+            if isinstance(end.value, UnansweredQuestion):
                 return end.value
 
     return None

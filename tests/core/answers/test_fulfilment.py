@@ -8,19 +8,19 @@ import pytest
 from builders import exchange, post, tool
 from messages import array_asks, asks, compact, message, result
 
-from mrtr_cassette.core.answers.forms import Asked
+from mrtr_cassette.core.answers.forms import AskedTurn
 from mrtr_cassette.core.answers.fulfilment import (
     AnswerSources,
     Fulfilment,
     Rounds,
-    Unanswered,
+    UnansweredQuestion,
     answer_from_sources,
-    fault_of,
+    why_no_outcome,
 )
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
-    answers_of,
+    answers_from_tree,
     read_pairs,
 )
 from mrtr_cassette.core.drive.conversation import LiveAsk, PushedAsk
@@ -50,12 +50,12 @@ JSON = "application/json; charset=utf-8"
 
 def file(**tree: Any) -> AnswersFile:
     """Return an answers file."""
-    return answers_of(tree, "answers.toml")
+    return answers_from_tree(tree, "answers.toml")
 
 
-def asked(requests: Any, turn: int = 2) -> Asked:
+def asked(requests: Any, turn: int = 2) -> AskedTurn:
     """Return what a call is asked."""
-    return Asked("tools/call", "deploy", {"env": "prod"}, turn, requests, turn)
+    return AskedTurn("tools/call", "deploy", {"env": "prod"}, turn, requests, turn)
 
 
 def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
@@ -67,7 +67,7 @@ def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
             waited_for.append(steps.send(left.pop(0)))
         except StopIteration as end:
             assert not left
-            if isinstance(end.value, Unanswered):
+            if isinstance(end.value, UnansweredQuestion):
                 return waited_for, (end.value.key, end.value.detail, *end.value.example)
 
             answers = {}
@@ -375,7 +375,7 @@ def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
 
 def rounds(**tree: Any) -> Rounds:
     """Return rounds whose answers a file gives."""
-    return Rounds(AnswerSources(file=answers_of(tree, "answers.toml")))
+    return Rounds(AnswerSources(file=answers_from_tree(tree, "answers.toml")))
 
 
 def reply_to(rounds: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
@@ -475,4 +475,4 @@ def test_what_nobody_answers_ends_the_call() -> None:
 )
 def test_last_response_is_an_outcome_or_a_fault(body: bytes, fault: str | None) -> None:
     """TypeScript SDK: "neither inputRequests nor a requestState ... is rejected"."""
-    assert fault_of("tools/call", exchange(CALL, body)) == fault
+    assert why_no_outcome("tools/call", exchange(CALL, body)) == fault

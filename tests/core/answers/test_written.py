@@ -13,7 +13,7 @@ from builders import cassette_of, loaded, retry, tool
 from messages import array_asks, asks, compact, text
 from pushing import asked_once, elicit
 
-from mrtr_cassette.core.answers.forms import Asked
+from mrtr_cassette.core.answers.forms import AskedTurn
 from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
@@ -21,7 +21,7 @@ from mrtr_cassette.core.answers.written import (
     read_answers,
     read_pairs,
     tool_named,
-    wanted_of,
+    wanted_call,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -130,7 +130,7 @@ def test_words_name_a_tool_or_a_method(
     words: list[str], method: str, params: Any
 ) -> None:
     """What is no method is a tool; a text is read as the type that the schema has."""
-    wanted = wanted_of(words)
+    wanted = wanted_call(words)
 
     assert wanted.method == method
     assert wanted.params(SCHEMA) == params
@@ -139,13 +139,13 @@ def test_words_name_a_tool_or_a_method(
 @pytest.mark.parametrize(
     ("read", "words", "reason"),
     [
-        (wanted_of, [], "there is nothing to call; name a tool, or a method"),
+        (wanted_call, [], "there is nothing to call; name a tool, or a method"),
         (
-            wanted_of,
+            wanted_call,
             ["prompts/get"],
             "prompts/get needs what it names; write prompts/get NAME",
         ),
-        (wanted_of, ["deploy", "env"], "argument: 'env' has no name and value"),
+        (wanted_call, ["deploy", "env"], "argument: 'env' has no name and value"),
         (
             given,
             ["confirm"],
@@ -165,7 +165,7 @@ def test_what_is_no_call_or_no_pair_is_refused(
 ) -> None:
     """The message says what is missing, names the pair, and never has its value."""
     with pytest.raises(UsageError) as caught:
-        read(words) if read is wanted_of else read(*words)
+        read(words) if read is wanted_call else read(*words)
 
     assert reason in str(caught.value)
 
@@ -192,9 +192,9 @@ def asked(
     key: str = "confirm",
     name: str = "deploy",
     method: str = "tools/call",
-) -> Asked:
+) -> AskedTurn:
     """Return what a call is asked."""
-    return Asked(method, name, {}, 1, {key: request})
+    return AskedTurn(method, name, {}, 1, {key: request})
 
 
 def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:

@@ -41,17 +41,17 @@ from messages import (
 from pushing import elicit
 
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     AskedOtherwise,
     Conversation,
-    Finished,
+    FinishedCall,
     NeedsAnswers,
     ToolList,
     has_error,
     response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import (
-    OwnClient,
+    BuiltInClient,
     ServerSession,
     is_modern,
     request_beside,
@@ -89,7 +89,7 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
     first = 'live "state" {1}'
     second = "another live state"
     conversation, _ = talk(
-        Answered(b'{"a":1E2}'), Answered(None), request=post(retry(CALL, {"x": YES}))
+        AskAnswer(b'{"a":1E2}'), AskAnswer(None), request=post(retry(CALL, {"x": YES}))
     )
     sent = follow(
         conversation, asks("a", state=first), asks(state=second), text("done")
@@ -104,7 +104,7 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
     ]
 
     assert len({body["id"] for body in bodies}) == 3
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
     assert conversation.stopping_point.turn == 3
 
 
@@ -164,23 +164,23 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     conversation, observation, push = pushing(NeedsAnswers)
 
     assert conversation.session.route_push(push) is None
-    assert conversation.answer(Answered(b"{}")) is not None
-    assert conversation.answer(Answered(b"{}")) is None
+    assert conversation.answer(AskAnswer(b"{}")) is not None
+    assert conversation.answer(AskAnswer(b"{}")) is None
 
     finish(conversation, observation)
 
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
 
     conversation, observation, push = pushing(NeedsAnswers)
     conversation.session.route_push(push)
     finish(conversation, observation)
 
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
 
     conversation, _ = talk(NeedsAnswers)
     respond(conversation, asks("a"))
 
-    assert conversation.answer(Answered(b'{"a":1}')) is None
+    assert conversation.answer(AskAnswer(b'{"a":1}')) is None
 
     (retried,) = follow(conversation, text("done"))
 
@@ -236,7 +236,7 @@ def test_ids_are_integers_unless_the_server_wants_texts() -> None:
         if len(ids) > len(sent) + 1:
             sent.append(respond(first, text("done")))
 
-        assert isinstance(first.stopping_point, Finished)
+        assert isinstance(first.stopping_point, FinishedCall)
 
         sent += follow(Conversation(post(CALL), None, live), text("done"))
 
@@ -343,9 +343,9 @@ def test_outcome_is_the_status_and_the_error_of_the_request() -> None:
 MODERN = {"supportedVersions": ["2026-07-28"]}
 
 
-def client(*kinds: str, discovered: Any = MODERN) -> OwnClient:
+def client(*kinds: str, discovered: Any = MODERN) -> BuiltInClient:
     """Return a client that knows its server."""
-    own_client = OwnClient("/mcp", kinds, "1.2.3", ())
+    own_client = BuiltInClient("/mcp", kinds, "1.2.3", ())
     own_client.take_discover_response(
         responded(own_client.discover_request(), discovered)
     )
@@ -400,7 +400,9 @@ def test_server_of_a_known_version_is_not_asked_for_it(
     version: str, era: str | None
 ) -> None:
     """A header of the user tells the version, in any spelling."""
-    own_client = OwnClient("/mcp", (), "1.2.3", (("mcp-Protocol-version", version),))
+    own_client = BuiltInClient(
+        "/mcp", (), "1.2.3", (("mcp-Protocol-version", version),)
+    )
 
     assert own_client.era == era
 

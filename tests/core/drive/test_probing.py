@@ -17,7 +17,7 @@ from verifying import verifier_for
 from mrtr_cassette.core.drive.conversation import Conversation
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.drive.probing import (
-    AS_RECORDED,
+    PROBE_AS_RECORDED,
     PROBES,
     Probe,
     ProbedAsk,
@@ -82,7 +82,7 @@ def apart(
     verifier: Verifier, ask: ProbedAsk, probe: Probe | None
 ) -> tuple[Conversation, ProbingScript]:
     """Return a conversation that makes a probe, and its script."""
-    script = ProbingScript(verifier.script_apart(ask.planned), ask, probe)
+    script = ProbingScript(verifier.separate_script(ask.planned), ask, probe)
     return verifier.conversation_with(ask.planned, script), script
 
 
@@ -189,7 +189,7 @@ def test_branches_of_one_ask_are_probed_once_from_the_accepted_one() -> None:
         (Probe("declined", "a", b'{"action":"decline"}'), {"a": NO}),
         (Probe("answer-missing-key", "a"), {}),
         (Probe("answer-extra-key", "b", b"{}"), {"a": ACCEPT, "b": {}}),
-        (AS_RECORDED, {"a": ACCEPT}),
+        (PROBE_AS_RECORDED, {"a": ACCEPT}),
     ],
 )
 def test_a_probe_is_the_recorded_retry_with_another_answer(
@@ -203,14 +203,14 @@ def test_a_probe_is_the_recorded_retry_with_another_answer(
     params = json.loads(sent.body)["params"]
 
     assert (params["inputResponses"], params["requestState"]) == (answers, LIVE)
-    assert script.ask_after is not None
-    assert reaction_of(conversation, script.ask_after).ask is script.ask_after
+    assert script.next_ask is not None
+    assert reaction_of(conversation, script.next_ask).ask is script.next_ask
 
 
 def test_another_question_is_not_probed() -> None:
     """The recorded answers are about something else."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    conversation, script = apart(verifier, ask, AS_RECORDED)
+    conversation, script = apart(verifier, ask, PROBE_AS_RECORDED)
     follow(conversation, asks("other", state=LIVE))
 
     assert script.reply is None
@@ -336,7 +336,7 @@ OUTSIDE = Probe("answer-out-of-bounds", "a", b"{}", (6, 3))
 def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> None:
     """It is compared with what accepting and declining give."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    conversation, script = apart(verifier, ask, AS_RECORDED)
+    conversation, script = apart(verifier, ask, PROBE_AS_RECORDED)
     follow(conversation, form_of() | {"requestState": LIVE}, DONE)
     baseline = Baseline(ask, reaction_of(conversation, None), script)
     for declining in ("declined", "cancelled"):
@@ -347,13 +347,13 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
         question = "a" if name.startswith(("answer-", "declined")) else None
         probe = Probe(name, question, b"{}")
 
-    conversation, script = apart(verifier, ask, AS_RECORDED)
+    conversation, script = apart(verifier, ask, PROBE_AS_RECORDED)
     follow(conversation, form_of() | {"requestState": LIVE}, response)
 
     assert (
-        verdict_and_reason(
-            probe, baseline, reaction_of(conversation, script.ask_after)
-        )[0]
+        verdict_and_reason(probe, baseline, reaction_of(conversation, script.next_ask))[
+            0
+        ]
         == verdict
     )
 
@@ -361,7 +361,7 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
 def test_a_trace_that_the_tool_shows_anyway_is_no_crash() -> None:
     """Its result for the recorded answers has one too."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    _, script = apart(verifier, ask, AS_RECORDED)
+    _, script = apart(verifier, ask, PROBE_AS_RECORDED)
     shown = ended(text("Traceback (most recent call last):"))
     baseline = Baseline(ask, shown, script)
     probe = Probe("answer-extra-member", "a", b"{}")
@@ -390,7 +390,7 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
         ((*SCRIPT, (retry(CALL, {"a": NO}, state=STATE), text("no"))), "acted"),
     ):
         verifier, (ask,) = probing_of(*script)
-        conversation, probing = apart(verifier, ask, AS_RECORDED)
+        conversation, probing = apart(verifier, ask, PROBE_AS_RECORDED)
         follow(conversation, form_of() | {"requestState": LIVE}, DONE)
         baseline = Baseline(ask, reaction_of(conversation, None), probing)
         for declining in ("declined", "cancelled"):
@@ -415,7 +415,7 @@ def test_a_server_that_repeats_the_answer_has_not_acted_on_a_visit(
 ) -> None:
     """Its result says what was answered, or that nobody visited the page, unlike the recorded one."""
     verifier, (ask,) = probing_of(*SCRIPT)
-    _, script = apart(verifier, ask, AS_RECORDED)
+    _, script = apart(verifier, ask, PROBE_AS_RECORDED)
     accepted = ended(text(done))
     baseline = Baseline(ask, accepted, script)
     baseline.declining_reactions["declined", "a"] = ended(text(declined))

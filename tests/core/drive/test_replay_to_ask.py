@@ -313,7 +313,7 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
 
     sessions.note_opened_session(opening)
 
-    assert sessions.in_live(call.request).header("mcp-session-id") == live
+    assert sessions.in_live_session(call.request).header("mcp-session-id") == live
     assert sessions.opening_for(call) is None
 
 
@@ -338,7 +338,7 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
     pipe = read_call(line_request(tool("a"), "mrtr-session:2"))
     for call in (read_call(post(tool("a"))), in_session(tool("a"), "another"), pipe):
         assert sessions.opening_for(call) is None
-        assert sessions.in_live(call.request) == call.request
+        assert sessions.in_live_session(call.request) == call.request
 
 
 def test_session_that_no_live_one_can_stand_for_is_refused() -> None:

@@ -27,9 +27,9 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.drive.conversation import (
-    Answered,
+    AskAnswer,
     Conversation,
-    Finished,
+    FinishedCall,
     NeedsAnswers,
 )
 from mrtr_cassette.core.drive.live_session import ServerSession
@@ -77,7 +77,7 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
         ("Mcp-Param-Env", "p"),
     )
 
-    answers = FixedScript(Answered(None), *replies)
+    answers = FixedScript(AskAnswer(None), *replies)
     session = ServerSession(Recorder(seals=True))
 
     return Conversation(call, answers, session), answers
@@ -103,7 +103,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
 
     assert [[*ask.live_keys.values()] for ask in script.asks] == [[], [key]]
 
-    conversation.answer(Answered(compact({key: YES})))
+    conversation.answer(AskAnswer(compact({key: YES})))
 
     assert conversation.wait_s == 0
 
@@ -123,7 +123,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
         named.append([request.header(name) for name in headers])
 
     assert named == [["tasks/get", LIVE, ""], ["tasks/update", LIVE, ""]]
-    assert isinstance(conversation.stopping_point, Finished)
+    assert isinstance(conversation.stopping_point, FinishedCall)
 
 
 def test_task_that_nobody_waits_for_is_cancelled_once() -> None:

@@ -39,7 +39,7 @@ from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     call_name,
-    ignored_in,
+    ignored_pointers,
     learned_places,
     read_ignored,
     write_ignored,
@@ -529,7 +529,7 @@ def test_what_differs_after_a_write_that_was_not_selected_is_told_with_it() -> N
     found = all_repeated(verifier, plan, text("other"))
 
     assert (found[1].verdict, found[1].changes) == ("skipped", ())
-    assert (found[2].verdict, found[2].after) == ("text-changed", 1)
+    assert (found[2].verdict, found[2].diverged_call_number) == ("text-changed", 1)
     assert found[2].reason == "it may depend on #1, which did not end as recorded"
 
     (proposal,) = proposals_for_cassette(cassette, found.values())
@@ -813,18 +813,22 @@ def test_places_are_written_and_read_again() -> None:
         IgnoredPlaces("tools/call clock", ("/content/0/text", '/a"b')),
     ]
 
-    assert ignored_in(rules, CLOCK) == ("/content/0/text", '/a"b')
-    assert ignored_in(rules, LIST) == ("/tools/0/title",)
+    assert ignored_pointers(rules, CLOCK) == ("/content/0/text", '/a"b')
+    assert ignored_pointers(rules, LIST) == ("/tools/0/title",)
     assert write_ignored("x = 1", "a", ["/b"]).startswith("x = 1\n\n[[")
 
 
 def test_call_is_a_pattern_of_method_name_or_both() -> None:
     """Without one, the places are those of every call."""
     for pattern in ("clock", "tools/call", "tools/* clock", "*"):
-        assert ignored_in([IgnoredPlaces(pattern, ("/result/a",))], CLOCK) == ("/a",)
+        assert ignored_pointers([IgnoredPlaces(pattern, ("/result/a",))], CLOCK) == (
+            "/a",
+        )
 
-    assert ignored_in([IgnoredPlaces("clock", ("/a",))], LIST) == ()
-    assert ignored_in(read_ignored('[[ignore]]\npointers = ["/a"]'), LIST) == ("/a",)
+    assert ignored_pointers([IgnoredPlaces("clock", ("/a",))], LIST) == ()
+    assert ignored_pointers(read_ignored('[[ignore]]\npointers = ["/a"]'), LIST) == (
+        "/a",
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import (
     CallKey,
-    ids_given_in,
     read_call,
+    session_ids_in_target,
     session_in,
     session_of,
     without_session,
@@ -438,7 +438,7 @@ def test_urls_differ_in_everything_but_the_session() -> None:
 )
 def test_ids_in_the_url_that_a_server_gives(target: str, ids: list[str]) -> None:
     """A session id is long, or has a name or a digit that the stream's own target has not."""
-    spans = ids_given_in(target, "/v2/s3/sse?client=1")
+    spans = session_ids_in_target(target, "/v2/s3/sse?client=1")
 
     assert [target[span.start : span.end] for span in spans] == ids
 

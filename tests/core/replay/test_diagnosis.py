@@ -30,7 +30,7 @@ from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
@@ -433,10 +433,10 @@ HARMLESS = (
 )
 
 
-def harmless(player: Player, request: bytes | Request) -> Harmless:
+def harmless(player: Player, request: bytes | Request) -> HarmlessReply:
     """Return the answer of any server, which the request must get."""
     decision = player.request_received(as_request(request))
-    assert isinstance(decision, Harmless)
+    assert isinstance(decision, HarmlessReply)
     return decision
 
 

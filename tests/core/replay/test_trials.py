@@ -21,7 +21,7 @@ from messages import Json, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
@@ -50,7 +50,7 @@ def told(player: Player, *requests: bytes) -> list[str]:
         decision = player.request_received(as_request(request))
         if isinstance(decision, Play):
             words.append(said(sent_now(decision)))
-        elif isinstance(decision, Harmless):
+        elif isinstance(decision, HarmlessReply):
             body = json.loads(decision.body)
             assert body.pop("id") == json.loads(request)["id"]
             outcome = body.get("error") or body["result"]

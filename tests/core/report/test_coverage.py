@@ -80,7 +80,10 @@ def test_several_cassettes_cover_together_what_each_covers() -> None:
 
 def test_a_line_tells_what_was_never_tried() -> None:
     """It counts questions without an answer of each kind, and is absent where there is none."""
-    given = [*answers_in(DECLINED.interactions), *answers_in(ASKED_AGAIN.interactions)]
+    given = [
+        *answers_in(DECLINED.interactions),
+        *answers_in(ASKED_AGAIN.interactions),
+    ]
 
     assert untried_line(given) == (
         "never tried: accept on 1 of 2 questions, decline on 1 of 2 questions, "

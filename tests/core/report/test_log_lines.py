@@ -31,7 +31,7 @@ from pushing import PushingSession, asked_once, cassette_with, elicit, posted, r
 
 from mrtr_cassette.core.answers.forms import CallTurn
 from mrtr_cassette.core.cassette.recorded import Branch
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Unread
@@ -137,7 +137,7 @@ def replay_told(name: str, dialect: str) -> Told:
         get(f"/.well-known/{name}"),
     ):
         harmless = player.request_received(request)
-        assert isinstance(harmless, Harmless)
+        assert isinstance(harmless, HarmlessReply)
         yield "harmless_event", replay_events.harmless_event(harmless)
 
     yield "fault_said", replay_events.fault_said(name, name)

@@ -46,11 +46,11 @@ from pushing import (
 )
 from verifying import reported_miss
 
-from mrtr_cassette.core.answers.forms import Asked, CallTurn, Unanswered
+from mrtr_cassette.core.answers.forms import AskedTurn, CallTurn, UnansweredQuestion
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.drive.appending import unrecorded_miss
-from mrtr_cassette.core.protocol.any_server import Harmless
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.record.recorder import Recorder, Unread
@@ -279,8 +279,8 @@ SECRET = {"action": "accept", "content": {"pin": "sesame"}}
 TURN = CallTurn(
     1, "result", REQUESTS, {"confirm": SECRET}, {"confirm": "rule 1"}, "sha256:0"
 )
-ASKED = Unanswered(
-    Asked("tools/call", "deploy", {}, 2, REQUESTS), "where", "nothing answers it"
+ASKED = UnansweredQuestion(
+    AskedTurn("tools/call", "deploy", {}, 2, REQUESTS), "where", "nothing answers it"
 )
 
 
@@ -949,7 +949,7 @@ def replay_events() -> Told:
     """Tell the place of a hit, and reason and pointers of a miss."""
     player = player_of(*BRANCHED)
     harmless = player.request_received(post(rpc("ping")))
-    assert isinstance(harmless, Harmless)
+    assert isinstance(harmless, HarmlessReply)
     asking = hit(player, CALL)
     yield from played_events(asking)
     answer = retry(CALL, {"a": NO}, state=state_in(sent_now(asking)))

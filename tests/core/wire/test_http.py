@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.codings import (
     ContentDecoder,
-    why_unread,
+    why_body_unreadable,
     with_decoded_body,
 )
 from mrtr_cassette.core.wire.http import (
@@ -42,7 +42,7 @@ from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "only_accepts"),
+    ("status", "headers", "is_acknowledgement"),
     [
         (202, (), True),
         (202, (("Content-Type", "text/plain"),), True),
@@ -54,10 +54,13 @@ from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
 def test_accepted_says_no_more_than_that(
     status: int,
     headers: Headers,
-    only_accepts: bool,  # noqa: FBT001
+    is_acknowledgement: bool,  # noqa: FBT001
 ) -> None:
     """A response with status 202 says nothing else, unless it is a stream of events."""
-    assert Response(status, headers, (), End.COMPLETE).only_accepts is only_accepts
+    assert (
+        Response(status, headers, (), End.COMPLETE).is_acknowledgement
+        is is_acknowledgement
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_what_cannot_be_undone_stays(coding: str, body: bytes) -> None:
     request = coded(body, coding)
 
     assert with_decoded_body(request) is request
-    assert bool(why_unread(request)) is (bool(body) and coding != "identity")
+    assert bool(why_body_unreadable(request)) is (bool(body) and coding != "identity")
 
 
 def test_content_coding_of_a_request_is_undone() -> None:
@@ -261,7 +264,7 @@ def test_content_coding_of_a_request_is_undone() -> None:
     request = coded(packed(b"x" * 1000), "gzip")
 
     assert with_decoded_body(request, 999) is request
-    assert why_unread(request) == "its gzip is damaged, cut short or too large"
+    assert why_body_unreadable(request) == "its gzip is damaged, cut short or too large"
 
     fits = with_decoded_body(request, 1000)
 
@@ -287,8 +290,10 @@ def test_bytes_that_are_no_text_cannot_be_read(body: bytes, is_read: bool) -> No
     headers: Headers = JSON_HEADERS
     pieces = tuple(Piece(body[at : at + 3], 0, 0) for at in range(0, len(body), 3))
 
-    assert (why_unread(Request("POST", "/", headers, body)) == "") is is_read
-    assert (why_unread(Response(200, headers, pieces, End.COMPLETE)) == "") is is_read
+    assert (why_body_unreadable(Request("POST", "/", headers, body)) == "") is is_read
+    assert (
+        why_body_unreadable(Response(200, headers, pieces, End.COMPLETE)) == ""
+    ) is is_read
 
 
 # Lines on a pipe

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.jsonbytes import (
-    DEEPEST,
+    DEEPEST_NESTING,
     MemberPath,
     Number,
     Span,
@@ -131,7 +131,7 @@ def test_spans_are_those_of_the_values(
     """Every value at a path is found, duplicates too, and arrays are not entered."""
     spans = [span for _, span in find_spans(raw, [path])]
 
-    assert [span.of(raw) for span in spans] == found
+    assert [span.slice_of(raw) for span in spans] == found
 
 
 @pytest.mark.parametrize(
@@ -274,8 +274,8 @@ def test_null_can_equal_absent(recorded: bytes, received: bytes) -> None:
 def test_depth_that_is_read_is_compared_too(nest: tuple[bytes, bytes]) -> None:
     """The deepest value that is read has a canonical text, spans and differences."""
     begin, end = nest
-    raw = begin * DEEPEST + b"1" + end * DEEPEST
-    changed_raw = begin * DEEPEST + b"2" + end * DEEPEST
+    raw = begin * DEEPEST_NESTING + b"1" + end * DEEPEST_NESTING
+    changed_raw = begin * DEEPEST_NESTING + b"2" + end * DEEPEST_NESTING
     value = parse(raw)
 
     assert canonical(value) == raw.decode()
@@ -284,7 +284,7 @@ def test_depth_that_is_read_is_compared_too(nest: tuple[bytes, bytes]) -> None:
 
 
 @given(
-    st.integers(DEEPEST - 3, DEEPEST + 3),
+    st.integers(DEEPEST_NESTING - 3, DEEPEST_NESTING + 3),
     st.lists(
         st.tuples(st.booleans(), st.text('[]{}"\\a', max_size=4)),
         min_size=1,
@@ -301,7 +301,7 @@ def test_depth_is_that_of_the_structure_alone(
         value = {text: text, "inner": value} if is_object else [text, value, text]
 
     raw = json.dumps(value).encode()
-    if depth > DEEPEST:
+    if depth > DEEPEST_NESTING:
         with pytest.raises(NotJsonError, match="nested deeper"):
             parse(raw)
     else:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.protocol.jsonrpc import server_messages
 from mrtr_cassette.core.wire.jsonbytes import (
-    DEEPEST,
+    DEEPEST_NESTING,
     Number,
     find_spans,
     parse,
@@ -138,7 +138,7 @@ def test_values_and_their_places_are_those_of_the_client(
     assert meaning(parse_tolerantly(raw)) == meaning(value)
 
     spans = find_spans(raw, [(key,) for key in value])
-    found = {path[0]: span.of(raw) for path, span in spans}
+    found = {path[0]: span.slice_of(raw) for path, span in spans}
 
     assert {
         key: meaning(parse_tolerantly(text)) for key, text in found.items()
@@ -198,15 +198,15 @@ def test_too_deep_a_value_becomes_a_text() -> None:
     """What is nested more deeply than is read stays apart from its like, in the same bytes."""
     deep = (
         b'{"id":1,"result":'
-        + b"[" * DEEPEST
+        + b"[" * DEEPEST_NESTING
         + b'"a\\n",{"id":2}'
-        + b"]" * DEEPEST
+        + b"]" * DEEPEST_NESTING
         + b"}"
     )
 
     valid = repaired_json(deep)
 
-    assert valid.count(b"[") == DEEPEST - 1
+    assert valid.count(b"[") == DEEPEST_NESTING - 1
     assert b"\"'a'n',{'id':2}\"" in valid
     assert find_spans(deep, [("id",)]) == find_spans(b'{"id":1}', [("id",)])
 
