@@ -65,7 +65,7 @@ from mrtr_cassette.core.report.runs import (
     RecordingReport,
     ReplayReport,
     recording_text,
-    report_on,
+    report_of_cassette,
 )
 from mrtr_cassette.core.report.text import (
     inspection_data,
@@ -694,7 +694,7 @@ def _write_page(
 def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     """Return the JSON report of a replay, or refuse a file that has none of this cassette."""
     with suppress(ValueError):
-        report = report_on(saved_report(path.read_bytes()), cassette)
+        report = report_of_cassette(saved_report(path.read_bytes()), cassette)
         if report is not None:
             return report
 

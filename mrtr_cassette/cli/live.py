@@ -66,7 +66,7 @@ from mrtr_cassette.core.report.comparison import (
     verification_markdown,
     verification_text,
 )
-from mrtr_cassette.core.report.fixes import recording_of_more
+from mrtr_cassette.core.report.fixes import record_more_fix
 from mrtr_cassette.core.report.probes import (
     Probing,
     probing_annotations,
@@ -74,7 +74,7 @@ from mrtr_cassette.core.report.probes import (
     probing_junit,
     probings_data,
     probings_markdown,
-    unmet_in,
+    unmet_expectations,
 )
 from mrtr_cassette.core.report.runs import CallResult, call_data, problem_lines
 from mrtr_cassette.core.report.text import json_text
@@ -543,7 +543,7 @@ def _tell_of_update(update: Update) -> None:
         )
         say(f"accepted: {proposal_name(proposal)}: {verdicts}")
         if proposal.ends_at_question:
-            way = recording_of_more(update.cassette, TERMS)
+            way = record_more_fix(update.cassette, TERMS)
             say(
                 f"  it ends at a question without a recorded answer: record that with {way}"
             )
@@ -619,7 +619,7 @@ async def _probe_cassettes(
         probings.append(probing)
         tell(probing.text)
 
-    for entry in unmet_in(probings):
+    for entry in unmet_expectations(probings):
         say(f"error: {options.expect}: not found: {printable(str(entry))}")
 
     return probings, problems or probing_code_of(probings)

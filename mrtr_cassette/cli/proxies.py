@@ -293,11 +293,11 @@ def _conclude_recording(
     session: RecordSession, log: Log, reports: tuple[Path, ...]
 ) -> int:
     """Say what became of a recording; return the exit code."""
-    from mrtr_cassette.core.report.events import recording_said
+    from mrtr_cassette.core.report.events import recording_log_line
     from mrtr_cassette.core.report.runs import summary_data
 
     concluded = session.report
-    event, line = recording_said(concluded)
+    event, line = recording_log_line(concluded)
     log.tell(line, event)
     write_reports(reports, concluded, {".json": summary_data})
     tell_unused(session.outcome.unused or (), log)
@@ -475,7 +475,7 @@ def _conclude_replay(
 ) -> bool:
     """Say what a replay came to; return whether it failed."""
     # Whoever waits for a replay doesn't wait for its report.
-    from mrtr_cassette.core.report.events import replay_said
+    from mrtr_cassette.core.report.events import replay_log_line
     from mrtr_cassette.core.report.runs import (
         report_of_replay,
         summary_data,
@@ -487,7 +487,7 @@ def _conclude_replay(
     summary = report_of_replay(player, session.terms)
     faults = session.fault_outcomes
     summary = replace(summary, elsewhere=elsewhere, faults=faults)
-    event, line = replay_said(summary, options.terms)
+    event, line = replay_log_line(summary, options.terms)
     log.tell(line, event)
     if summary.misses or reports:
         # Most replays need no report, whose import takes long.

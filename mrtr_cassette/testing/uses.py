@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 import pytest
 from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
-from mrtr_cassette.core.report.coverage import GivenAnswer, answers_in
+from mrtr_cassette.core.report.coverage import GivenAnswer, given_answers
 from mrtr_cassette.core.report.details import Redaction, redaction_lines
 from mrtr_cassette.core.report.runs import (
     InteractionOutcome,
@@ -392,7 +392,7 @@ class Uses:
         """Note which answers a cassette has, once in a run."""
         if use.outcome in _HAS_CASSETTE and use.path not in self._noted_paths:
             self._noted_paths.add(use.path)
-            self.answers.update(answers_in(use.shown.interactions))
+            self.answers.update(given_answers(use.shown.interactions))
 
     def _note_results(self, use: CassetteUse) -> None:
         """Note by what requests matched, and what they taught."""

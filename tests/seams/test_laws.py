@@ -58,7 +58,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import details_of
-from mrtr_cassette.core.report.events import response_said
+from mrtr_cassette.core.report.events import response_log_line
 from mrtr_cassette.core.report.runs import error_body, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import is_searched
@@ -669,7 +669,7 @@ def recorded_hostility(
 
         observation.response_ended(talk.tick())
         recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
-        response_said(observation, recorded, End.COMPLETE, talk.tick())
+        response_log_line(observation, recorded, End.COMPLETE, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)

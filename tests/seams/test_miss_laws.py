@@ -42,7 +42,7 @@ from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
-from mrtr_cassette.core.report.events import replay_said
+from mrtr_cassette.core.report.events import replay_log_line
 from mrtr_cassette.core.report.page import cassette_page
 from mrtr_cassette.core.report.replay_events import missed_event
 from mrtr_cassette.core.report.runs import (
@@ -245,7 +245,7 @@ def json_has_all(_miss: Miss, report: MissReport) -> None:
     whole = ReplayReport(report.cassette, (), (report, report))
     raw = orjson.dumps(summary_data(whole))
     assert summary_data(saved_report(raw)) == orjson.loads(raw)
-    event, line = replay_said(whole)
+    event, line = replay_log_line(whole)
     assert orjson.loads(orjson.dumps(event))["misses"] == 2
     assert line.encode()
 

@@ -26,7 +26,7 @@ from standin import JSON, Visit, answering, json_response, response, upstream
 from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.report.events import recording_said
+from mrtr_cassette.core.report.events import recording_log_line
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions, VerifyOptions
@@ -491,7 +491,7 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
             for call in calls:
                 await post(tape.url, call)
 
-        event, line = recording_said(tape.session.report)
+        event, line = recording_log_line(tape.session.report)
         told.append((line.splitlines()[1:], event["redacted"]))
 
     logins = [

@@ -95,7 +95,7 @@ class RecordingIndex:
         if ask is None:
             return None, []
 
-        key = (lookup.call, lookup.answers, *_asked_in(ask))
+        key = (lookup.call, lookup.answers, *_questions_asked(ask))
         return ask, self._retries_by_equal_ask.get(key, [])
 
     @cached_property
@@ -116,7 +116,7 @@ class RecordingIndex:
         for entry in self._by_arrival:
             if entry.parent is not None and entry.created_by is None:
                 lookup = entry.matched.lookup
-                key = (lookup.call, lookup.answers, *_asked_in(entry.parent))
+                key = (lookup.call, lookup.answers, *_questions_asked(entry.parent))
                 retries.setdefault(key, []).append(entry)
 
         return retries
@@ -192,7 +192,7 @@ class RecordingIndex:
         return [entry for entry, found in nearest.items() if found in granted_traits]
 
 
-def _asked_in(ask: ReplayEntry) -> tuple[int, bytes]:
+def _questions_asked(ask: ReplayEntry) -> tuple[int, bytes]:
     """Return what equal asks share: the path to them, and what they say but for the state."""
     return ask.numbers.path, answer_digest(ask, ())
 

@@ -69,10 +69,10 @@ _MARK_WORDS: Final[Mapping[Mark, str]] = {
 _VERDICT_MARKS = {"same": "=", "skipped": "-"}
 _EXIT_DIFFERENT: Final = 1
 _EXIT_UNREACHABLE: Final = 4
-_OF_WHOLE_RESPONSES: Final = frozenset({"refused", "rounds-changed"})
+_VERDICTS_SHOWN_WHOLE: Final = frozenset({"refused", "rounds-changed"})
 """Verdicts whose values are whole responses."""
 
-_NOT_IN_BOTH: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
+_ONE_SIDED_WORDS: Final[Mapping[Mark, str]] = {"-": "not called", "+": "not recorded"}
 
 
 # Changes that are told as one
@@ -101,16 +101,16 @@ class ChangeGroup:
 def grouped_changes(changes: Iterable[Change]) -> list[ChangeGroup]:
     """Group the changes of a response that people read as one; they stay in order."""
     groups = _groups_by_place(changes)
-    repeats = _repeats_in(groups)
+    repeats = _repeated_content(groups)
     texts = set(repeats.values())
-    told = []
+    grouped = []
     for group in groups:
         if group in repeats:
-            told.append(replace(group, repeated_at=repeats[group].pointer))
+            grouped.append(replace(group, repeated_at=repeats[group].pointer))
         elif group not in texts:
-            told.append(group)
+            grouped.append(group)
 
-    return told
+    return grouped
 
 
 def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
@@ -131,7 +131,7 @@ def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
     return groups
 
 
-def _repeats_in(groups: Sequence[ChangeGroup]) -> dict[ChangeGroup, ChangeGroup]:
+def _repeated_content(groups: Sequence[ChangeGroup]) -> dict[ChangeGroup, ChangeGroup]:
     """Find the texts in which tools repeat structured content, by the changes of the latter."""
     texts: dict[object, list[ChangeGroup]] = defaultdict(list)
     for group in groups:
@@ -184,7 +184,7 @@ def shown_values(change: Change | Difference) -> tuple[str | None, str | None]:
     """
     old = change.recorded
     new = change.received
-    if isinstance(change, Change) and change.verdict in _OF_WHOLE_RESPONSES:
+    if isinstance(change, Change) and change.verdict in _VERDICTS_SHOWN_WHOLE:
         return _shown_value(old, response_line), _shown_value(new, response_line)
     if not old or not new:
         return _shown_value(old, _short_json), _shown_value(new, _short_json)
@@ -311,7 +311,7 @@ def comparison_text(
     responses = []
     for interaction in comparison.interactions:
         if interaction.mark != "=" or interaction.is_moved:
-            lines += _compared_lines(interaction)
+            lines += _interaction_comparison_lines(interaction)
 
         for stage in interaction.stages:
             responses.append(stage.changes)
@@ -321,12 +321,12 @@ def comparison_text(
     return printable_lines("\n".join(lines))
 
 
-def held_text(comparison: CassetteComparison, terms: Terms) -> str:
+def suite_differences_text(comparison: CassetteComparison, terms: Terms) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
     differing = comparison.differing_interactions
     worst = max(differing, key=_severity_rank)
-    verdict = _NOT_IN_BOTH.get(worst.mark, worst.verdict)
-    head = f"{verdict}: {_call_of(worst)}"
+    verdict = _ONE_SIDED_WORDS.get(worst.mark, worst.verdict)
+    head = f"{verdict}: {_call_words(worst)}"
     if len(differing) > 1:
         head += f", and {len(differing) - 1} more"
 
@@ -335,7 +335,7 @@ def held_text(comparison: CassetteComparison, terms: Terms) -> str:
         f" or: {in_terms('record the new conversation with <<record_again>>', terms)}",
     ]
 
-    differences = comparison_text(comparison, {**_MARK_WORDS, **_NOT_IN_BOTH})
+    differences = comparison_text(comparison, {**_MARK_WORDS, **_ONE_SIDED_WORDS})
     return "\n".join([head, "", differences, *ways])
 
 
@@ -345,14 +345,14 @@ def _severity_rank(interaction: InteractionComparison) -> tuple[int, bool]:
     return VERDICTS.index(interaction.verdict), '"' in interaction.call
 
 
-def _call_of(interaction: InteractionComparison) -> str:
+def _call_words(interaction: InteractionComparison) -> str:
     """Return the call of an interaction; the answers too, if only one side has it.
 
     The other side may have the same call with other answers.
     """
     given = []
     for stage in interaction.stages:
-        if stage.kind != "answer" or interaction.mark not in _NOT_IN_BOTH:
+        if stage.kind != "answer" or interaction.mark not in _ONE_SIDED_WORDS:
             continue
 
         for change in stage.changes:
@@ -366,14 +366,14 @@ def _call_of(interaction: InteractionComparison) -> str:
     return f"{call}, answered with {', then '.join(given)}"
 
 
-def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
+def _interaction_comparison_lines(interaction: InteractionComparison) -> Iterator[str]:
     """Yield an interaction of two cassettes with its changes."""
     mark = interaction.mark
     facts: list[str] = [interaction.verdict] if mark == "~" else []
     if interaction.is_moved:
         facts.append("moved")
 
-    line = f"{mark} {_numbers_of(interaction)} {_call_of(interaction)}"
+    line = f"{mark} {_number_words(interaction)} {_call_words(interaction)}"
     if facts:
         line += f": {', '.join(facts)}"
 
@@ -389,7 +389,7 @@ def _compared_lines(interaction: InteractionComparison) -> Iterator[str]:
             yield from _change_lines(_stage_name(stage), stage.counting_changes)
 
 
-def _numbers_of(interaction: InteractionComparison) -> str:
+def _number_words(interaction: InteractionComparison) -> str:
     """Return the number of an interaction in one cassette, or its numbers in both."""
     recorded = interaction.recorded
     received = interaction.received
@@ -403,11 +403,11 @@ def _numbers_of(interaction: InteractionComparison) -> str:
 
 def _stage_name(stage: Stage) -> str:
     """Return a stage in words: its turn, and whether it is the client's answer."""
-    place = _place_of(stage.turn)
+    place = _turn_words(stage.turn)
     return f"{place} answer" if stage.kind == "answer" else place
 
 
-def _place_of(turn: int | None) -> str:
+def _turn_words(turn: int | None) -> str:
     """Return a turn in words, or `response` if there is none."""
     if turn:
         return f"turn {turn}"
@@ -425,7 +425,7 @@ def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
 
 def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
     """Yield the information in several responses, each change once."""
-    told: Counter[ChangeGroup] = Counter()
+    group_counts: Counter[ChangeGroup] = Counter()
     for changes in responses:
         information = []
         for change in changes:
@@ -433,9 +433,9 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
                 information.append(change)
 
         groups = map(_without_place_of_server, grouped_changes(information))
-        told.update(dict.fromkeys(groups, 1))
+        group_counts.update(dict.fromkeys(groups, 1))
 
-    for group, count in told.items():
+    for group, count in group_counts.items():
         first, *values = group_lines(group)
         line = f"information, {counted(count, 'time')}: {first.removesuffix(', information only')}"
         if len(values) == 2:
@@ -643,11 +643,11 @@ def interaction_lines(
             if not change.is_information:
                 counting.append(_with_responses(change, responses.get(turn)))
 
-        lines += _change_lines(_place_of(turn), counting)
+        lines += _change_lines(_turn_words(turn), counting)
 
     if is_whole:
         for response in reached:
-            place = _place_of(response.turn)
+            place = _turn_words(response.turn)
             lines += _response_lines("-", f"{place}, expected", response.expected)
             lines += _response_lines("+", f"{place}, received", response.received)
 
@@ -656,7 +656,7 @@ def interaction_lines(
 
 def _with_responses(change: Change, response: LivePair | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
-    if response is None or change.verdict not in _OF_WHOLE_RESPONSES:
+    if response is None or change.verdict not in _VERDICTS_SHOWN_WHOLE:
         return change
 
     expected = canonical(response.expected)
@@ -777,7 +777,7 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     lines: list[str] = []
     for way in [
         *_acceptance_lines(verifications, terms),
-        *_leaving_out(verifications, terms),
+        *_suggestions_to_ignore(verifications, terms),
     ]:
         first_word = " or" if lines else "fix"
         lines.append(f"{first_word}: {way}")
@@ -801,7 +801,7 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
         "<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)}
     )
     if len(verifications) == 1:
-        names = _names_of(taken_proposals)
+        names = _first_proposal_names(taken_proposals)
     else:
         names = counted(len(taken_proposals), "response")
 
@@ -851,7 +851,7 @@ def _failing_verdicts(
     return verdicts, proposed
 
 
-def _names_of(taken: Sequence[Proposal]) -> str:
+def _first_proposal_names(taken: Sequence[Proposal]) -> str:
     """Return the names of the first few proposals, and how many more there are."""
     names = ", ".join(map(proposal_name, taken[:_MOST_NAMED]))
     more = len(taken) - _MOST_NAMED
@@ -864,7 +864,9 @@ def proposal_name(proposal: Proposal) -> str:
     return f"#{proposal.number} {printable(proposal.call)}{turn}"
 
 
-def _leaving_out(verifications: Sequence[Verification], terms: Terms) -> list[str]:
+def _suggestions_to_ignore(
+    verifications: Sequence[Verification], terms: Terms
+) -> list[str]:
     """Return suggestions for values that change in every run; none if no failed call has any."""
     found: list[str] = []
     for verification in verifications:

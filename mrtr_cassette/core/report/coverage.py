@@ -56,7 +56,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
             tool.arguments.add(interaction.arguments_json)
             tool.histories.add(histories[interaction.number])
             tool.errors += _has_failed(interaction)
-            for given in answers_in([interaction]):
+            for given in given_answers([interaction]):
                 place = (given.turn, given.key)
                 tool.questions.setdefault(place, Counter())[given.answer] += 1
 
@@ -77,7 +77,7 @@ def _histories_by_interaction(details: CassetteDetails) -> dict[int, str]:
     return histories
 
 
-def answers_in(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
+def given_answers(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
     """Yield what was answered to each question that a person can decline."""
     for interaction in interactions:
         tool = _tool_of(interaction)

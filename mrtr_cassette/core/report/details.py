@@ -164,23 +164,23 @@ def arguments_json(call: Call) -> str | None:
 
 def details_of(cassette: Cassette) -> CassetteDetails:
     """Return the details of a cassette, in the order of the conversation."""
-    streamed = _responses_on_streams(cassette.interactions)
+    streamed_responses = _responses_on_streams(cassette.interactions)
     calls = []
     for recorded in in_conversation_order(cassette.interactions):
-        calls.append(_interaction_details(recorded, streamed))
+        calls.append(_interaction_details(recorded, streamed_responses))
 
     return CassetteDetails(cassette, tuple(calls))
 
 
 def _interaction_details(
-    recorded: RecordedInteraction, streamed: _StreamedResponses
+    recorded: RecordedInteraction, streamed_responses: _StreamedResponses
 ) -> Interaction:
     """Return the details of one interaction."""
     first = recorded.exchanges[0]
     call = first.call
     turns = tuple(map(_turn_details, recorded.turns))
-    person_ms = _waits_for_answers(recorded, turns)
-    ended, final, size = _interaction_ending(recorded, streamed)
+    person_ms = _answer_waits_ms(recorded, turns)
+    ended, final, size = _interaction_ending(recorded, streamed_responses)
 
     return Interaction(
         number=recorded.number,
@@ -320,7 +320,7 @@ def _answered_after_ms(turn: RecordedTurn) -> float | None:
     return max(0.0, answered_ms - turn.asked_ms)
 
 
-def _waits_for_answers(
+def _answer_waits_ms(
     recorded: RecordedInteraction, turns: Sequence[Turn]
 ) -> dict[Via, float]:
     """Return how long the server waited for answers, by the way in which it asked."""
@@ -378,8 +378,10 @@ def _responses_on_streams(
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].arrived_count
-                    streamed = interaction.number, after, located.message
-                    found[session, located.message.comparable_id].append(streamed)
+                    streamed_responses = interaction.number, after, located.message
+                    found[session, located.message.comparable_id].append(
+                        streamed_responses
+                    )
 
     return found
 
@@ -394,7 +396,7 @@ def final_of(call: Call, response: Response | None) -> FinalResponse:
     return _response_outcome(message, state).final
 
 
-class _Outcome(NamedTuple):
+class _CallEnding(NamedTuple):
     """How a call ended, in words, its final response, and the size of that response."""
 
     words: str
@@ -403,8 +405,8 @@ class _Outcome(NamedTuple):
 
 
 def _interaction_ending(
-    recorded: RecordedInteraction, streamed: _StreamedResponses
-) -> _Outcome:
+    recorded: RecordedInteraction, streamed_responses: _StreamedResponses
+) -> _CallEnding:
     """Return how an interaction ended, its final response, and the size of that."""
     last_exchange = recorded.ending_exchange
     response = last_exchange.response
@@ -415,7 +417,7 @@ def _interaction_ending(
 
     state = recorded.last_state
     if recorded.is_open:
-        return _Outcome(_why_abandoned(last_exchange, state), _NO_RESPONSE)
+        return _CallEnding(_why_abandoned(last_exchange, state), _NO_RESPONSE)
 
     if state is not None:
         outcome = _response_outcome(message, state)
@@ -424,7 +426,9 @@ def _interaction_ending(
 
     place_in_stream = ""
     if message is None:
-        message, place_in_stream = _response_on_other_stream(last_exchange, streamed)
+        message, place_in_stream = _response_on_other_stream(
+            last_exchange, streamed_responses
+        )
 
     outcome = _response_outcome(message)
     if outcome.words:
@@ -432,7 +436,7 @@ def _interaction_ending(
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_message_stream:
         final = FinalResponse("text", _body_as_text(response.body))
-        outcome = _Outcome("", final, len(response.body))
+        outcome = _CallEnding("", final, len(response.body))
 
     facts = filter(None, _response_facts(response, outcome.words))
     return outcome._replace(words=", ".join(facts))
@@ -466,14 +470,16 @@ def _response_facts(response: Response | None, words: str) -> Iterator[str]:
 
 
 def _response_on_other_stream(
-    exchange: RecordedExchange, streamed: _StreamedResponses
+    exchange: RecordedExchange, streamed_responses: _StreamedResponses
 ) -> tuple[Message | None, str]:
     """Return the response to a request that came on another stream, and words for its place."""
     request = exchange.call.message
     if request is None or request.kind is not Kind.REQUEST:
         return None, ""
 
-    candidates = streamed.get((session_of(exchange.request), request.comparable_id), ())
+    candidates = streamed_responses.get(
+        (session_of(exchange.request), request.comparable_id), ()
+    )
     for stream, after, answer in candidates:
         # A client may use an id again: responses from before the call are not its own.
         if after >= (exchange.number or 0):
@@ -484,14 +490,14 @@ def _response_on_other_stream(
 
 def _response_outcome(
     message: Message | None, state: TaskState | None = None
-) -> _Outcome:
+) -> _CallEnding:
     """Return the outcome that a response tells, or the last state of a task in it."""
     if message is None:
-        return _Outcome("", _NO_RESPONSE)
+        return _CallEnding("", _NO_RESPONSE)
 
     response_members = message.tree if state is None else state.response
     if not response_members:
-        return _Outcome("", _NO_RESPONSE, len(message.raw))
+        return _CallEnding("", _NO_RESPONSE, len(message.raw))
 
     outcome_words = "result"
     error = response_members.get("error")
@@ -508,7 +514,7 @@ def _response_outcome(
     else:
         final = FinalResponse("result", result)
 
-    return _Outcome(outcome_words, final, len(message.raw))
+    return _CallEnding(outcome_words, final, len(message.raw))
 
 
 def _body_as_text(body: bytes) -> str:

@@ -14,10 +14,10 @@ from mrtr_cassette.core.protocol.tasks import TASK, TaskState
 from mrtr_cassette.core.report.details import final_of, task_words
 from mrtr_cassette.core.report.replay_events import (
     Event,
-    Said,
+    LogLine,
     kinds_of,
+    log_line,
     place_members,
-    said,
 )
 from mrtr_cassette.core.report.runs import (
     CallResult,
@@ -111,13 +111,13 @@ def _without_task_id(members: Mapping[str, Any], task: str | None) -> dict[str, 
     return renamed
 
 
-def response_said(
+def response_log_line(
     observation: Observation,
     exchange: RecordedExchange,
     end: End,
     at_ms: float,
     task: TaskState | None = None,
-) -> Said:
+) -> LogLine:
     """Return that a call was asked something or ended.
 
     Args:
@@ -126,7 +126,7 @@ def response_said(
     """
     call = _recorded_call(observation, exchange)
     label = observation.recorder.label(call, is_sealed=True)
-    asked = _asked_in(observation, call, exchange, task)
+    asked = _questions_asked(observation, call, exchange, task)
     took_ms = at_ms - observation.started_ms
     event: Event = {
         "event": "ended" if asked is None else "asked",
@@ -157,7 +157,7 @@ def response_said(
         if words:
             line += f": {words}"
 
-    return said(event, f"{line} ({took_ms:.0f} ms)")
+    return log_line(event, f"{line} ({took_ms:.0f} ms)")
 
 
 def _recorded_call(observation: Observation, exchange: RecordedExchange) -> Call:
@@ -210,7 +210,7 @@ class _AskedQuestions(NamedTuple):
         }
 
 
-def _asked_in(
+def _questions_asked(
     observation: Observation,
     call: Call,
     exchange: RecordedExchange,
@@ -258,7 +258,7 @@ def _shown_questions(
     return found
 
 
-def pushed_said(observation: Observation, push: OpenPush) -> Said:
+def push_log_line(observation: Observation, push: OpenPush) -> LogLine:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
     label = observation.recorder.label(push.call)
     asked = _AskedQuestions(
@@ -270,12 +270,12 @@ def pushed_said(observation: Observation, push: OpenPush) -> Said:
         f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
     )
 
-    return said(event, line)
+    return log_line(event, line)
 
 
-def unread_said(
+def unread_log_line(
     observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS
-) -> Said:
+) -> LogLine:
     """Return which body can't be read."""
     event = {
         "event": "unread",
@@ -296,10 +296,10 @@ def unread_said(
     if unread.side == "response" and unread.reason.startswith("its "):
         line += ": make it readable with <<accept_gzip>>"
 
-    return said(event, in_terms(line, terms))
+    return log_line(event, in_terms(line, terms))
 
 
-def sent_elsewhere_said(observation: Observation, place: str) -> Said:
+def other_server_log_line(observation: Observation, place: str) -> LogLine:
     """Return that a response sends its client to another server."""
     event = {
         "event": "elsewhere",
@@ -308,25 +308,25 @@ def sent_elsewhere_said(observation: Observation, place: str) -> Said:
     }
 
     line = f"warning: {observation.label} sends its client elsewhere, by {place}"
-    return said(event, f"{line}; requests there are not recorded")
+    return log_line(event, f"{line}; requests there are not recorded")
 
 
-def unreachable_said(request: str, problem: str) -> Said:
+def unreachable_log_line(request: str, problem: str) -> LogLine:
     """Return that a request got no response from the upstream."""
     event = {"event": "unreachable", "problem": printable(problem)}
-    return said(event, f"{request}: {problem}; not recorded")
+    return log_line(event, f"{request}: {problem}; not recorded")
 
 
-def failed_said(problem: str) -> Said:
+def failure_log_line(problem: str) -> LogLine:
     """Return that the recording is incomplete from now on."""
     line = f"RECORDING FAILED: {problem}; the traffic goes on"
-    return said({"event": "failed", "problem": printable(problem)}, line)
+    return log_line({"event": "failed", "problem": printable(problem)}, line)
 
 
 # Appending
 
 
-def caught_up_said(asker: ReplayEntry) -> Said:
+def caught_up_log_line(asker: ReplayEntry) -> LogLine:
     """Return that the server was brought to the ask of a recorded exchange."""
     turn = asker.place.asking_turn
     ask = f"{asker.place.in_file} ({asker.key}, ask of turn {turn})"
@@ -337,10 +337,10 @@ def caught_up_said(asker: ReplayEntry) -> Said:
         **place_members(asker.place.in_file),
     }
 
-    return said({**event, "turn": turn}, line)
+    return log_line({**event, "turn": turn}, line)
 
 
-def repeated_said(entry: ReplayEntry) -> Said:
+def repeated_log_line(entry: ReplayEntry) -> LogLine:
     """Return that the server was made to repeat a write that had been played."""
     line = f"      repeated {entry.place.in_file} ({entry.key}), which was played and may have "
     line += "changed something, for a call that is not recorded"
@@ -350,21 +350,21 @@ def repeated_said(entry: ReplayEntry) -> Said:
         **place_members(entry.place.in_file),
     }
 
-    return said(event, line)
+    return log_line(event, line)
 
 
 # Outcomes
 
 
-def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
+def replay_log_line(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> LogLine:
     """Return the outcome of a replay."""
     event = {
         "event": "concluded",
         "interactions": len(report.interactions),
-        "unplayed": _numbers_in(report, report.incomplete),
+        "unplayed": _number_words(report, report.incomplete),
         "misses": len(report.misses),
         "harmless": sum(request.times for request in report.harmless),
-        "after_other_writes": _numbers_in(report, report.after_other_writes),
+        "after_other_writes": _number_words(report, report.after_other_writes),
     }
 
     if report.faults:
@@ -379,7 +379,7 @@ def replay_said(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> Said:
     return event, summary_text(report, terms)
 
 
-def _numbers_in(
+def _number_words(
     report: ReplayReport, found: Iterable[InteractionOutcome | StrayedRead]
 ) -> list[Any]:
     """Return the numbers of interactions, with their files if there are several."""
@@ -388,7 +388,7 @@ def _numbers_in(
     return [interaction.number for interaction in found]
 
 
-def recording_said(report: RecordingReport) -> Said:
+def recording_log_line(report: RecordingReport) -> LogLine:
     """Return the outcome of a recording."""
     facts = as_data(report, {RecordingReport: _CONCLUSION_MEMBERS})
     return {"event": "concluded", **facts}, recording_text(report)
@@ -400,7 +400,7 @@ _CONCLUSION_MEMBERS: Final = (
 )
 
 
-def turn_said(turn: CallTurn) -> Said:
+def turn_log_line(turn: CallTurn) -> LogLine:
     """Return who answered what in a turn of a call without a client."""
     sources = {}
     for key, source in turn.answered_by.items():
@@ -428,13 +428,13 @@ def turn_said(turn: CallTurn) -> Said:
         questions_in_words.append(f"{question}, {answered}")
 
     line = f"turn {turn.number}: {'; '.join(questions_in_words) or 'asked for a retry only'}"
-    return said(event, line)
+    return log_line(event, line)
 
 
-def task_said(state: TaskState) -> Said:
+def task_log_line(state: TaskState) -> LogLine:
     """Return the progress of a task that a call without a client created."""
     event = {"event": "task", "status": printable(state.status)}
-    return said(event, f"task {task_words(state)}")
+    return log_line(event, f"task {task_words(state)}")
 
 
 def call_ended_event(result: CallResult) -> Event:

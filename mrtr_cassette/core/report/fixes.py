@@ -134,7 +134,7 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
 
     `adds_to` is the file to which more is recorded.
     """
-    values = _values_of(miss, cassette, adds_to)
+    values = _slot_values(miss, cassette, adds_to)
     is_on_pipes = miss.call.request.is_line
     chosen = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
@@ -144,10 +144,14 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     if any("<<record_again>>" in fix for fix in chosen):
         filled["hidden"] = given_options(_hiding_options(cassette), terms)
 
-    return [in_terms(fix, filled, values) for fix in chosen if _has_needed(fix, values)]
+    return [
+        in_terms(fix, filled, values)
+        for fix in chosen
+        if _has_needed_values(fix, values)
+    ]
 
 
-def _has_needed(fix: str, values: Values) -> bool:
+def _has_needed_values(fix: str, values: Values) -> bool:
     """Tell whether the values are known without which a way out doesn't work."""
     for slot, name in _VALUE_OF_SLOT.items():
         if slot in fix and name not in values:
@@ -169,7 +173,7 @@ def _fitting_fixes(miss: Miss, values: Values) -> Sequence[str]:
     if nearest is None:
         return fixes
 
-    return _chosen_near(miss, nearest, fixes, values)
+    return _fixes_near(miss, nearest, fixes, values)
 
 
 def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
@@ -183,7 +187,7 @@ def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
     return reason is not Reason.UNKNOWN_METHOD
 
 
-def _chosen_near(
+def _fixes_near(
     miss: Miss, nearest: ReplayEntry, fixes: list[str], values: Values
 ) -> Sequence[str]:
     """Return the ways out that fit what is nearest to a miss: these, or others instead."""
@@ -205,7 +209,7 @@ def _chosen_near(
     return fixes
 
 
-def recording_of_more(cassette: Cassette, terms: Terms) -> str:
+def record_more_fix(cassette: Cassette, terms: Terms) -> str:
     """Return the way to record more to a cassette, in the terms of a front."""
     is_on_pipes = cassette.transport == "stdio"
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
@@ -251,7 +255,7 @@ def _names_url(cassette: Cassette) -> bool:
     return cassette.transport == "http" and cassette.command is None
 
 
-def _values_of(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
+def _slot_values(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     """Return known values for the slots of commands, without secrets."""
     server = _server_of(cassette, is_on_pipes=miss.call.request.is_line)
     values: dict[str, str | Sequence[str]] = {"path": adds_to, **server}

@@ -27,7 +27,7 @@ _NOTHING_REACHED: Final = 4
 _EXIT_UNMET: Final = 2
 
 
-class Expected(NamedTuple):
+class ExpectedFinding(NamedTuple):
     """A finding that is legitimate for a server, and why."""
 
     probe: str
@@ -49,7 +49,7 @@ class Expected(NamedTuple):
         return name if self.question is None else f"{name}, question {self.question}"
 
 
-def read_expected(text: str) -> tuple[Expected, ...]:
+def read_expected(text: str) -> tuple[ExpectedFinding, ...]:
     """Read a file of expected findings.
 
     Raises:
@@ -62,7 +62,7 @@ def read_expected(text: str) -> tuple[Expected, ...]:
     return tuple(expected)
 
 
-def _read_table(where: str, table: Any) -> Expected:
+def _read_table(where: str, table: Any) -> ExpectedFinding:
     """Return the finding that a table of the file expects; raise ValueError if it is invalid."""
     members = table if isinstance(table, dict) else {}
     unknown = sorted(members.keys() - _REQUIRED_MEMBERS - {"question"})
@@ -80,7 +80,7 @@ def _read_table(where: str, table: Any) -> Expected:
     if members["probe"] not in PROBES:
         raise ValueError(f"{where}: {members['probe']!r} is not a probe")
 
-    return Expected(**members)
+    return ExpectedFinding(**members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ class Probing:
     upstream: str
     probes: tuple[Probed, ...] = ()
     requests: int = 0
-    unmet: tuple[Expected, ...] = ()
+    unmet: tuple[ExpectedFinding, ...] = ()
 
     @property
     def findings(self) -> tuple[Probed, ...]:
         """The outcomes that count, without expected ones; one for each probe and tool."""
         found = []
-        for probed in told_once(self.probes):
+        for probed in without_repeated_findings(self.probes):
             if probed.is_finding:
                 found.append(probed)
 
@@ -127,19 +127,21 @@ class Probing:
     def text(self) -> str:
         """What was found, for people: by question, findings first."""
         lines = []
-        for place, probes in _by_place(told_once(self.probes)).items():
+        for place, probes in _outcomes_by_place(
+            without_repeated_findings(self.probes)
+        ).items():
             lines.append(place)
-            told = filter(_is_told, probes)
-            for probed in sorted(told, key=lambda probed: not probed.is_found):
+            shown = filter(_is_shown_in_full, probes)
+            for probed in sorted(shown, key=lambda probed: not probed.is_found):
                 lines += probed_lines(probed)
 
             lines += _lines_of_untold_probes(probes)
 
         return "\n".join([*lines, probing_line(self)])
 
-    def with_expected(self, expected: Sequence[Expected]) -> Probing:
+    def with_expected(self, expected: Sequence[ExpectedFinding]) -> Probing:
         """Return it with the findings that were expected, which don't count."""
-        met: dict[Expected, None] = {}
+        met: dict[ExpectedFinding, None] = {}
         probes = []
         for probed in self.probes:
             fitting = [entry for entry in expected if entry.fits(probed)]
@@ -155,7 +157,7 @@ class Probing:
         return replace(self, probes=tuple(probes), unmet=tuple(unmet))
 
 
-def told_once(probes: Iterable[Probed]) -> list[Probed]:
+def without_repeated_findings(probes: Iterable[Probed]) -> list[Probed]:
     """Return outcomes without findings that an earlier call of the tool has, which names them."""
     groups: dict[object, list[Probed]] = {}
     for index, probed in enumerate(probes):
@@ -165,15 +167,15 @@ def told_once(probes: Iterable[Probed]) -> list[Probed]:
 
         groups.setdefault(key, []).append(probed)
 
-    told = []
+    distinct = []
     for first, *others in groups.values():
         places = dict.fromkeys([probed.place for probed in others])
-        told.append(replace(first, also=tuple(places)))
+        distinct.append(replace(first, also=tuple(places)))
 
-    return told
+    return distinct
 
 
-def unmet_in(probings: Sequence[Probing]) -> list[Expected]:
+def unmet_expectations(probings: Sequence[Probing]) -> list[ExpectedFinding]:
     """Return the expected findings that no cassette had."""
     if not probings:
         return []
@@ -190,17 +192,17 @@ def probing_code_of(probings: Sequence[Probing]) -> int:
     """Return the exit code of the command line for several cassettes."""
     if not any(probing.is_reached for probing in probings):
         return _NOTHING_REACHED
-    if unmet_in(probings):
+    if unmet_expectations(probings):
         return _EXIT_UNMET
     return int(any(probing.findings for probing in probings))
 
 
-def _is_told(probed: Probed) -> bool:
+def _is_shown_in_full(probed: Probed) -> bool:
     """Tell whether an outcome is shown with what was sent and received."""
     return probed.is_found or probed.verdict == "changed"
 
 
-def _by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
+def _outcomes_by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
     """Return the outcomes of probes by their call and turn."""
     places: dict[str, list[Probed]] = defaultdict(list)
     for probed in probes:
@@ -250,7 +252,7 @@ def _lines_of_untold_probes(probes: Sequence[Probed]) -> Iterator[str]:
     """Yield the outcomes that need no words, by verdict and reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for probed in probes:
-        if _is_told(probed):
+        if _is_shown_in_full(probed):
             continue
 
         head: str = probed.verdict
@@ -274,7 +276,7 @@ def probing_line(probing: Probing) -> str:
 
 _JSON_MEMBERS: Final = {
     Probing: "cassette upstream is_good requests counts findings probes unmet",
-    Expected: "probe tool question reason",
+    ExpectedFinding: "probe tool question reason",
 }
 
 
@@ -288,7 +290,7 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
     lines = []
     for probing in probings:
         shown = []
-        for place, probes in _by_place(probing.findings).items():
+        for place, probes in _outcomes_by_place(probing.findings).items():
             shown.append(place)
             for probed in probes:
                 shown += probed_lines(probed)
@@ -306,7 +308,7 @@ def probing_junit(probings: Iterable[Probing]) -> bytes:
 
 def _cases_of(probing: Probing) -> Iterator[Case]:
     """Return probes as cases."""
-    for probed in told_once(probing.probes):
+    for probed in without_repeated_findings(probing.probes):
         name = probed_title(probed)
         verdict = probed.verdict
         reason = probed.reason or verdict

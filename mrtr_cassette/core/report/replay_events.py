@@ -22,14 +22,14 @@ from mrtr_cassette.errors import line_by_line, printable
 Event = dict[str, Any]
 """An entry of a log that programs read: ready for JSON."""
 
-Said = tuple[Event, str]
+LogLine = tuple[Event, str]
 """The same with the line for people."""
 
 AskingEvents = Mapping[RecordedExchange, Sequence[tuple[int, Event]]]
 """What responses ask before they end: the piece that asks, and that the client was asked."""
 
 
-def said(event: Event, line: str) -> Said:
+def log_line(event: Event, line: str) -> LogLine:
     """Return an entry of a log in both forms."""
     return event, line_by_line(line)
 
@@ -133,7 +133,7 @@ def missed_event(miss: Miss) -> Event:
     return event
 
 
-def fault_said(fault: str, call: str) -> Said:
+def fault_log_line(fault: str, call: str) -> LogLine:
     """Return that a call has met a fault."""
     event = {"event": "fault", "fault": fault, "call": call}
-    return said(event, f"{fault}: {call}")
+    return log_line(event, f"{fault}: {call}")

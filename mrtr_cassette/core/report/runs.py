@@ -283,7 +283,7 @@ def _id_of(call: Call) -> bytes | None:
 
 _MOST_LISTED: Final = 10
 
-Outcome = Literal["played", "played in part", "never played"]
+PlayOutcome = Literal["played", "played in part", "never played"]
 """Whether an interaction was played in a replay."""
 
 
@@ -296,7 +296,7 @@ class InteractionOutcome:
 
     number: int
     call: str
-    outcome: Outcome
+    outcome: PlayOutcome
     plays: int
     cassette: str
 
@@ -378,10 +378,10 @@ class ReplayReport:
             after_other_writes=tuple(strayed),
         )
 
-    def title_of(self, found: InteractionOutcome | StrayedRead) -> str:
+    def title_of(self, interaction: InteractionOutcome | StrayedRead) -> str:
         """Return an interaction's number and call, and its file if there are several."""
-        file = found.cassette if self.is_of_several else ""
-        return InteractionPlace(found.number, file).named_with(found.call)
+        file = interaction.cassette if self.is_of_several else ""
+        return InteractionPlace(interaction.number, file).named_with(interaction.call)
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -415,7 +415,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
             if entry.created_by is None:
                 plays += player.play_counts[entry]
 
-        outcome: Outcome = "played"
+        outcome: PlayOutcome = "played"
         if number in unplayed:
             outcome = "played in part" if plays else "never played"
 
@@ -482,14 +482,14 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         count = counted(len(unplayed), "interaction")
         lines.append(f"  {count} not fully played; --report FILE lists them")
     else:
-        lines += _first_ten(unplayed)
+        lines += _at_most_ten(unplayed)
 
     unanswered_lines = []
     for number in report.without_response:
         title = report.title_of(report.interactions[number - 1])
         unanswered_lines.append(f"  no response was recorded: {title}")
 
-    lines += _first_ten(unanswered_lines)
+    lines += _at_most_ten(unanswered_lines)
     harmless = []
     for request in report.harmless:
         times = _times_words(request.times)
@@ -497,7 +497,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
             f"  not recorded, answered as by any server{times}: {request.call}"
         )
 
-    lines += _first_ten(harmless)
+    lines += _at_most_ten(harmless)
     strayed = []
     for read in report.after_other_writes:
         title = report.title_of(read)
@@ -505,7 +505,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
             f"  played after other writes than recorded{_times_words(read.times)}: {title}"
         )
 
-    lines += _first_ten(strayed)
+    lines += _at_most_ten(strayed)
     if strayed:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
@@ -515,7 +515,7 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         lines.append(f"  matched without being equal, by {match.kind}: {times}")
 
     lines += map(_elsewhere_text, report.elsewhere)
-    lines += _first_ten(_indented_lines(report.faults))
+    lines += _at_most_ten(_indented_lines(report.faults))
     lines += _indented_lines(learned_lines(report.learned))
 
     return line_by_line(*lines)
@@ -547,7 +547,7 @@ def _elsewhere_text(place: str) -> str:
     return f"  not recorded, as it is elsewhere: {place}"
 
 
-def _first_ten(lines: list[str]) -> list[str]:
+def _at_most_ten(lines: list[str]) -> list[str]:
     """Return the first ten lines and, if there are more, a line with the number of the others."""
     rest = len(lines) - _MOST_LISTED
     if rest > 0:
@@ -574,7 +574,7 @@ def summary_data(report: ReplayReport | RecordingReport) -> Any:
     return as_data(report, {})
 
 
-def report_on(report: ReplayReport, cassette: Cassette) -> ReplayReport | None:
+def report_of_cassette(report: ReplayReport, cassette: Cassette) -> ReplayReport | None:
     """Return what a report says of a cassette, which may have been played with others.
 
     It keeps all misses, as a replay that missed a request may be cut short. Return None if it has
@@ -582,14 +582,14 @@ def report_on(report: ReplayReport, cassette: Cassette) -> ReplayReport | None:
     """
     files = list(dict.fromkeys([call.cassette for call in report.interactions]))
     reports = {file: report.of_file(file) for file in files}
-    fitting = [file for file in files if _has_calls_of(reports[file], cassette)]
-    if cassette.path in fitting:
-        fitting = [cassette.path]
+    matching_files = [file for file in files if _has_calls_of(reports[file], cassette)]
+    if cassette.path in matching_files:
+        matching_files = [cassette.path]
 
-    if len(fitting) != 1:
+    if len(matching_files) != 1:
         return None
 
-    return reports[fitting[0]]
+    return reports[matching_files[0]]
 
 
 def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
@@ -740,7 +740,7 @@ class CallResult:
         return int(self.result is None or self.result.get("isError") is True)
 
 
-_CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
+_CALL_MEMBERS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     CallResult: "method name turns unanswered result error problem",
     CallTurn: "turn=number via asked=requests answered=answers answered_by "
     "request_state_sha256=state_sha256",
@@ -755,7 +755,7 @@ _CALL_ROWS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
 
 def call_data(result: CallResult) -> Any:
     """Return a call with its whole conversation, for programs."""
-    return as_data(result, _CALL_ROWS)
+    return as_data(result, _CALL_MEMBERS)
 
 
 def problem_lines(result: CallResult, *, is_miss_told: bool) -> list[str]:

@@ -387,18 +387,20 @@ def short_digests(text: str) -> str:
 # Data
 
 
-def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
+def as_data(
+    value: Any, members_by_type: Mapping[type, str | Callable[[Any], Any]]
+) -> Any:
     """Return a value ready for JSON; a lone surrogate, which UTF-8 lacks, is escaped.
 
     Args:
-        rows: the members of a type: `name`, or `name=attribute`, each, or a function that returns
-            them; a type without a row has all its fields.
+        members_by_type: the members of a type: `name`, or `name=attribute`, each, or a function
+            that returns them; a type without a row has all its fields.
     """
-    value = _members_in(value, rows.get(type(value)))
+    value = _members_in(value, members_by_type.get(type(value)))
     if isinstance(value, Mapping):
         data = {}
         for name, member in value.items():
-            data[_escape_surrogates(name)] = as_data(member, rows)
+            data[_escape_surrogates(name)] = as_data(member, members_by_type)
 
         return data
 
@@ -409,7 +411,7 @@ def as_data(value: Any, rows: Mapping[type, str | Callable[[Any], Any]]) -> Any:
         value = sorted(value)
 
     if isinstance(value, list | tuple):
-        return [as_data(item, rows) for item in value]
+        return [as_data(item, members_by_type) for item in value]
 
     return value
 

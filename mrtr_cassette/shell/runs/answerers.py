@@ -17,7 +17,7 @@ from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
 from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
 from mrtr_cassette.core.drive.conversation import AskAnswer, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.report.events import turn_said
+from mrtr_cassette.core.report.events import turn_log_line
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import StoppedError, UsageError
 from mrtr_cassette.options import checked_headers
@@ -75,7 +75,7 @@ class Answerers:
                 step = steps.send(reply)
             except StopIteration as ended:
                 for turn in rounds.turns[told:]:
-                    self.announcer.say(turn_said, turn)
+                    self.announcer.say(turn_log_line, turn)
 
                 answer: AskAnswer | None = ended.value
                 return answer

@@ -46,7 +46,11 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.events import call_ended_event, recording_said, task_said
+from mrtr_cassette.core.report.events import (
+    call_ended_event,
+    recording_log_line,
+    task_log_line,
+)
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
 from mrtr_cassette.core.secrets.credentials import (
     AddSettings,
@@ -151,7 +155,7 @@ async def _reached_by_proxy(
             finally:
                 await server.close()
 
-    announcer.say(recording_said, session.report)
+    announcer.say(recording_log_line, session.report)
     if session.problem is not None:
         raise CassetteError(
             session.path, f"the recording is incomplete: {session.problem}"
@@ -304,7 +308,7 @@ class _Caller:
 
         if state.digest != self._reported_digest:
             self._reported_digest = state.digest
-            self.answerers.announcer.say(task_said, state)
+            self.answerers.announcer.say(task_log_line, state)
 
     async def _follow_request(
         self, request: Request, supply: Any = None

@@ -24,12 +24,12 @@ from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
-    failed_said,
-    pushed_said,
+    failure_log_line,
+    other_server_log_line,
+    push_log_line,
     request_event,
-    response_said,
-    sent_elsewhere_said,
-    unread_said,
+    response_log_line,
+    unread_log_line,
 )
 from mrtr_cassette.core.report.runs import RecordingReport
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
@@ -188,7 +188,7 @@ class RecordSession(Session):
         for body in unread:
             if body not in self._warned_of:
                 self._warned_of.add(body)
-                self.announcer.say(unread_said, observation, body, self.terms)
+                self.announcer.say(unread_log_line, observation, body, self.terms)
 
         self.journal.append(encode_line(exchange, continues=due.continues))
         if not due.continues and not self.outcomes.has_success:
@@ -234,7 +234,7 @@ class RecordSession(Session):
         else:
             self.problem = internal_error(error)
 
-        self.announcer.say(failed_said, self.problem)
+        self.announcer.say(failure_log_line, self.problem)
 
 
 class ExchangeRecording:
@@ -294,7 +294,7 @@ class ExchangeRecording:
         elsewhere = self.session.elsewhere
         place = f"{how} {origin}"
         if self.observation is not None and place not in elsewhere:
-            self.session.announcer.say(sent_elsewhere_said, self.observation, place)
+            self.session.announcer.say(other_server_log_line, self.observation, place)
 
         elsewhere[place] = None
 
@@ -316,7 +316,7 @@ class ExchangeRecording:
             self._sealed_exchange = self.session.write(due, observation)
 
         for push in observation.take_pushed():
-            self.session.announcer.say(pushed_said, observation, push)
+            self.session.announcer.say(push_log_line, observation, push)
 
     def _report_exchange(
         self,
@@ -339,7 +339,7 @@ class ExchangeRecording:
             else:
                 told[state.id] = state.digest
 
-        announcer.say(response_said, observation, exchange, end, now_ms, state)
+        announcer.say(response_log_line, observation, exchange, end, now_ms, state)
 
     def _stop_recording(self, error: Exception) -> None:
         """Record no more of this exchange, and say why the recording is incomplete."""

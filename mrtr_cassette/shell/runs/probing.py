@@ -65,7 +65,7 @@ from mrtr_cassette.core.drive.verdicts import (
     verdict_and_reason,
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
-from mrtr_cassette.core.report.probes import Expected, Probing, read_expected
+from mrtr_cassette.core.report.probes import ExpectedFinding, Probing, read_expected
 from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.core.secrets.credentials import AddSettings, UserSettings
 from mrtr_cassette.core.wire.http import Request
@@ -137,7 +137,7 @@ class Watching:
     progress: Progress | None = None
 
 
-def expected_in(path: Path) -> tuple[Expected, ...]:
+def read_expected_file(path: Path) -> tuple[ExpectedFinding, ...]:
     """Read a file of expected findings.
 
     Raises:
@@ -187,9 +187,9 @@ async def probe_recorded(
 ) -> Probing:
     """Probe a live server with what is recorded, in a file or so far; raises the same."""
     options.check_secrets()
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedFinding, ...] = ()
     if options.expect is not None:
-        expected = expected_in(Path(options.expect))
+        expected = read_expected_file(Path(options.expect))
 
     cassette = with_examples(recorded)
     sent = cassette

@@ -46,9 +46,9 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
-    caught_up_said,
-    repeated_said,
-    unreachable_said,
+    caught_up_log_line,
+    repeated_log_line,
+    unreachable_log_line,
 )
 from mrtr_cassette.core.report.replay_events import missed_event
 from mrtr_cassette.core.report.runs import (
@@ -440,7 +440,7 @@ class Relay:
         session = self.session
         session.unreachable += 1
         shown = f"{request.method} {session.recorder.loggable_text(request.target, is_target=True)}"
-        session.announcer.say(unreachable_said, shown, problem)
+        session.announcer.say(unreachable_log_line, shown, problem)
         await downstream.send_whole(
             502, JSON_HEADERS, upstream_error_body(request, problem)
         )
@@ -551,9 +551,9 @@ class Appender:
         """Say that a call was repeated, or that the upstream was brought to an ask."""
         announcer = self._session.announcer
         if isinstance(conversation, RepeatedPlayedCall):
-            announcer.say(repeated_said, conversation.entry)
+            announcer.say(repeated_log_line, conversation.entry)
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
-            announcer.say(caught_up_said, conversation.asking_entry)
+            announcer.say(caught_up_log_line, conversation.asking_entry)
 
     async def _refuse_request(
         self, request: Request, failure: Miss, downstream: Downstream

@@ -31,7 +31,7 @@ from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.report.replay_events import (
     AskingEvents,
     asking_events,
-    fault_said,
+    fault_log_line,
     harmless_event,
     missed_event,
     played_events,
@@ -338,7 +338,7 @@ class ReplayServer:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
         call = self.player.shown_text(str(choice.reading.matched_request.lookup.call))
-        self.announcer.say(fault_said, fault.name, call)
+        self.announcer.say(fault_log_line, fault.name, call)
         await self.clock.sleep(fault.delay)
         if fault.slow:
             downstream = _Slowed(downstream, fault.slow, self.clock, request.is_line)

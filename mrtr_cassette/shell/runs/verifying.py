@@ -51,7 +51,7 @@ from mrtr_cassette.core.drive.verification import (
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
-from mrtr_cassette.core.report.comparison import Verification, held_text
+from mrtr_cassette.core.report.comparison import Verification, suite_differences_text
 from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
@@ -543,7 +543,7 @@ def differences_of(
     if options.fail_on:
         verdicts.intersection_update(options.fail_on)
 
-    return held_text(comparison, options.terms) if verdicts else None
+    return suite_differences_text(comparison, options.terms) if verdicts else None
 
 
 def _numbers_without_request(cassette: Cassette) -> set[int]:

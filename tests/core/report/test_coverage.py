@@ -6,11 +6,11 @@ from builders import Step, cassette_of, loaded, retry, tool
 from messages import JsonObject, asks, text
 
 from mrtr_cassette.core.report.coverage import (
-    answers_in,
     coverage_data,
     coverage_markdown,
     coverage_of,
     coverage_text,
+    given_answers,
     untried_line,
     untried_questions,
 )
@@ -81,8 +81,8 @@ def test_several_cassettes_cover_together_what_each_covers() -> None:
 def test_a_line_tells_what_was_never_tried() -> None:
     """It counts questions without an answer of each kind, and is absent where there is none."""
     given = [
-        *answers_in(DECLINED.interactions),
-        *answers_in(ASKED_AGAIN.interactions),
+        *given_answers(DECLINED.interactions),
+        *given_answers(ASKED_AGAIN.interactions),
     ]
 
     assert untried_line(given) == (

@@ -36,7 +36,7 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.recorder import Unread
 from mrtr_cassette.core.report import events, replay_events
-from mrtr_cassette.core.report.replay_events import Event, Said
+from mrtr_cassette.core.report.replay_events import Event, LogLine
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import printable_json
@@ -53,12 +53,12 @@ def tellers_of(module: ModuleType) -> set[str]:
         if is_defined_here and is_public:
             found.add(name)
 
-    return {name for name in found if name.endswith(("_said", "_event", "_events"))}
+    return {name for name in found if name.endswith(("_log_line", "_event", "_events"))}
 
 
 TELLERS = sorted(tellers_of(events) | tellers_of(replay_events))
 
-Told = Iterator[tuple[str, Event | Said]]
+Told = Iterator[tuple[str, Event | LogLine]]
 
 
 def questions_of(name: str, dialect: str) -> tuple[Any, Any, str | None]:
@@ -87,23 +87,23 @@ def recording_told(name: str, dialect: str) -> Told:
         observation = talk.observation(number)
         yield "request_event", events.request_event(observation)
         exchange = observation.seal(End.COMPLETE, 1)
-        said = events.response_said(observation, exchange, End.COMPLETE, 1)
-        yield "response_said", said
+        said = events.response_log_line(observation, exchange, End.COMPLETE, 1)
+        yield "response_log_line", said
 
     yield (
-        "unread_said",
-        events.unread_said(observation, Unread("response", name, hides_id=True)),
+        "unread_log_line",
+        events.unread_log_line(observation, Unread("response", name, hides_id=True)),
     )
 
-    yield "sent_elsewhere_said", events.sent_elsewhere_said(observation, name)
-    yield "unreachable_said", events.unreachable_said(name, name)
-    yield "failed_said", events.failed_said(name)
+    yield "other_server_log_line", events.other_server_log_line(observation, name)
+    yield "unreachable_log_line", events.unreachable_log_line(name, name)
+    yield "failure_log_line", events.failure_log_line(name)
     session = PushingSession()
     stream = session.open(call)
     session.say(stream, elicit(name, words=name))
     listening = session.talk.observation(stream)
     (push,) = listening.take_pushed()
-    yield "pushed_said", events.pushed_said(listening, push)
+    yield "push_log_line", events.push_log_line(listening, push)
     answering = session.talk.observation(session.post(posted(elicit(name), answers)))
     yield "request_event", events.request_event(answering)
     report = RecordingReport(name, 1, 1, None, 0, elsewhere=(name,))
@@ -112,10 +112,10 @@ def recording_told(name: str, dialect: str) -> Told:
         replace(report, objection=name),
         replace(report, is_same=True),
     ):
-        yield "recording_said", events.recording_said(told)
+        yield "recording_log_line", events.recording_log_line(told)
 
     unchanged = replace(report, interactions=None, played=1)
-    yield "recording_said", events.recording_said(unchanged)
+    yield "recording_log_line", events.recording_log_line(unchanged)
 
 
 def replay_told(name: str, dialect: str) -> Told:
@@ -140,15 +140,15 @@ def replay_told(name: str, dialect: str) -> Told:
         assert isinstance(harmless, HarmlessReply)
         yield "harmless_event", replay_events.harmless_event(harmless)
 
-    yield "fault_said", replay_events.fault_said(name, name)
+    yield "fault_log_line", replay_events.fault_log_line(name, name)
     player.path = name
     came_to = replace(
         report_of_replay(player), elsewhere=(name,), without_response=(1,)
     )
-    yield "replay_said", events.replay_said(came_to)
+    yield "replay_log_line", events.replay_log_line(came_to)
     asker, _ = player.interactions[0]
-    yield "caught_up_said", events.caught_up_said(asker)
-    yield "repeated_said", events.repeated_said(asker)
+    yield "caught_up_log_line", events.caught_up_log_line(asker)
+    yield "repeated_log_line", events.repeated_log_line(asker)
     cassette = asked_once(elicit(words=name), YES, call, text(name))
     (interaction,) = cassette.interactions
     (turn,) = interaction.pushed_turns
@@ -166,13 +166,13 @@ def call_told(name: str) -> Told:
     asked = {name: InputRequest(name, name)}
     for sources in ({}, {name: "rule 1"}):
         yield (
-            "turn_said",
-            events.turn_said(CallTurn(1, "result", asked, {}, sources, None)),
+            "turn_log_line",
+            events.turn_log_line(CallTurn(1, "result", asked, {}, sources, None)),
         )
 
     yield (
-        "task_said",
-        events.task_said(TaskState(name, name, asked, {"statusMessage": name})),
+        "task_log_line",
+        events.task_log_line(TaskState(name, name, asked, {"statusMessage": name})),
     )
     for problem in (None, name):
         result = CallResult(name, name, problem=problem)

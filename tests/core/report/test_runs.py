@@ -61,20 +61,20 @@ from mrtr_cassette.core.report.ci import miss_annotation, replay_junit
 from mrtr_cassette.core.report.details import RedactedCall, Redaction, details_of
 from mrtr_cassette.core.report.events import (
     call_ended_event,
-    caught_up_said,
-    failed_said,
-    pushed_said,
-    recording_said,
-    replay_said,
+    caught_up_log_line,
+    failure_log_line,
+    push_log_line,
+    recording_log_line,
+    replay_log_line,
     request_event,
-    response_said,
-    turn_said,
-    unreachable_said,
-    unread_said,
+    response_log_line,
+    turn_log_line,
+    unreachable_log_line,
+    unread_log_line,
 )
 from mrtr_cassette.core.report.replay_events import (
     Event,
-    Said,
+    LogLine,
     asking_events,
     harmless_event,
     missed_event,
@@ -92,9 +92,9 @@ from mrtr_cassette.core.report.runs import (
     error_body,
     problem_lines,
     recording_text,
+    report_of_cassette,
     report_of_miss,
     report_of_replay,
-    report_on,
     summary_data,
     summary_text,
     upstream_error_body,
@@ -146,7 +146,7 @@ def test_reads_after_other_writes_are_told() -> None:
         "  reads are held to the writes before them with --history strict",
     ]
 
-    assert replay_said(report)[0]["after_other_writes"] == [2]
+    assert replay_log_line(report)[0]["after_other_writes"] == [2]
     assert saved_report(orjson.dumps(summary_data(report))) == report
 
 
@@ -193,7 +193,7 @@ def test_report_of_a_call_with_a_secret_is_its_cassettes() -> None:
     report = report_of_replay(player)
 
     assert "<github>" in report.interactions[0].call
-    assert report_on(report, player.recording) == report
+    assert report_of_cassette(report, player.recording) == report
 
 
 def replay_of_several() -> Player:
@@ -213,7 +213,7 @@ def test_interactions_of_several_files_have_their_own_numbers() -> None:
     player = replay_of_several()
     report = report_of_replay(player)
     (miss,) = report.misses
-    event, summary = replay_said(report)
+    event, summary = replay_log_line(report)
 
     assert '\n  nearest:  #2 (tools/call "get") in b.json\n' in miss.text
     assert 'after other writes than recorded: #2 tools/call "get" in b.json' in summary
@@ -229,7 +229,7 @@ def test_report_of_several_files_tells_of_each() -> None:
     """A miss is shown beside the nearest recording in its own file, and without one elsewhere."""
     report = report_of_replay(replay_of_several())
     first = cassette_of((tool("one"), text("1")), (tool("two"), text("2")))
-    of_first = report_on(report, loaded(first, "elsewhere/a.json"))
+    of_first = report_of_cassette(report, loaded(first, "elsewhere/a.json"))
     of_second = report.of_file("b.json")
 
     assert of_first is not None
@@ -237,7 +237,7 @@ def test_report_of_several_files_tells_of_each() -> None:
     assert (of_first.misses[0].nearest, of_first.after_other_writes) == (None, ())
     assert of_second.misses == report.misses
     assert of_second.after_other_writes == report.after_other_writes
-    assert report_on(report, loaded(cassette_of(), "b.json")) is None
+    assert report_of_cassette(report, loaded(cassette_of(), "b.json")) is None
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def replayed(*, answers: Any = YES) -> Player:
 
 def replay(report: ReplayReport) -> str:
     """Return a replay as text, as its event, as data and as XML."""
-    event, line = replay_said(report)
+    event, line = replay_log_line(report)
     assert line == summary_text(report)
     forms = (
         json_of(event),
@@ -389,7 +389,7 @@ def recordings() -> str:
         RecordingReport("c.json", 1, 2, None, 0, unread=1),
         RecordingReport("c.json", 12, 12, None, 0, redacted=REDACTED),
     ):
-        event, line = recording_said(report)
+        event, line = recording_log_line(report)
         assert line == recording_text(report)
         lines += [line, json_of(event)]
 
@@ -423,7 +423,7 @@ def turns() -> str:
         CallTurn(2, "result", {}, {}, {}, "sha256:1"),
         CallTurn(2, "push", REQUESTS, {}, {}, None),
     ):
-        event, line = turn_said(turn)
+        event, line = turn_log_line(turn)
         lines += [line, json_of(event)]
 
     assert "sesame" not in str(lines)
@@ -898,7 +898,7 @@ BRANCHED: tuple[Step, ...] = (
     (retry(CALL, {"a": NO}, state=STATE), text("left")),
     (retry(CALL, {"a": YES}, state=STATE), text("done")),
 )
-Told = Iterator[Event | Said]
+Told = Iterator[Event | LogLine]
 
 
 def observed(request: Any, response: Any) -> Any:
@@ -910,9 +910,9 @@ def observed(request: Any, response: Any) -> Any:
     return talk.observation(number)
 
 
-def ended(observation: Any, at_ms: float) -> Said:
+def ended(observation: Any, at_ms: float) -> LogLine:
     """Say the end of an exchange as it is recorded."""
-    return response_said(
+    return response_log_line(
         observation, observation.seal(End.COMPLETE, at_ms), End.COMPLETE, at_ms
     )
 
@@ -940,7 +940,7 @@ def pushes_of_a_recording() -> Told:
     listening = session.talk.observation(stream)
     (push,) = listening.take_pushed()
     answering = session.talk.observation(session.post(posted(elicit(), YES)))
-    yield pushed_said(listening, push)
+    yield push_log_line(listening, push)
     yield request_event(answering)
     yield ended(answering, answering.started_ms + 1)
 
@@ -977,15 +977,17 @@ def unread_bodies() -> Told:
         ("response", "its content coding \x1b[1m can't be decoded here"),
         ("request", "it is no text"),
     ):
-        yield unread_said(observation, Unread(side, reason), {"accept_gzip": "GZIP"})
+        yield unread_log_line(
+            observation, Unread(side, reason), {"accept_gzip": "GZIP"}
+        )
 
 
 def other_events() -> Told:
     """Tell what goes on in a run."""
     asker, _ = player_of(*BRANCHED).interactions[0]
-    yield unreachable_said("POST /mcp", "refused")
-    yield failed_said("disk full")
-    yield caught_up_said(asker)
+    yield unreachable_log_line("POST /mcp", "refused")
+    yield failure_log_line("disk full")
+    yield caught_up_log_line(asker)
 
 
 TELLERS: tuple[Callable[[], Told], ...] = (
