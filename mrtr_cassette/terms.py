@@ -27,7 +27,7 @@ class WayOut(NamedTuple):
     """In an option of a play, which any program may have begun."""
 
 
-def _given(flag: str, keyword: str, value: str = "") -> WayOut:
+def _offered_option(flag: str, keyword: str, value: str = "") -> WayOut:
     """Return an option of a command that is offered; a test or a play has it in its own options."""
     slot = f"<<{keyword}>>"
     return WayOut(f"{flag} {slot}", f"{keyword}={value or slot}")
@@ -210,17 +210,17 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
     # A recording that adds to a cassette has to play and to hide what the replay did that missed.
     "played_as": WayOut(),
     "between_options": WayOut(" ", ", "),
-    "given_history": _given("--history", "history"),
-    "given_ignore": _given("--ignore", "ignore"),
-    "given_match": _given("--match", "match", "..."),
-    "given_match_headers": _given("--match-header", "match_headers"),
-    "given_no_redact": _given("--no-redact", "no_redact"),
-    "given_reads": _given("--reads", "reads"),
-    "given_redact": _given("--redact", "redact"),
-    "given_redact_env": _given("--redact-env", "redact_env"),
-    "given_redact_keys": _given("--redact-key", "redact_keys"),
-    "given_redact_values": _given("--redact-value", "redact_values"),
-    "given_repeat": _given("--repeat", "repeat"),
+    "given_history": _offered_option("--history", "history"),
+    "given_ignore": _offered_option("--ignore", "ignore"),
+    "given_match": _offered_option("--match", "match", "..."),
+    "given_match_headers": _offered_option("--match-header", "match_headers"),
+    "given_no_redact": _offered_option("--no-redact", "no_redact"),
+    "given_reads": _offered_option("--reads", "reads"),
+    "given_redact": _offered_option("--redact", "redact"),
+    "given_redact_env": _offered_option("--redact-env", "redact_env"),
+    "given_redact_keys": _offered_option("--redact-key", "redact_keys"),
+    "given_redact_values": _offered_option("--redact-value", "redact_values"),
+    "given_repeat": _offered_option("--repeat", "repeat"),
     "started": WayOut("'SERVER ARGS'", "command", "command", "command"),
     "test": WayOut(),
     "upstream": WayOut("URL", "upstream", "upstream", "upstream"),
@@ -290,7 +290,7 @@ def shell_command(name: str, **values: str) -> str:
 
 
 _SLOT_IN_TEXT = re.compile("<<([a-z_]+)>>")
-_OF_A_SHELL = ("--", "mrtr-cassette ", "pytest")
+_SHELL_PREFIXES = ("--", "mrtr-cassette ", "pytest")
 """Begin what is written in a shell; all else is Python."""
 
 _IN_HOME = re.compile(r"~/[\w./-]+", re.ASCII)
@@ -309,7 +309,7 @@ def in_terms(
     def term_of(slot: re.Match[str]) -> str:
         """Return the term for a slot, with the slots in it filled."""
         term = terms.get(slot[1], slot[1])
-        is_shell = term.startswith(_OF_A_SHELL)
+        is_shell = term.startswith(_SHELL_PREFIXES)
         # A flag of the command line is repeated for each of several values.
         between = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
 

@@ -317,7 +317,10 @@ class Conversation:
         state: RequestState = "sealed" if self.seals else "verbatim"
         redaction = RedactionRules() if self.redacts else None
         return assembled(
-            [self.recorder.without_repeated(exchange) for exchange in self.exchanges],
+            [
+                self.recorder.without_repeated_secrets(exchange)
+                for exchange in self.exchanges
+            ],
             request_state=state,
             redaction=redaction,
             answers="sealed" if self.seals_answers else None,

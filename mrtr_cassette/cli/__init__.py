@@ -54,7 +54,7 @@ def _module_of(name: str) -> ModuleType:
     return import_module(f"{__name__}.{COMMANDS[name][0]}")
 
 
-class _Program(Group):
+class _LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands in alphabetical order, without an import."""
         return sorted(COMMANDS)
@@ -78,7 +78,7 @@ class _Program(Group):
             formatter.write_dl(rows)
 
 
-@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mrtr-cassette")
 def main() -> None:
     """Record a conversation between an MCP client and server, and play the server back.

@@ -31,7 +31,7 @@ from mrtr_cassette.options import (
     shell_terms,
 )
 from mrtr_cassette.shell.files.cassettes import cassette_exists, unpublished_warning
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import system_reason
 from mrtr_cassette.shell.files.log import OnEvent
 from mrtr_cassette.shell.files.stores import (
     Location,
@@ -86,7 +86,7 @@ _REPORT_FORMS: Final = {".json": "JSON", ".xml": "JUnit XML", ".md": "Markdown"}
 """The forms of reports, by the endings of their files' names."""
 
 
-class _Report(click.Path):
+class _ReportType(click.Path):
     """A file for a report, in the form that its name ends in; JSON where it has no ending."""
 
     def __init__(self, endings: Sequence[str]) -> None:
@@ -128,7 +128,7 @@ def report_option(text: str, *endings: str, markdown_of: str = "") -> Decorator:
         "--report",
         "reports",
         multiple=True,
-        type=_Report(endings),
+        type=_ReportType(endings),
         metavar="FILE",
         help=f"{text}, as the name's ending says: {forms}; may be repeated.",
     )
@@ -163,7 +163,7 @@ def print_annotations(lines: Iterable[str]) -> None:
             click.echo(line)
 
 
-class _Cassette(click.Path):
+class _CassetteType(click.Path):
     """A cassette: a file of this machine, or the URL of one in a store."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -171,7 +171,7 @@ class _Cassette(click.Path):
         return location_of(os.fsdecode(super().convert(value, param, ctx)))
 
 
-CASSETTE: Final = _Cassette()
+CASSETTE: Final = _CassetteType()
 
 
 FILE: Final = click.Path(path_type=Path)
@@ -184,7 +184,7 @@ def places_argument(name: str, metavar: str | None = None) -> Decorator:
     )
 
 
-class _Faults(click.Path):
+class _FaultsType(click.Path):
     """A file of faults."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -201,7 +201,7 @@ class _Faults(click.Path):
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsageError(f"--faults {value}: {reason_of(error)}") from None
+            raise UsageError(f"--faults {value}: {system_reason(error)}") from None
         except ValueError as error:
             text = f"{value}: this is not TOML: {str(error).lower()}"
             raise UsageError(text) from None
@@ -216,7 +216,7 @@ class _Faults(click.Path):
         return faults
 
 
-class _Number(click.IntRange):
+class _NumberType(click.IntRange):
     """A whole number, as a message calls it."""
 
     name = "whole number"
@@ -312,7 +312,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
     elif option.kind == "file":
         facts["type"] = click.Path()
     elif option.kind == "faults":
-        facts["type"] = _Faults()
+        facts["type"] = _FaultsType()
     else:
         facts["show_default"] = True
 
@@ -320,7 +320,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         facts["type"] = click.Choice(option.choices)
 
     if option.kind == "number":
-        facts["type"] = _Number(option.smallest, option.largest)
+        facts["type"] = _NumberType(option.smallest, option.largest)
         facts["metavar"] = option.metavar or "NUMBER"
         default, end = _default_number(option, default)
 
@@ -370,7 +370,7 @@ def read_options(
             if chosen:
                 values[name] = chosen[0]
         elif option.in_shell:
-            values[name] = _value_of(option, given[name])
+            values[name] = _option_value(option, given[name])
 
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
@@ -378,12 +378,12 @@ def read_options(
     return options(**values)
 
 
-def _value_of(option: Option, given: Any) -> Any:
+def _option_value(option: Option, given: Any) -> Any:
     """Return the value of an option, from what was given on a command line."""
     if option.kind == "headers":
-        return [_header_of(text) for text in given]
+        return [_parsed_header(text) for text in given]
     if option.kind == "values":
-        return [value_of(text) for text in given]
+        return [named_value(text) for text in given]
 
     if option.kind == "match":
         from mrtr_cassette.core.cassette.matchers import matchers_in
@@ -396,7 +396,7 @@ def _value_of(option: Option, given: Any) -> Any:
     return given
 
 
-def value_of(text: str) -> tuple[str, str]:
+def named_value(text: str) -> tuple[str, str]:
     """Return the name and the text of a value.
 
     Raises:
@@ -411,7 +411,7 @@ def value_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _header_of(text: str) -> tuple[str, str]:
+def _parsed_header(text: str) -> tuple[str, str]:
     """Return the name and the value of a header that is given as `NAME: VALUE`."""
     name, colon, value = text.partition(":")
     if not colon:

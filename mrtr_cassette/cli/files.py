@@ -22,12 +22,12 @@ from mrtr_cassette.cli.common import (
     ignore_from_option,
     ignore_option,
     json_report,
+    named_value,
     places_argument,
     read_place,
     refuse_together,
     tell_of_journal,
     tell_unused,
-    value_of,
     with_fetched,
 )
 from mrtr_cassette.cli.group import coloured_line, say, tell, tell_error
@@ -286,12 +286,12 @@ def diff(
     refuse_together({"--json": as_json, "--markdown": markdown})
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
     if for_git:
-        pairs = {words[0]: _given_by_git(words)}
+        pairs = {words[0]: _files_from_git(words)}
     else:
-        pairs = _pairs_of(words, are_folders=are_folders)
+        pairs = _file_pairs(words, are_folders=are_folders)
 
     try:
-        places["values"] = list(map(value_of, values))
+        places["values"] = list(map(named_value, values))
         comparisons = _comparisons_by_name(pairs, ignore=ignored, **places)
     except CassetteError as error:
         if not for_git:
@@ -327,7 +327,7 @@ def diff(
     context.exit(1 if differing and not for_git else 0)
 
 
-def _pairs_of(
+def _file_pairs(
     words: tuple[str, ...], *, are_folders: bool
 ) -> dict[str, tuple[str, ...]]:
     """Return the files to compare, by their common name or that of the first one."""
@@ -424,7 +424,7 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return pairs
 
 
-def _given_by_git(words: tuple[str, ...]) -> tuple[str, ...]:
+def _files_from_git(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return both files of `path old-file old-hex old-mode new-file new-hex new-mode`.
 
     Source: git, "GIT_EXTERNAL_DIFF"; of an unmerged file there is the path alone.
@@ -812,7 +812,7 @@ def cut(
     chosen = _chosen_calls(recording, **selected)
     cut_recording = cut_interactions(recording, chosen, alone=alone)
     if shares:
-        cut_recording = _shared_part(cut_recording, blanks_text=blanks_text)
+        cut_recording = _part_to_share(cut_recording, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")
 
@@ -872,7 +872,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     say(f"wrote {output}")
 
 
-def _shared_part(part: Cassette, *, blanks_text: bool) -> Cassette:
+def _part_to_share(part: Cassette, *, blanks_text: bool) -> Cassette:
     """Return a cassette for strangers, and say what was taken out of it."""
     from mrtr_cassette.core.record.sharing import shareable_cassette
 

@@ -41,25 +41,25 @@ class Group(click.Group):
                 # What is left in its buffer would fail again at the end.
                 sys.stdout = _null_stream()
 
-            from mrtr_cassette.shell.files.disk import reason_of
+            from mrtr_cassette.shell.files.disk import system_reason
 
             where = "" if place is None else f"{os.fsdecode(place)}: "
-            say(f"error: {where}{reason_of(error)}")
+            say(f"error: {where}{system_reason(error)}")
             sys.exit(CassetteError.exit_code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the options before the name of a command."""
-        with _told_in_one_style():
+        with _errors_as_lines():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with _told_in_one_style():
+        with _errors_as_lines():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told_in_one_style() -> Iterator[None]:
+def _errors_as_lines() -> Iterator[None]:
     """Show errors as one line, and end with their exit code."""
     try:
         yield
@@ -74,7 +74,7 @@ def _told_in_one_style() -> Iterator[None]:
         error_text = f"{error_text[:1].lower()}{error_text[1:]}"
         command = None if error.ctx is None else error.ctx.command
         if isinstance(error, click.NoSuchOption):
-            similar_options = _meant_by(error)
+            similar_options = _meant_option(error)
             error_text = f"no such option {error.option_name!r}"
             if similar_options:
                 error_text += f" (did you mean {similar_options[0]}?)"
@@ -116,7 +116,7 @@ def _null_stream() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
 
-def _meant_by(error: click.NoSuchOption) -> list[str]:
+def _meant_option(error: click.NoSuchOption) -> list[str]:
     """Return the option that may have been meant by one that there is not."""
     import difflib
 

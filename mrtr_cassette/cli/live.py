@@ -90,7 +90,7 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.options import CallOptions, ProbeOptions, VerifyOptions
 from mrtr_cassette.shell.files.cassettes import cassettes_in
-from mrtr_cassette.shell.files.log import Announcer, heard_by
+from mrtr_cassette.shell.files.log import Announcer, given_listeners
 from mrtr_cassette.shell.files.stores import Location, is_address
 from mrtr_cassette.shell.runs.answerers import (
     ask_at_terminal,
@@ -99,7 +99,7 @@ from mrtr_cassette.shell.runs.answerers import (
     load_answers,
 )
 from mrtr_cassette.shell.runs.calling import call as call_server
-from mrtr_cassette.shell.runs.probing import Progress, Watching, probe_cassette
+from mrtr_cassette.shell.runs.probing import Progress, RunObserver, probe_cassette
 from mrtr_cassette.shell.runs.running import (
     MISSES_TOLD_VARIABLE,
     URL_VARIABLE,
@@ -112,7 +112,7 @@ from mrtr_cassette.shell.runs.verifying import (
     verify_cassette,
 )
 
-held_cassettes = places_argument("words", "CASSETTE... [URL]")
+cassettes_and_url_argument = places_argument("words", "CASSETTE... [URL]")
 live_server = click.option("--upstream", metavar="URL", help="The live server.")
 
 
@@ -187,7 +187,7 @@ def call(
     if cassette is None:
         _refuse_without_output(options)
 
-    announcer = Announcer(log.line, heard_by(log.event), options.terms)
+    announcer = Announcer(log.line, given_listeners(log.event), options.terms)
     person = ask_at_terminal if has_person else None
     called = (server, wanted, sources, options, announcer)
     result = run_until_signal(
@@ -299,7 +299,7 @@ def demo(port: int | None) -> None:
 
 
 @click.command(cls=TakesCommand, program="SERVER")
-@held_cassettes
+@cassettes_and_url_argument
 @live_server
 @shared_options(VerifyOptions)
 @click.option(
@@ -341,7 +341,7 @@ def verify(
     """
     log = Log()
     options = read_options(VerifyOptions, given, log)
-    paths, server = held_to(context, words, upstream)
+    paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(
@@ -351,7 +351,7 @@ def verify(
     sys.exit(code)
 
 
-def held_to(
+def cassettes_and_server(
     context: click.Context, words: Sequence[str], upstream: str | None
 ) -> tuple[list[Location], str | list[str]]:
     """Return the cassettes that a command was given, and the live server.
@@ -474,7 +474,9 @@ def _report_verdicts(
 
 
 _ALL_VERDICTS: Final = "all"
-_BY_VERDICT: Final = "take changes by their verdict, such as with --accept text-changed"
+_ACCEPT_BY_VERDICT: Final = (
+    "take changes by their verdict, such as with --accept text-changed"
+)
 
 
 def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
@@ -497,7 +499,7 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     if not reviews:
         return lambda proposed: accepted_by_verdict(proposed, accepted)
     if not has_terminal():
-        raise UsageError("--review needs a terminal", hint=_BY_VERDICT)
+        raise UsageError("--review needs a terminal", hint=_ACCEPT_BY_VERDICT)
 
     return partial(_accepted_at_terminal, accepted, {})
 
@@ -565,7 +567,7 @@ def _tell_of_update(update: Update) -> None:
 
 
 @click.command(cls=TakesCommand, program="SERVER")
-@held_cassettes
+@cassettes_and_url_argument
 @live_server
 @shared_options(ProbeOptions)
 @report_option("Write the outcomes", ".json", ".xml", ".md")
@@ -590,7 +592,7 @@ def probe(
     """
     log = Log()
     options = read_options(ProbeOptions, given, log)
-    paths, server = held_to(context, words, upstream)
+    paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
     probings, code = run_until_signal(_probe_cassettes(paths, server, options))
     for probing in probings:
@@ -605,8 +607,8 @@ async def _probe_cassettes(
     paths: Sequence[Location], upstream: str | Sequence[str], options: ProbeOptions
 ) -> tuple[list[Probing], int]:
     """Probe the questions of cassettes and show the progress; return also the exit code."""
-    progress = _show_progress if sys.stderr.isatty() else _by_question()
-    watching = Watching(say, progress)
+    progress = _show_progress if sys.stderr.isatty() else _question_progress()
+    watching = RunObserver(say, progress)
     probings: list[Probing] = []
     problems = 0
     for path in paths:
@@ -625,17 +627,17 @@ async def _probe_cassettes(
     return probings, problems or probing_code_of(probings)
 
 
-def _by_question() -> Progress:
+def _question_progress() -> Progress:
     """Return what says in a line, for each question, how far a run is."""
     said = ""
 
-    def tell_of(done: int, total: int, name: str, question: str) -> None:
+    def show_progress(done: int, total: int, name: str, question: str) -> None:
         nonlocal said
         if name and question != said:
             said = question
             say(f"{done} of {counted(total, 'probe')} made; next: {question}")
 
-    return tell_of
+    return show_progress
 
 
 def _show_progress(done: int, total: int, name: str, _question: str) -> None:

@@ -66,10 +66,10 @@ from mrtr_cassette.shell.files.cassettes import (
     unpublished_warning,
 )
 from mrtr_cassette.shell.files.disk import change_config
-from mrtr_cassette.shell.files.log import Aside
+from mrtr_cassette.shell.files.log import BackgroundCaller
 from mrtr_cassette.shell.files.stores import Location, full_name, path_of
 from mrtr_cassette.shell.http.access import is_loopback
-from mrtr_cassette.shell.pipes.commands import given_to
+from mrtr_cassette.shell.pipes.commands import credentials_given_to
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
@@ -79,7 +79,7 @@ from mrtr_cassette.shell.runs.running import (
     stop_signals,
 )
 from mrtr_cassette.shell.runs.sessions import ReplaySession, Session
-from mrtr_cassette.shell.runs.sites import OwnPort
+from mrtr_cassette.shell.runs.sites import PortSite
 from mrtr_cassette.terms import Terms, shell_command, shell_words
 
 if TYPE_CHECKING:
@@ -192,9 +192,9 @@ def record(
     if options.existing == "append" and cassette_exists(output):
         earlier = load_cassette(output)
 
-    from mrtr_cassette.shell.runs.journaling import rules_of_both
+    from mrtr_cassette.shell.runs.journaling import combined_rules
 
-    warn_of_path(server, rules_of_both(earlier, options.redaction))
+    warn_of_path(server, combined_rules(earlier, options.redaction))
     options = _served_over_http(options, context, command)
     main = partial(_record_over_http, server, output, reports, command)
     _run_with_log(options, log, main)
@@ -422,7 +422,10 @@ def _serve_trials(
 def _terms_with(command: tuple[str, ...]) -> Terms:
     """Return the terms with the client that a recording would run, unless it is given secrets."""
     words = shell_words(command)
-    if not command or text_redactor(BUILT_IN_RULES, given_to(command))(words) != words:
+    if (
+        not command
+        or text_redactor(BUILT_IN_RULES, credentials_given_to(command))(words) != words
+    ):
         return TERMS
     return {**TERMS, "client": f" -- {words}"}
 
@@ -438,7 +441,7 @@ async def _replay_over_http(
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
-        site = OwnPort(options, drain_s)
+        site = PortSite(options, drain_s)
         async with replaying(
             cassette, options, site=site, on_event=log.event
         ) as session:
@@ -541,7 +544,7 @@ def _run_with_log(
 ) -> NoReturn:
     """Run `main` with a log that is written in another thread, and exit with its exit code."""
     # Nothing that passes waits for who reads the log.
-    aside: Aside[Any] = Aside(log.event or say)
+    aside: BackgroundCaller[Any] = BackgroundCaller(log.event or say)
     if log.event is None:
         log.line = aside
     else:

@@ -41,7 +41,7 @@ from mrtr_cassette.options import (
     mode_named,
 )
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.files.log import Announcer, heard_by
+from mrtr_cassette.shell.files.log import Announcer, given_listeners
 from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.runs.running import run, run_command, stop_signals
@@ -89,7 +89,7 @@ def serve(
     place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
     options = with_free_port(options, context, command)
-    served = _Served(place, _mode_of_all(), command, reports, options.exit_on_eof)
+    served = _PlayServing(place, _mode_of_all(), command, reports, options.exit_on_eof)
     code, fails = run(_serve_plays(served, options, log))
     sys.exit(code or int(fails and not options.exit_zero))
 
@@ -112,7 +112,7 @@ def serve_trials(
     command = after_dashes(context) or []
     _check_host(options)
     options = with_free_port(options, context, command)
-    served = _Served(Path.cwd(), "none", command, reports, given=given)
+    served = _PlayServing(Path.cwd(), "none", command, reports, given=given)
     code, fails = run(_serve_plays(served, options, log))
     sys.exit(code or int(fails))
 
@@ -126,7 +126,7 @@ def _check_host(options: ListeningOptions) -> None:
         )
 
 
-class _Served(NamedTuple):
+class _PlayServing(NamedTuple):
     """What a process serves plays of, to whom, and the reports that it writes at the end."""
 
     folder: Path
@@ -138,10 +138,10 @@ class _Served(NamedTuple):
 
 
 async def _serve_plays(
-    served: _Served, options: ListeningOptions, log: Log
+    served: _PlayServing, options: ListeningOptions, log: Log
 ) -> tuple[int, bool]:
     """Serve until the end; return the exit code of the command, and whether plays failed."""
-    announcer = Announcer(log.line, heard_by(log.event), TERMS)
+    announcer = Announcer(log.line, given_listeners(log.event), TERMS)
     token = os.environ.get(_TOKEN_VARIABLE, "")
     plays = Plays(
         served.folder,

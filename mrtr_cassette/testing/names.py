@@ -24,16 +24,16 @@ from mrtr_cassette.terms import (
     without_upstream,
 )
 from mrtr_cassette.testing.settings import (
-    Place,
+    OptionSource,
     combined_options,
-    place_of_call,
     settings_from,
+    source_of_call,
 )
 from mrtr_cassette.testing.suite_cassette import Settings
 
 
 def settings_of(
-    places: Sequence[Place],
+    sources: Sequence[OptionSource],
     test: str = "",
     *,
     scope: str = "function",
@@ -46,7 +46,7 @@ def settings_of(
         scope: that of the fixture, which reads the markers of what it belongs to.
         has_upstream: the suite may name an upstream elsewhere.
     """
-    values = combined_options(places, SUITE_TERMS)
+    values = combined_options(sources, SUITE_TERMS)
     terms = {**SUITE_TERMS, **TERMS_BY_SCOPE.get(scope, {}), "test": ""}
     if not has_upstream and "upstream" not in values:
         terms = without_upstream(terms)
@@ -83,11 +83,11 @@ _LONGEST_NAME = 120
 """Characters of a file name's readable part."""
 
 
-def places_of_markers(node: pytest.Item | pytest.Collector) -> list[Place]:
+def sources_of_markers(node: pytest.Item | pytest.Collector) -> list[OptionSource]:
     """Return what the markers of a test, class or module set, from the farthest to the nearest."""
     marks = reversed(list(node.iter_markers(MARKER)))
     return [
-        place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks
+        source_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks
     ]
 
 
@@ -121,8 +121,8 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 def _paths_by_markers(node: Any) -> list[Path]:
     """Return the cassettes that a test, class or module has by its markers."""
     files: tuple[str | os.PathLike[str] | None, ...] = (None,)
-    for place in places_of_markers(node):
-        files = place.files or files
+    for source in sources_of_markers(node):
+        files = source.files or files
 
     return [cassette_path(node, file) for file in files]
 

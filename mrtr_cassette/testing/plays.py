@@ -41,14 +41,14 @@ from mrtr_cassette.terms import PLAY_TERMS, Terms, without_upstream
 from mrtr_cassette.testing.settings import (
     OPTION_NAMES,
     OPTIONS,
-    Place,
+    OptionSource,
     combined_options,
-    place_of_call,
     settings_from,
+    source_of_call,
 )
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
-    Run,
+    SuiteContext,
     TestOutcome,
     UseRequest,
 )
@@ -123,15 +123,15 @@ class CassettePlay:
     @property
     def report(self) -> dict[str, Any]:
         """What it came to so far, as JSON."""
-        shown = self.use.shown
-        results = shown.results
+        view = self.use.view
+        results = view.results
         unplayed = []
-        for interaction in shown.interactions_with_numbers(results.unplayed or ()):
+        for interaction in view.interactions_with_numbers(results.unplayed or ()):
             place = interaction.place
             unplayed.append(
                 {
                     "number": place.number,
-                    "cassette": place.file or shown.place,
+                    "cassette": place.file or view.place,
                     "method": interaction.method,
                     "name": interaction.name,
                 }
@@ -166,7 +166,7 @@ class CassettePlay:
     @property
     def trial(self) -> TrialReport:
         """What it came to as a trial of an agent."""
-        results = self.use.shown.results
+        results = self.use.view.results
         return TrialReport(
             trial=self.id,
             cassette=self.name,
@@ -184,23 +184,23 @@ class CassettePlay:
     @property
     def beginning(self) -> dict[str, Any]:
         """How a client reaches it, as JSON."""
-        shown = self.use.shown
-        is_piped = shown.is_piped
+        view = self.use.view
+        is_piped = view.is_piped
         return {
             **self._common_members,
-            "url": None if is_piped else shown.url,
-            "command": shown.command if is_piped else None,
+            "url": None if is_piped else view.url,
+            "command": view.command if is_piped else None,
         }
 
     @property
     def _common_members(self) -> dict[str, Any]:
         """The members that its beginning and its reports have in common, as JSON."""
-        shown = self.use.shown
+        view = self.use.view
         return {
             "id": self.id,
             "cassette": self.name,
-            "mode": shown.mode,
-            "is_recording": shown.is_recording,
+            "mode": view.mode,
+            "is_recording": view.is_recording,
         }
 
     def end(self, outcome: TestOutcome) -> dict[str, Any]:
@@ -288,7 +288,7 @@ class Plays:
         self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         """The ids of those that were ended last."""
         self._loop_of_threads = LoopOfThreads(asyncio.get_running_loop())
-        self._suite_run = Run(
+        self._suite_run = SuiteContext(
             Path.cwd(),
             is_worker=False,
             option_matches=Counter(),
@@ -320,17 +320,17 @@ class Plays:
 
     async def handle(self, request: Request, client: HttpDownstream) -> None:
         """Answer a request to a play, or about plays; errors are answered with status and text."""
-        named = site_named_in(request)
-        if named is not None:
-            name, inner = named
+        site_and_request = site_named_in(request)
+        if site_and_request is not None:
+            name, inner_request = site_and_request
             play = self.open.get(name)
-            if play is not None and await play.site.handle(inner, client):
+            if play is not None and await play.site.handle(inner_request, client):
                 return
 
         headers: tuple[tuple[str, str], ...] = ()
         try:
-            if named is not None:
-                self._refuse_unknown(named[0])
+            if site_and_request is not None:
+                self._refuse_unknown(site_and_request[0])
 
             status, answer = await self._answer_to_control(request)
         except _ControlError as refusal:
@@ -357,11 +357,11 @@ class Plays:
         self._check_token(request)
         name = path.removeprefix(SITES).removeprefix("/")
         if not name:
-            return await self._about_all(request)
+            return await self._answer_about_plays(request)
 
-        return await self._about_one(request, name)
+        return await self._answer_about_play(request, name)
 
-    async def _about_all(self, request: Request) -> tuple[int, dict[str, Any]]:
+    async def _answer_about_plays(self, request: Request) -> tuple[int, dict[str, Any]]:
         """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
         if request.method == "GET":
             return 200, {"plays": await self._in_thread(self._reports_of_open_plays)}
@@ -378,7 +378,7 @@ class Plays:
 
         return 201, play.beginning
 
-    async def _about_one(
+    async def _answer_about_play(
         self, request: Request, name: str
     ) -> tuple[int, dict[str, Any]]:
         """Report a play (GET), or end it (DELETE); return the status and the answer."""
@@ -442,7 +442,7 @@ class Plays:
                 raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
 
         mode = self._mode_of(values.pop("mode", None))
-        chosen = combined_options(self._option_places(values), PLAY_TERMS)
+        chosen = combined_options(self._option_sources(values), PLAY_TERMS)
         terms = PLAY_TERMS
         if self._trials_setup is not None:
             terms = self._trials_setup.terms
@@ -491,7 +491,7 @@ class Plays:
         chosen = None if given is None else mode_named(given, "mode")
         return self._mode or chosen or default_mode()
 
-    def _option_places(self, values: dict[str, Any]) -> list[Place]:
+    def _option_sources(self, values: dict[str, Any]) -> list[OptionSource]:
         """Return what sets the options of a play, with the paths of its files.
 
         Raises:
@@ -505,7 +505,7 @@ class Plays:
         if given is None:
             check_names(values, _PLAY_OPTIONS, _A_PLAY)
             values["cassette"] = self._cassettes_of(values)
-            return [place_of_call(_A_PLAY, (), values)]
+            return [source_of_call(_A_PLAY, (), values)]
 
         for name in ("cassette", "upstream"):
             if name in values:
@@ -517,8 +517,8 @@ class Plays:
         check_names(values, _TRIAL_OPTIONS, _A_TRIAL)
         names = tuple(map(full_name, given.cassettes))
         return [
-            Place("the command line", given.options, names),
-            Place(_A_TRIAL, values),
+            OptionSource("the command line", given.options, names),
+            OptionSource(_A_TRIAL, values),
         ]
 
     def _cassettes_of(self, values: Mapping[str, Any]) -> list[Path]:

@@ -67,7 +67,7 @@ OPTIONS: Final[Mapping[str, Option]] = _suite_options()
 OPTION_NAMES: Final = ("upstream", *OPTIONS, "answers")
 
 
-class Place(NamedTuple):
+class OptionSource(NamedTuple):
     """One place that sets options and files, and the name that messages have for it."""
 
     name: str
@@ -75,9 +75,9 @@ class Place(NamedTuple):
     files: tuple[str | os.PathLike[str], ...] = ()
 
 
-def place_of_call(
+def source_of_call(
     name: str, names: Sequence[Any], keywords: Mapping[str, Any]
-) -> Place:
+) -> OptionSource:
     """Return what a marker, or a call of `mrtr_cassettes`, sets.
 
     Raises:
@@ -102,10 +102,10 @@ def place_of_call(
         if os.path.normpath(file) in (".", ".."):
             raise UsageError(f"{name} takes the name of a file, and not {file!r}")
 
-    return Place(name, options, tuple(files))
+    return OptionSource(name, options, tuple(files))
 
 
-def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
+def combined_options(sources: Sequence[OptionSource], terms: Terms) -> dict[str, Any]:
     """Return the options that several places set, from the farthest to the nearest.
 
     The nearest has the last word; lists and headers of all places add up.
@@ -114,18 +114,18 @@ def combined_options(places: Sequence[Place], terms: Terms) -> dict[str, Any]:
         UsageError: an option is unknown, or its value can't be meant.
     """
     values: dict[str, Any] = {}
-    for place in places:
-        check_names(place.values, OPTION_NAMES, place.name)
-        if place.files:
-            values["name"] = place.files[0]
-            values["beside"] = [str(file) for file in place.files[1:]]
+    for source in sources:
+        check_names(source.values, OPTION_NAMES, source.name)
+        if source.files:
+            values["name"] = source.files[0]
+            values["beside"] = [str(file) for file in source.files[1:]]
 
-        for option, value in place.values.items():
+        for option, value in source.values.items():
             farther = values.get(option)
             try:
                 values[option] = _merged_option(option, farther, value)
             except UsageError as error:
-                text = f"{place.name}: {error.in_terms(terms)}"
+                text = f"{source.name}: {error.in_terms(terms)}"
                 raise UsageError(text) from None
 
     return values

@@ -185,7 +185,7 @@ class Entering(Protocol):
 
 
 @dataclass(slots=True)
-class Run:
+class SuiteContext:
     """One run of a test suite."""
 
     cwd: Path
@@ -264,7 +264,7 @@ class Settings:
 class UseRequest:
     """The cassette that a fixture opens, and for whom."""
 
-    run: Run
+    run: SuiteContext
     path: Location
     settings: Settings
     mode: Mode
@@ -312,10 +312,10 @@ class CassetteUse:
         self._reported_misses = 0
         self._reported_unrecorded = 0
         with ExitStack() as running:
-            self.shown: MrtrCassette = self._start_use(running)
+            self.view: MrtrCassette = self._start_use(running)
             self._running_proxy = running.pop_all()
 
-        self.shown.live = ProbedServer(self._live_server, self._settings.verify)
+        self.view.live = ProbedServer(self._live_server, self._settings.verify)
 
     def _start_use(self, running: ExitStack) -> MrtrCassette:
         """Start the proxy; `running` stops it, and what was started for it."""
@@ -347,9 +347,9 @@ class CassetteUse:
             return upstream
 
         # Whoever replays loads no client.
-        from mrtr_cassette.shell.runs.upstreams import path_at
+        from mrtr_cassette.shell.runs.upstreams import path_to_call
 
-        path = path_at(self._settings.verify.upstream_path, self.load_recorded())
+        path = path_to_call(self._settings.verify.upstream_path, self.load_recorded())
         return self.request.run.applications.url(upstream, path)
 
     @property
@@ -391,15 +391,15 @@ class CassetteUse:
 
         problems = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
-        if passed and plays_all and self.shown.unplayed:
-            unplayed = UnplayedError(self.place, self.shown.unplayed)
+        if passed and plays_all and self.view.unplayed:
+            unplayed = UnplayedError(self.place, self.view.unplayed)
             way = in_terms(
                 "make these calls too, or record anew with <<record_again>>",
                 self.terms,
             )
             problems.append(f"{unplayed}\n{way}")
 
-        unmet = unmet_text(self.shown.faults)
+        unmet = unmet_text(self.view.faults)
         if passed and self.given_up is None and unmet is not None:
             problems.append(unmet)
 
@@ -411,7 +411,7 @@ class CassetteUse:
 
     def _count_reads(self) -> None:
         """Note for the run which values of `reads` and `match` have matched something here."""
-        unused = self.shown.unused_options
+        unused = self.view.unused_options
         if unused is None:
             return
 
@@ -455,8 +455,8 @@ class CassetteUse:
                 f"{self.place} is {age_days} days old; record it anew with {self.terms['replace']}"
             )
 
-        if self.shown.unused_answers:
-            warning_texts.append(unused_text(self.shown.unused_answers))
+        if self.view.unused_answers:
+            warning_texts.append(unused_text(self.view.unused_answers))
 
         return warning_texts
 
@@ -482,8 +482,8 @@ class CassetteUse:
 
     def unreported_misses(self) -> str | None:
         """Return the misses that were not reported before as one text, or None."""
-        misses = self.shown.misses[self._reported_misses :]
-        unrecorded = self.shown.unrecorded[self._reported_unrecorded :]
+        misses = self.view.misses[self._reported_misses :]
+        unrecorded = self.view.unrecorded[self._reported_unrecorded :]
         self._reported_misses += len(misses)
         self._reported_unrecorded += len(unrecorded)
         problem_texts = [*(miss.text for miss in misses), *unrecorded]

@@ -36,11 +36,11 @@ from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.upstreams import (
     RunningCommand,
     is_on_pipes,
-    path_at,
+    path_to_call,
     running_command,
 )
 from mrtr_cassette.shell.runs.verifying import differences_of
-from mrtr_cassette.shell.runs.views import Recording, existing_in, options_for
+from mrtr_cassette.shell.runs.views import Recording, existing_for_mode, options_for
 from mrtr_cassette.terms import in_terms
 from mrtr_cassette.testing.suite_cassette import CassetteUse, SharedRecording
 
@@ -131,7 +131,7 @@ class RecordingUse(CassetteUse):
             return upstream, None
 
         run = self.request.run
-        path = path_at(options.upstream_path, load_if_readable(self.path))
+        path = path_to_call(options.upstream_path, load_if_readable(self.path))
         try:
             if not isinstance(upstream, Sequence):
                 return run.applications.url(upstream, path), ()
@@ -171,7 +171,7 @@ class RecordingUse(CassetteUse):
 
     def _treatment_of_existing(self) -> Existing:
         """Return whether a cassette that exists is kept, replaced or added to."""
-        return existing_in(self.request.mode, is_old=self._is_outdated)
+        return existing_for_mode(self.request.mode, is_old=self._is_outdated)
 
     def _writer(self) -> Callable[..., Publication]:
         """Return what writes the cassette when its tests have passed."""

@@ -21,7 +21,7 @@ from mrtr_cassette.testing.suite_cassette import CassetteUse, UseRequest
 class ReplayUse(CassetteUse):
     """A use in which the cassette is played."""
 
-    shown: Replay
+    view: Replay
 
     def _start_use(self, running: ExitStack) -> Replay:
         """Start the replay, over HTTP or on pipes as the cassette was recorded."""
@@ -51,14 +51,14 @@ class ReplayUse(CassetteUse):
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""
-        is_met = any(fault.came for fault in self.shown.faults)
-        results = self.shown.results
+        is_met = any(fault.came for fault in self.view.faults)
+        results = self.view.results
         is_answered = results.played or results.unknown_tools
         was_asked = is_answered or results.misses or is_met
-        if not was_asked and not self.shown.was_probed:
+        if not was_asked and not self.view.was_probed:
             self.outcome = "not used"
-        elif self.shown.problem is not None:
-            problems.insert(0, self.shown.problem)
+        elif self.view.problem is not None:
+            problems.insert(0, self.view.problem)
 
         return problems
 

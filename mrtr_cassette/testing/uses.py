@@ -37,20 +37,24 @@ from mrtr_cassette.testing.names import (
     cassettes_of,
     hint_at_name,
     hint_at_rename,
-    places_of_markers,
     settings_of,
+    sources_of_markers,
 )
-from mrtr_cassette.testing.settings import Place, place_of_call
+from mrtr_cassette.testing.settings import OptionSource, source_of_call
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
-    Run,
     Settings,
+    SuiteContext,
     TestOutcome,
     UseRequest,
 )
 from mrtr_cassette.testing.suite_replay import use_of
 
-_NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
+_NOT_A_FAILURE: Final = (
+    pytest.skip.Exception,
+    pytest.xfail.Exception,
+    unittest.SkipTest,
+)
 _HAS_CASSETTE: Final = ("replayed", "recorded", "added to", "same, kept")
 """The outcomes of a use after which its cassette is there."""
 
@@ -92,12 +96,12 @@ class Uses:
         """
         self._config = config
         is_worker = hasattr(config, "workerinput")
-        self._suite_run = Run(config.rootpath, is_worker, option_matches)
+        self._suite_run = SuiteContext(config.rootpath, is_worker, option_matches)
         self._run_mode = mode
         self._is_mode_given = is_mode_given
         self._fixtures_by_use: dict[CassetteUse, _Fixture] = {}
         self._outcome_counts = counts
-        self._ini_place = Place("the ini file", ini)
+        self._ini_source = OptionSource("the ini file", ini)
         self._test_outcomes: dict[str, TestOutcome] = {}
         self._tests_by_cassette: dict[Path, list[str]] = {}
         self._named_by_tests: set[Path] = set()
@@ -116,8 +120,8 @@ class Uses:
 
     def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         """Record or replay the cassette that the marker names, for the tests of a scope."""
-        use = self._begin_use(request, lambda: places_of_markers(request.node))
-        yield use.shown
+        use = self._begin_use(request, lambda: sources_of_markers(request.node))
+        yield use.view
         use.stop()
 
     def opening(
@@ -129,22 +133,22 @@ class Uses:
         def opened(*name: Any, **options: Any) -> MrtrCassette:
             """Record or replay the cassette of this name until the fixture is torn down."""
 
-            def places() -> list[Place]:
+            def sources() -> list[OptionSource]:
                 if not name:
                     raise UsageError("mrtr_cassettes needs the name of a file")
-                return [place_of_call("mrtr_cassettes", name, options)]
+                return [source_of_call("mrtr_cassettes", name, options)]
 
-            use = self._begin_use(request, places)
+            use = self._begin_use(request, sources)
             running.callback(use.stop)
             self._named_by_tests.add(use.path)
-            return use.shown
+            return use.view
 
         # One that can't be stopped keeps none of the others running.
         with running:
             yield opened
 
     def _begin_use(
-        self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
+        self, request: pytest.FixtureRequest, sources: Callable[[], list[OptionSource]]
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
         path = Path(request.node.path)
@@ -161,7 +165,7 @@ class Uses:
             ) from None
 
         try:
-            settings = self._settings_of_request(request, places)
+            settings = self._settings_of_request(request, sources)
             path = cassette_path(request.node, settings.name)
             settings = _with_paths_beside(settings, request.node)
             if not (path.exists() or Path(request.node.path).exists()):
@@ -189,7 +193,7 @@ class Uses:
         return use
 
     def _settings_of_request(
-        self, request: pytest.FixtureRequest, places: Callable[[], list[Place]]
+        self, request: pytest.FixtureRequest, sources: Callable[[], list[OptionSource]]
     ) -> Settings:
         """Return the settings from the ini file, the suite's fixture and nearer places."""
         suite = request.getfixturevalue("mrtr_cassette_config")
@@ -198,12 +202,12 @@ class Uses:
                 f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
             )
 
-        config = Place("the fixture mrtr_cassette_config", suite)
+        config = OptionSource("the fixture mrtr_cassette_config", suite)
         test = _named_from(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
         given = []
-        for place in [self._ini_place, config, *places()]:
-            given.append(_with_fixtures(place, request))
+        for source in [self._ini_source, config, *sources()]:
+            given.append(_with_fixtures(source, request))
 
         return settings_of(given, test, scope=request.scope, has_upstream=has_upstream)
 
@@ -238,7 +242,7 @@ class Uses:
         report = yield
         # The test's own report comes after those of its subtests.
         if report.skipped or report.when == "call":
-            self._note_given_up(item, _given_up(report))
+            self._note_given_up(item, _is_given_up(report))
 
         if report.passed:
             return report
@@ -307,10 +311,10 @@ class Uses:
         except BaseException as raised:  # noqa: BLE001  it is raised again
             error = raised
 
-        is_failed = error is not None and not isinstance(error, _NO_FAILURES)
+        is_failed = error is not None and not isinstance(error, _NOT_A_FAILURE)
         if isinstance(error, pytest.xfail.Exception):
             self._note_given_up(item, "xfailed")
-        elif isinstance(error, _NO_FAILURES):
+        elif isinstance(error, _NOT_A_FAILURE):
             self._note_given_up(item, "skipped")
 
         problems = self._problems_at_end(item, is_failed=is_failed)
@@ -392,11 +396,11 @@ class Uses:
         """Note which answers a cassette has, once in a run."""
         if use.outcome in _HAS_CASSETTE and use.path not in self._noted_paths:
             self._noted_paths.add(use.path)
-            self.answers.update(given_answers(use.shown.interactions))
+            self.answers.update(given_answers(use.view.interactions))
 
     def _note_results(self, use: CassetteUse) -> None:
         """Note by what requests matched, and what they taught."""
-        results = use.shown.results
+        results = use.view.results
         for name, times in results.matched.items():
             self._outcome_counts[f"matched by {name}"] += times
 
@@ -441,7 +445,7 @@ class Uses:
         A run of these items that has `left_out` something replaces no cassette by a part.
         """
         problems = []
-        left_out = left_out or _narrowed_by(self._config)
+        left_out = left_out or _narrowing_arguments(self._config)
         possible_loss = left_out or self._opener_left_out(items)
         for shared in self._suite_run.shared.values():
             if not shared.place.exists():
@@ -487,7 +491,7 @@ class Uses:
             return f"could not be written: {error}"
 
 
-def _given_up(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None:
+def _is_given_up(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None:
     """Return whether a test was skipped or failed as expected; None if neither."""
     if not report.skipped:
         return None
@@ -505,26 +509,28 @@ def _note_outcome(outcomes: dict[str, TestOutcome], report: pytest.TestReport) -
     if outcomes.get(test) == "failed":
         return
 
-    given_up = _given_up(report)
+    given_up = _is_given_up(report)
     if given_up is not None:
         outcomes[test] = given_up
     elif report.passed and report.when == "call":
         outcomes[test] = "passed"
 
 
-def _with_fixtures(place: Place, request: pytest.FixtureRequest) -> Place:
+def _with_fixtures(
+    source: OptionSource, request: pytest.FixtureRequest
+) -> OptionSource:
     """Return what a place sets with the texts of the fixtures that its `values` name."""
-    named = place.values.get("values")
+    named = source.values.get("values")
     if not isinstance(named, list | tuple):
-        return place
+        return source
     if not all(isinstance(name, str) for name in named):
-        return place
+        return source
 
     texts = {}
     for name in named:
         texts[name] = str(request.getfixturevalue(name))
 
-    return place._replace(values={**place.values, "values": texts})
+    return source._replace(values={**source.values, "values": texts})
 
 
 def _with_paths_beside(settings: Settings, node: Any) -> Settings:
@@ -638,7 +644,7 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
 
 def _replay_of(use: CassetteUse) -> ReplayReport | None:
     """Return what a replay has come to so far; None where the test records."""
-    shown = use.shown
+    shown = use.view
     if shown.is_recording:
         return None
 
@@ -664,7 +670,7 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 # The cassettes of a whole suite
 
 
-def _narrowed_by(config: pytest.Config) -> str | None:
+def _narrowing_arguments(config: pytest.Config) -> str | None:
     """Return what on the command line keeps pytest from collecting tests, or None."""
     for name in ("ignore", "ignore_glob", "lf"):
         if config.getoption(name, None):
@@ -675,10 +681,10 @@ def _narrowed_by(config: pytest.Config) -> str | None:
     return None
 
 
-_UNKNOWN = "unknown:"
+_UNKNOWN_PREFIX = "unknown:"
 """Begins a line about cassettes whose paths are unknown."""
 
-_OPENER = "opener:"
+_OPENER_PREFIX = "opener:"
 """Begins a line with a test that opens cassettes whose names are known when it has run."""
 
 
@@ -714,14 +720,14 @@ class Orphans:
         selected = set(items)
         for item in openers:
             if item in selected:
-                self._note([f"{_OPENER}{item.nodeid}"])
+                self._note([f"{_OPENER_PREFIX}{item.nodeid}"])
             else:
-                self._note([f"{_UNKNOWN}{item.nodeid} was deselected"])
+                self._note([f"{_UNKNOWN_PREFIX}{item.nodeid} was deselected"])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note that the cassettes of a file are unknown."""
         if not report.passed:
-            self._note([f"{_UNKNOWN}{report.nodeid} was not collected"])
+            self._note([f"{_UNKNOWN_PREFIX}{report.nodeid} was not collected"])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome: one that has not passed may have left out to open cassettes."""
@@ -760,12 +766,12 @@ class Orphans:
             return "no test was run"
 
         for line in sorted(noted):
-            if line.startswith(_UNKNOWN):
-                return line.removeprefix(_UNKNOWN)
-            if not line.startswith(_OPENER):
+            if line.startswith(_UNKNOWN_PREFIX):
+                return line.removeprefix(_UNKNOWN_PREFIX)
+            if not line.startswith(_OPENER_PREFIX):
                 continue
 
-            test = line.removeprefix(_OPENER)
+            test = line.removeprefix(_OPENER_PREFIX)
             outcome = self._test_outcomes.get(test, "not run")
             if outcome == "failed":
                 return f"{test} failed"

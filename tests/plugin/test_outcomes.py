@@ -244,7 +244,7 @@ def test_misses_and_unrecorded_requests_are_told_once_each():
     settings = SimpleNamespace(replay=ReplayOptions(), verify=VerifyOptions())
     use = Told(SimpleNamespace(path=Path("c.json"), settings=settings))
     unrecorded = use.unreported_misses()
-    use.shown.misses = (SimpleNamespace(text="m", reason="r", request="q"),)
+    use.view.misses = (SimpleNamespace(text="m", reason="r", request="q"),)
     missed = use.unreported_misses()
 
     assert unrecorded.startswith(

@@ -97,7 +97,7 @@ class Session:
     number: int
     pending: list[Stream] = field(default_factory=list)
     listening: Stream | None = None
-    let_go: list[Stream] = field(default_factory=list)
+    close_after_request: list[Stream] = field(default_factory=list)
     unanswered: list[bytes] = field(default_factory=list)
     is_over: bool = False
     has_listened: bool = False
@@ -249,11 +249,11 @@ class Recording:
 
         session.has_listened = True
 
-    def let_go(self, session: Session, stream: Stream) -> None:
+    def close_after_request(self, session: Session, stream: Stream) -> None:
         self.end(session, stream.number)
         self.ended(session, stream)
         if stream.last:
-            session.let_go.append(stream)
+            session.close_after_request.append(stream)
 
     def ended(self, session: Session, stream: Stream) -> None:
         if stream is session.listening:
@@ -262,7 +262,7 @@ class Recording:
             session.pending.remove(stream)
 
     def resume(self, session: Session, stream: Stream) -> None:
-        session.let_go.remove(stream)
+        session.close_after_request.remove(stream)
         number = self.send(session, LISTEN, stream)
         self.begin(number, STREAM_HEADERS)
         stream = replace(stream, number=number)
@@ -327,9 +327,9 @@ class Recording:
 def resumable(session: Session) -> list[Stream]:
     """Return the streams that a client may come back for: it listens to one at a time."""
     if session.listening is None:
-        return session.let_go
+        return session.close_after_request
 
-    return [stream for stream in session.let_go if not stream.is_listening]
+    return [stream for stream in session.close_after_request if not stream.is_listening]
 
 
 def steps_of(session: Session) -> list[str]:
@@ -386,7 +386,7 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
             primed = [
                 stream for stream in streams if stream.last or stream.is_listening
             ]
-            recording.let_go(session, data.draw(st.sampled_from(primed)))
+            recording.close_after_request(session, data.draw(st.sampled_from(primed)))
         case "resume":
             recording.resume(session, data.draw(st.sampled_from(resumable(session))))
         case "cancel":

@@ -25,7 +25,7 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.transport import Downstream
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.sites import Metrics, OwnPort
+from mrtr_cassette.shell.runs.sites import Metrics, PortSite
 
 OPENMETRICS = "Accept: application/openmetrics-text; version=1.0.0"
 
@@ -175,7 +175,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
         await downstream.send_whole(200, (), b"")
 
     log: list[str] = []
-    site = OwnPort(ReplayOptions(admin_port=0), drain_s=60)
+    site = PortSite(ReplayOptions(admin_port=0), drain_s=60)
     with site.opened() as own_url:
         served = site.serving(slow, Announcer(log.append))
         async with until_stopped(served) as (url, stop):
@@ -220,7 +220,7 @@ def test_a_missing_extra_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
     """Nothing is loaded or bound before."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError) as caught:
-        OwnPort(ReplayOptions(admin_port=0))
+        PortSite(ReplayOptions(admin_port=0))
 
     assert caught.value.in_terms(common.TERMS) == (
         "--admin-port needs prometheus_client, which is not installed; "

@@ -20,7 +20,7 @@ from mrtr_cassette.core.drive.cut import cut_interactions
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.runs.probing import Watching, probe_cassette
+from mrtr_cassette.shell.runs.probing import RunObserver, probe_cassette
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 YES: JsonObject = {"approve": {"action": "accept", "content": {"approve": True}}}
@@ -91,7 +91,7 @@ async def test_a_client_that_declines_gets_what_the_server_said(tmp_path: Path) 
         url = servers.url("good")
         await record(servers, recorded, [("release", RELEASE)])
         options = ProbeOptions(record=output)
-        probing = await probe_cassette(recorded, url, options, Watching(said.append))
+        probing = await probe_cassette(recorded, url, options, RunObserver(said.append))
         server = servers.servers["good"]
 
         assert isinstance(server, RoundsServer)

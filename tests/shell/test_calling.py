@@ -27,7 +27,7 @@ from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import CallOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.files.log import Announcer, heard_by
+from mrtr_cassette.shell.files.log import Announcer, given_listeners
 from mrtr_cassette.shell.runs.answerers import AskThePerson
 from mrtr_cassette.shell.runs.calling import call
 
@@ -110,7 +110,7 @@ async def called(
             wanted_call(words or ("deploy", "env=prod")),
             sources,
             CallOptions(**options),
-            Announcer(None, heard_by(log)),
+            Announcer(None, given_listeners(log)),
             cassette=cassette,
             ask_person=person,
         )

@@ -209,16 +209,16 @@ def test_who_looks_at_a_recording_writes_nothing_to_its_journal(
         naming = ExchangeRecording(session, Request("POST", "/mcp", (), login))
         naming.response_started(202, ())
         naming.response_ended(End.COMPLETE)
-        without_repeated = Recorder.without_repeated
+        without_repeated_secrets = Recorder.without_repeated_secrets
 
         def late(recorder: Recorder, exchange: RecordedExchange) -> RecordedExchange:
             if exchange.number == 1:
                 late_event = event(message("notifications/late", id=None))
                 listening.response_bytes(late_event)
 
-            return without_repeated(recorder, exchange)
+            return without_repeated_secrets(recorder, exchange)
 
-        monkeypatch.setattr(Recorder, "without_repeated", late)
+        monkeypatch.setattr(Recorder, "without_repeated_secrets", late)
         seen = session.recorded()
         monkeypatch.undo()
         listening.response_ended(End.OPEN)

@@ -9,7 +9,7 @@ import pytest
 from patience import HANGS_S
 
 from mrtr_cassette.cli.common import Log
-from mrtr_cassette.shell.files.log import Aside
+from mrtr_cassette.shell.files.log import BackgroundCaller
 
 
 def test_all_is_told_in_order_by_the_end() -> None:
@@ -23,7 +23,7 @@ def test_all_is_told_in_order_by_the_end() -> None:
         has_gathered.wait(HANGS_S)
         told.append(numbers)
 
-    aside = Aside(take)
+    aside = BackgroundCaller(take)
     aside(0)
     is_taken.wait(HANGS_S)
     for number in range(1, 100):
@@ -34,7 +34,7 @@ def test_all_is_told_in_order_by_the_end() -> None:
 
     assert told == [(0,), tuple(range(1, 100))]
 
-    Aside(take).finish(HANGS_S)
+    BackgroundCaller(take).finish(HANGS_S)
 
     assert len(told) == 2
 
@@ -43,7 +43,7 @@ def test_an_event_with_bytes_that_are_no_text_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A client may send any target, and what comes after it is told, too."""
-    aside = Aside(Log("json").event)
+    aside = BackgroundCaller(Log("json").event)
     for name in ("GET /\udcff", "tools/list"):
         aside({"call": name})
 
@@ -56,7 +56,7 @@ def test_an_event_with_bytes_that_are_no_text_is_told(
 def test_whoever_does_not_listen_holds_up_nobody() -> None:
     """What can't be taken in time is left out, and the end waits for no more than was said."""
     listens = Event()
-    aside = Aside(lambda *_: listens.wait(HANGS_S))
+    aside = BackgroundCaller(lambda *_: listens.wait(HANGS_S))
     for number in range(20_000):
         aside(number)
 

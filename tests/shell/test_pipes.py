@@ -37,7 +37,7 @@ from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.files.cassettes import load_cassette
-from mrtr_cassette.shell.pipes.lines import reads_from
+from mrtr_cassette.shell.pipes.lines import pipe_reads
 from mrtr_cassette.shell.pipes.processes import Grace, server_process
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
@@ -84,7 +84,7 @@ async def test_reader_that_is_left_takes_nothing_of_another_file() -> None:
     source, target = os.pipe()
     other_source, other_target = os.pipe()
     threads = set(threading.enumerate())
-    reads = reads_from(source, 1_000)
+    reads = pipe_reads(source, 1_000)
     os.write(target, b"taken\n")
     await anext(reads)
     # These fill the room of the thread, which then waits with one more.

@@ -37,7 +37,7 @@ from mrtr_cassette.options import VerifyOptions
 from mrtr_cassette.shell.http.client import connected_client
 from mrtr_cassette.shell.pipes.upstream import PipeUpstream, StreamUpstream
 from mrtr_cassette.shell.runs.verifying import (
-    Found,
+    RunFindings,
     live_run,
     update_cassette,
     verify_cassette,
@@ -398,7 +398,7 @@ def old_server(endpoint: str = "/messages?session_id={}") -> Script:
 
         is_known = session in visit.request.head.line
         await visit.send(
-            response(b"", status="202 Accepted" if is_known else "404 Not Found")
+            response(b"", status="202 Accepted" if is_known else "404 Not RunFindings")
         )
         asked = visit.request.json
         reply = {
@@ -487,7 +487,7 @@ async def test_the_server_of_a_session_ends_when_it_is_closed() -> None:
     """The next call of the session gets a server of its own."""
     cassette = pipe_cassette((line_request(PING), [PONG], End.COMPLETE))
     (call,) = planned_interactions(cassette, is_on_pipes=True)
-    reached = live_run(cassette, cassette, LINES_SERVER, VerifyOptions(), Found([]))
+    reached = live_run(cassette, cassette, LINES_SERVER, VerifyOptions(), RunFindings([]))
     async with reached as run:
         await run.repeat_call(call)
         server = await run.server(call)

@@ -4,19 +4,21 @@ import pytest
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.testing.names import settings_of
-from mrtr_cassette.testing.settings import Place, place_of_call
+from mrtr_cassette.testing.settings import OptionSource, source_of_call
 
 
 def test_the_nearest_place_has_the_last_word():
     """A single value is the nearest one; the file and the upstream too."""
     settings = settings_of(
         [
-            Place("ini", {"repeat": "never", "port": 1, "request_state": "verbatim"}),
-            Place("suite", {"port": 2, "upstream": "http://suite"}),
-            place_of_call(
+            OptionSource(
+                "ini", {"repeat": "never", "port": 1, "request_state": "verbatim"}
+            ),
+            OptionSource("suite", {"port": 2, "upstream": "http://suite"}),
+            source_of_call(
                 "module", ["module.json"], {"upstream": "http://a", "repeat": "always"}
             ),
-            place_of_call("test", [], {"port": 3}),
+            source_of_call("test", [], {"port": 3}),
         ]
     )
 
@@ -31,7 +33,7 @@ def test_the_nearest_place_has_the_last_word():
 def test_lists_of_all_places_add_up():
     """Ini file, suite, module, class and test each add to a list; what is twice counts once."""
     names = ("ini", "suite", "module", "class", "test")
-    places = [Place(name, {"ignore": [f"/{name}", "/all"]}) for name in names]
+    places = [OptionSource(name, {"ignore": [f"/{name}", "/all"]}) for name in names]
     expected = ("/ini", "/all", "/suite", "/module", "/class", "/test")
 
     assert settings_of(places).replay.ignore == expected
@@ -42,8 +44,10 @@ def test_headers_of_all_places_add_up():
     """Of two headers of one name the nearest counts, however it is spelled."""
     settings = settings_of(
         [
-            Place("suite", {"headers": {"Authorization": "far", "X-Env": "test"}}),
-            Place("test", {"headers": {"authorization": "near"}}),
+            OptionSource(
+                "suite", {"headers": {"Authorization": "far", "X-Env": "test"}}
+            ),
+            OptionSource("test", {"headers": {"authorization": "near"}}),
         ]
     )
 
@@ -93,7 +97,7 @@ def test_headers_of_all_places_add_up():
 def test_a_wrong_option_is_named(options, text):
     """What can't be meant is an error that names the place, the option, and what could be."""
     with pytest.raises(UsageError) as caught:
-        settings_of([Place("test", options)])
+        settings_of([OptionSource("test", options)])
 
     assert str(caught.value).startswith(text)
 
@@ -114,20 +118,20 @@ def test_a_wrong_option_is_named(options, text):
 def test_a_file_is_named_once(names, text):
     """The one positional argument is the name of a file."""
     with pytest.raises(UsageError, match=text):
-        place_of_call("the marker", names, {})
+        source_of_call("the marker", names, {})
 
 
 @pytest.mark.parametrize("value", [None, 5, [], {}, ["a", 5], ["a", ""]], ids=repr)
 def test_cassette_names_files(value):
     """The keyword is for one name or several; anything else is told as a wrong name is."""
     with pytest.raises(UsageError, match="takes the name of a file, and"):
-        place_of_call("the marker", (), {"cassette": value})
+        source_of_call("the marker", (), {"cassette": value})
 
 
 def test_files_of_the_nearest_place_count():
     """One file of a test replaces the several of its module."""
-    module = place_of_call("module", (), {"cassette": ["a", "b"]})
-    settings = settings_of([module, place_of_call("test", ["c"], {})])
+    module = source_of_call("module", (), {"cassette": ["a", "b"]})
+    settings = settings_of([module, source_of_call("test", ["c"], {})])
 
     assert settings.name == "c"
     assert not settings.replay.beside

@@ -515,11 +515,11 @@ class ProbingScript:
     next_ask: LiveAsk | None = None
     seen_asks: list[LiveAsk] = field(default_factory=list)
 
-    def is_still_asked(self, steps: Conversation) -> bool:
+    def is_still_asked(self, conversation: Conversation) -> bool:
         """Tell whether the server goes on asking what a probe has answered."""
         if self.live_ask is None or self.probe is PROBE_AS_RECORDED:
             return False
-        return steps.still_asks(self.live_ask)
+        return conversation.still_asks(self.live_ask)
 
     def answer(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""

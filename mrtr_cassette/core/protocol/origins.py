@@ -53,7 +53,7 @@ _NO_SCHEME = re.compile(
 _FORM_CONTENT_TYPE: Final = "application/x-www-form-urlencoded"
 
 
-def state_of(target: str) -> str | None:
+def authorization_state(target: str) -> str | None:
     """Return the `state` of an authorization request, as it is spelled in its URL, or None."""
     if "response_type=" not in target:
         return None
@@ -62,7 +62,7 @@ def state_of(target: str) -> str | None:
     return None if match is None else match[0]
 
 
-def with_state(headers: Headers, state: str) -> Headers:
+def with_client_state(headers: Headers, state: str) -> Headers:
     """Return the headers of an authorization response with the client's own `state`."""
     changed = []
     for name, value in headers:

@@ -399,7 +399,7 @@ class Recorder:
             return False
         return self.credentials.known.may_be_in(journal)
 
-    def without_repeated(self, exchange: RecordedExchange) -> RecordedExchange:
+    def without_repeated_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
         if self.credentials is None or not self.credentials.has_found:
             return exchange

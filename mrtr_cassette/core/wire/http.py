@@ -280,7 +280,7 @@ class Line(NamedTuple):
         return self.raw[self.passed :]
 
 
-class Read(NamedTuple):
+class PipeRead(NamedTuple):
     """What one read of a pipe has brought: the lines that it ended, and the beginning of one.
 
     A line is recorded when it has ended, and its bytes are passed on as they come: a program that
@@ -303,7 +303,7 @@ class LineFramer:
         self._passed_length = 0
         self._is_cut = False
 
-    def feed(self, chunk: bytes) -> Read:
+    def feed(self, chunk: bytes) -> PipeRead:
         """Take the bytes of the next read."""
         self._passed_length = len(self._unfinished_line)
         *ended, rest = chunk.split(_LINE_END)
@@ -321,16 +321,16 @@ class LineFramer:
             )
             self._unfinished_line.clear()
 
-            return Read(lines)
+            return PipeRead(lines)
 
-        return Read(lines, bytes(self._unfinished_line[self._passed_length :]))
+        return PipeRead(lines, bytes(self._unfinished_line[self._passed_length :]))
 
-    def finish(self) -> Read:
+    def finish(self) -> PipeRead:
         """Take the end of the bytes; a line may be left that has no end."""
         self._passed_length = len(self._unfinished_line)
         if not self._unfinished_line:
-            return Read([])
-        return Read([self._finished_line(b"")])
+            return PipeRead([])
+        return PipeRead([self._finished_line(b"")])
 
     def _finished_line(self, last: bytes) -> Line:
         """Return the line that ends with these bytes, and hold nothing of it any longer."""

@@ -23,7 +23,7 @@ from mrtr_cassette.shell.files.disk import (
     check_link_stays_in_folder,
     check_writable,
     is_locked,
-    reason_of,
+    system_reason,
     write_whole,
 )
 from mrtr_cassette.shell.files.stores import Location, location_of
@@ -80,7 +80,7 @@ def read_file(path: Location) -> bytes:
         hint = "record one with: <<record>>"
         raise CassetteError(path, "there is no such cassette", hint=hint) from None
     except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
+        raise CassetteError(path, system_reason(error)) from None
 
 
 def _note_opened(path: Location) -> None:
@@ -109,7 +109,7 @@ def publish_cassette(
     except FileExistsError:
         raise CassetteError(path, "the cassette exists", hint=hint) from None
     except OSError as error:
-        raise CassetteError(path, reason_of(error), hint=hint) from None
+        raise CassetteError(path, system_reason(error), hint=hint) from None
 
 
 def cassette_exists(path: Location) -> bool:
@@ -117,7 +117,7 @@ def cassette_exists(path: Location) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
+        raise CassetteError(path, system_reason(error)) from None
 
 
 def check_replaceable(path: Location) -> None:
@@ -164,7 +164,7 @@ def cassettes_in(
     cassette_places: list[Location] = []
     for word in words:
         path = location_of(word)
-        files = _files_in(word, path)
+        files = _matching_files(word, path)
         if files is None:
             cassette_places.append(path)
             continue
@@ -184,7 +184,7 @@ def cassettes_in(
     return cassette_places
 
 
-def _files_in(word: str, path: Location) -> Iterable[Path] | None:
+def _matching_files(word: str, path: Location) -> Iterable[Path] | None:
     """Return what a folder has, or what a glob finds; None for a single file or object."""
     if not isinstance(path, Path):
         return None

@@ -21,7 +21,7 @@ from mrtr_cassette.errors import CassetteError
 _BACKUP_SUFFIX: Final = ".mrtr-backup"
 
 
-def reason_of(error: OSError) -> str:
+def system_reason(error: OSError) -> str:
     """Return why the system refused something."""
     if error.errno == errno.ENOSPC:
         return "no space left on the device"
@@ -121,7 +121,7 @@ def write_whole(
             if replace:
                 temporary.replace(target)
             else:
-                _put_where_nothing_is(temporary, target)
+                _link_if_free(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -161,7 +161,7 @@ def _prefix_for(target: Path) -> str:
     return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
 
 
-def _put_where_nothing_is(temporary: Path, target: Path) -> None:
+def _link_if_free(temporary: Path, target: Path) -> None:
     """Give a file its final path; raise a `FileExistsError` if a file is there already."""
     try:
         os.link(temporary, target)
@@ -201,7 +201,7 @@ def change_config(
 
         write_whole(path, [after], replace=True)
     except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
+        raise CassetteError(path, system_reason(error)) from None
 
     return backup
 

@@ -16,7 +16,7 @@ from mrtr_cassette.core.drive.ignored import (
 )
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import FilePath
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import system_reason
 
 
 def read_rules(
@@ -43,7 +43,7 @@ def read_rules(
             if file != learned:
                 raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
         except (OSError, ValueError) as error:
-            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            reason = system_reason(error) if isinstance(error, OSError) else str(error)
             raise UsageError(f"can't read the rules in {path}: {reason}") from None
 
     return rules
@@ -58,7 +58,7 @@ def ignored_for_options(
     return partial(ignored_pointers, read_rules(ignore, ignore_from, masks))
 
 
-def ignoring_as(header: JournalHeader) -> IgnoredFor:
+def ignored_for_header(header: JournalHeader) -> IgnoredFor:
     """Return what tells the pointers that don't count where a recording replaces a cassette."""
     rules = [IgnoredPlaces(pattern, pointers) for pattern, pointers in header.ignored]
     return partial(ignored_pointers, rules)

@@ -42,8 +42,8 @@ from mrtr_cassette.shell.files.cassettes import (
 from mrtr_cassette.shell.files.disk import (
     check_link_stays_in_folder,
     is_locked,
-    reason_of,
     remove_leftovers,
+    system_reason,
 )
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.terms import shell_command
@@ -154,7 +154,7 @@ class Journal:
             if not isinstance(cassette, Path):
                 hint = "record in a folder where the journal can be written"
 
-            raise CassetteError(path, reason_of(error), hint=hint) from None
+            raise CassetteError(path, system_reason(error), hint=hint) from None
 
     def append(self, line: bytes) -> None:
         """Hand one line to the operating system; it survives the death of this process.
@@ -229,7 +229,7 @@ def read_journal(path: Path) -> JournalContent:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
+        raise CassetteError(path, system_reason(error)) from None
 
     return decode_journal(data, str(path))
 
@@ -249,9 +249,9 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
         ignored_for: IgnoredFor = ignores_nothing
         if journal.header.ignored:
             # A client that waits for its server doesn't wait for the import.
-            from mrtr_cassette.shell.files.ignored import ignoring_as
+            from mrtr_cassette.shell.files.ignored import ignored_for_header
 
-            ignored_for = ignoring_as(journal.header)
+            ignored_for = ignored_for_header(journal.header)
 
         published = publish_recording(
             output,

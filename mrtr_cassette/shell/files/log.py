@@ -23,7 +23,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class Aside(Generic[T]):
+class BackgroundCaller(Generic[T]):
     """Passes values to a function in its own thread; drops values when too many wait.
 
     It takes all that have gathered at once.
@@ -67,7 +67,7 @@ class Aside(Generic[T]):
                 self._is_finishing.wait(_GATHERED_S)
 
 
-def heard_by(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
+def given_listeners(*listeners: OnEvent | None) -> tuple[OnEvent, ...]:
     """Return the listeners that are not None."""
     return tuple(listener for listener in listeners if listener is not None)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mrtr_cassette.core.report.text import PAGE_START
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
+from mrtr_cassette.shell.files.disk import check_writable, system_reason, write_whole
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.cassette.recorded import Cassette
@@ -66,7 +66,7 @@ def check_place(path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(_BEGINNING_BYTES)
     except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
+        raise CassetteError(path, system_reason(error)) from None
 
     if start and not _OWN_REPORT.match(start):
         raise UsageError(
@@ -94,7 +94,7 @@ def write_own(path: Path, pieces: Iterable[bytes]) -> None:
         with os.fdopen(handle, "wb") as file:
             file.writelines(pieces)
     except OSError as error:
-        raise CassetteError(path, f"can't be written: {reason_of(error)}") from None
+        raise CassetteError(path, f"can't be written: {system_reason(error)}") from None
 
 
 def _is_own_file(path: Path) -> bool:

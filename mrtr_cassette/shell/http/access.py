@@ -20,7 +20,7 @@ _HOST_AND_PORT = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5}
 
 _ORIGIN_HEADER = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST_AND_PORT.pattern}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+_NO_SUCH_ADDRESS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors of binding an address that this machine doesn't have."""
 
 _MOST_PORTS_TRIED = 10
@@ -68,11 +68,11 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
             return f"refused: the {name} is there more than once"
 
     host = "".join(values_by_header["Host"])
-    if not _is_ours(_HOST_AND_PORT.fullmatch(host), options):
+    if not _names_this_proxy(_HOST_AND_PORT.fullmatch(host), options):
         return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
 
     for origin in values_by_header["Origin"]:
-        is_own = _is_ours(_ORIGIN_HEADER.fullmatch(origin), options)
+        is_own = _names_this_proxy(_ORIGIN_HEADER.fullmatch(origin), options)
         if not is_own and not _is_allowed(origin, options):
             problem = f"the Origin {origin!r} is not this machine's"
             return f"refused: {problem}; see <<allow_hosts>>"
@@ -85,7 +85,7 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
     return None
 
 
-def _is_ours(match: re.Match[str] | None, options: ListeningOptions) -> bool:
+def _names_this_proxy(match: re.Match[str] | None, options: ListeningOptions) -> bool:
     """Tell whether a matched host names the proxy, as an IP address does if others can reach it."""
     if match is None:
         return False
@@ -170,7 +170,7 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
                 bound = socket.create_server(address_and_port, family=family)
             except OSError as error:
                 # Of a name's addresses, this machine need not have all.
-                if error.errno not in _NOT_OURS:
+                if error.errno not in _NO_SUCH_ADDRESS:
                     raise
 
                 missing = error

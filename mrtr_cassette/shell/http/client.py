@@ -23,14 +23,14 @@ from yarl import URL
 from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError, printable
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import system_reason
 from mrtr_cassette.shell.http.transport import (
     ArrivingResponse,
     RawHeaders,
     UpstreamResponse,
     basic_authorization,
+    headers_for_upstream,
     network_reason,
-    sent_headers,
 )
 
 _NEXT_ADDRESS_S = 0.25
@@ -361,7 +361,7 @@ class Client:
             OSError: the upstream can't be reached, or its proxy refuses.
         """
         target = request.target
-        headers = sent_headers(request.headers, self._added_headers)
+        headers = headers_for_upstream(request.headers, self._added_headers)
         if self._forward_proxy is not None and self._tls_context is None:
             target = f"http://{self._host_and_port}{target}"
             headers = (*headers, *self._forward_proxy.headers)
@@ -577,7 +577,7 @@ def tls_context(
         text = f"can't use {ca_file}: it has no valid certificates in PEM form"
         raise UsageError(text) from None
     except OSError as error:
-        text = f"can't use the certificates in {ca_file}: {reason_of(error)}"
+        text = f"can't use the certificates in {ca_file}: {system_reason(error)}"
         raise UsageError(text) from None
 
     return context

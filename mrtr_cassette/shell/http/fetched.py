@@ -35,10 +35,10 @@ _REQUEST_HEADERS: Final = (
     ("Accept", "application/json"),
     ("Accept-Encoding", "identity"),
 )
-_IS_PAGE: Final = "text/html"
+_PAGE_CONTENT_TYPE: Final = "text/html"
 
 
-class Fetched(NamedTuple):
+class FetchedCassette(NamedTuple):
     """A cassette from an address, which is shown without user, query and fragment."""
 
     shown: str
@@ -50,7 +50,7 @@ class Fetched(NamedTuple):
         return hashlib.sha256(self.data).hexdigest()
 
 
-async def fetch_cassette(address: str) -> Fetched:
+async def fetch_cassette(address: str) -> FetchedCassette:
     """Fetch what is at an address; follow no redirect.
 
     Raises:
@@ -74,7 +74,7 @@ async def fetch_cassette(address: str) -> Fetched:
         reason = connection_problem(error)
         raise CassetteError(shown_address, reason, hint=hint) from None
 
-    fetched_cassette = Fetched(shown_address, data)
+    fetched_cassette = FetchedCassette(shown_address, data)
     if pinned not in ("", fetched_cassette.sha256):
         reason = (
             f"its SHA-256 is {fetched_cassette.sha256}, and the address says {pinned}"
@@ -122,8 +122,8 @@ def _pin_in(url: URL, shown: str) -> str:
 async def _body_at(url: URL, shown: str) -> bytes:
     """Return the bytes of the file at a URL; a `CassetteError` says why there is no cassette."""
     tls = tls_context(url, None, verifies=True)
-    sent_headers = (*_REQUEST_HEADERS, *url_credentials(url))
-    request = Request("GET", url.raw_path_qs, sent_headers, b"")
+    headers_for_upstream = (*_REQUEST_HEADERS, *url_credentials(url))
+    request = Request("GET", url.raw_path_qs, headers_for_upstream, b"")
     async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
         with closing(await client.send(request)) as response:
             headers = header_texts(response.headers)
@@ -135,7 +135,9 @@ async def _body_at(url: URL, shown: str) -> bytes:
     if received_body is None:
         raise CassetteError(shown, f"it has more than {_MOST_BYTES // _MIB} MiB")
 
-    if media_type.startswith(_IS_PAGE) or received_body.lstrip().startswith(b"<"):
+    if media_type.startswith(_PAGE_CONTENT_TYPE) or received_body.lstrip().startswith(
+        b"<"
+    ):
         raise CassetteError(
             shown,
             "there is a web page, and not a cassette",

@@ -16,9 +16,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from mrtr_cassette.core.cassette.sessions import EndpointPassing
 from mrtr_cassette.core.protocol.origins import (
     ServerOrigin,
+    authorization_state,
     path_in,
-    state_of,
-    with_state,
+    with_client_state,
 )
 from mrtr_cassette.core.wire.http import (
     Headers,
@@ -43,7 +43,7 @@ from mrtr_cassette.terms import in_terms
 _NOT_HANDLED: Final = "the request could not be handled"
 _LAST_CHUNK = b"0\r\n\r\n"
 _WITHOUT_BODY = frozenset({204, 304})
-_NO_HEAD = Head(b"", has_length=False)
+_HEAD_OF_NO_RESPONSE = Head(b"", has_length=False)
 _LINGER_S = 10.0
 """Seconds for a client that is still sending to read why it is refused."""
 
@@ -82,27 +82,27 @@ class HttpDownstream:
     """Bytes of the response's body."""
 
     is_started: bool = False
-    translated: Callable[[Headers], Headers] | None = None
+    translate_headers: Callable[[Headers], Headers] | None = None
     """Changes the headers of the response before they are sent."""
 
-    rewritten: Callable[[bytes], bytes] | None = None
+    rewrite_body: Callable[[bytes], bytes] | None = None
     """Changes the body of the response, if it is JSON; it is sent whole then."""
 
     endpoint: EndpointPassing | None = None
     """Changes the body of the response, if it is an event stream."""
 
-    _rendered_head: Head = _NO_HEAD
+    _rendered_head: Head = _HEAD_OF_NO_RESPONSE
     _has_body: bool = False
     _is_chunked: bool = False
     _held_body: bytearray | None = None
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
-        if self.translated is not None:
-            headers = self.translated(headers)
+        if self.translate_headers is not None:
+            headers = self.translate_headers(headers)
 
         if (
-            self.rewritten is not None
+            self.rewrite_body is not None
             and "json" in header_value(headers, "content-type")
             and not header_value(headers, "content-encoding")
         ):
@@ -122,12 +122,12 @@ class HttpDownstream:
 
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
-        if self.rewritten is not None and self._held_body is not None:
+        if self.rewrite_body is not None and self._held_body is not None:
             self._held_body += chunk
             if not is_last:
                 return
 
-            chunk = self.rewritten(bytes(self._held_body))
+            chunk = self.rewrite_body(bytes(self._held_body))
 
         if self.endpoint is not None:
             chunk = self.endpoint.feed(chunk)
@@ -176,7 +176,7 @@ HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
 """A `transport.Handler` that may ask more of a client."""
 
 
-class OwnOrigin:
+class OriginRewriter:
     """Stands before a handler that knows the server's origin; clients read the one they called.
 
     So clients come here to be authorized, and a cassette is the same on any port. The URL may have
@@ -199,7 +199,7 @@ class OwnOrigin:
     def handle(self, request: Request, client: HttpDownstream) -> Awaitable[None]:
         """Answer one request."""
         called = _called_origin(request.headers, self._own_url)
-        client.translated = partial(self._translated_headers, called)
+        client.translate_headers = partial(self._translated_headers, called)
         if self._path_prefix and request.method == "GET":
             client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
 
@@ -212,14 +212,14 @@ class OwnOrigin:
         self, request: Request, client: HttpDownstream, called: str
     ) -> None:
         """Pass on a request that may be for authorization; its response keeps the `state`."""
-        state = state_of(request.target)
+        state = authorization_state(request.target)
         if state is not None:
-            client.translated = lambda headers: with_state(
+            client.translate_headers = lambda headers: with_client_state(
                 self._translated_headers(called, headers), state
             )
 
         if self._server_origin.asks_for_metadata(request):
-            client.rewritten = partial(self._document_for_client, called)
+            client.rewrite_body = partial(self._document_for_client, called)
 
         await self._inner_handler(
             self._server_origin.request_with_origin(request, called), client
@@ -314,7 +314,7 @@ class _ClientConnection(asyncio.Protocol):
         if self._room_to_write is not None:
             await self._room_to_write
 
-    def let_go(self) -> None:
+    def close_after_request(self) -> None:
         """Close the connection after the request that is being handled or received."""
         under_way = self._current_exchange or self._incoming_exchange
         if under_way is None:
@@ -583,7 +583,7 @@ async def _drain_connections(
     await asyncio.sleep(0)
     connections = tuple(service.connections)
     for connection in connections:
-        connection.let_go()
+        connection.close_after_request()
 
     if connections:
         await asyncio.wait(

@@ -151,7 +151,7 @@ class Upstream(Protocol):
 
 _KNOWN_STATUS = frozenset(HTTPStatus)
 _NOT_PASSED_ON = frozenset({"host", "expect"})
-"""Request headers that are not passed on, besides those that `end_to_end` removes."""
+"""Request headers that are not passed on, besides those that `end_to_end_headers` removes."""
 
 # A client sends the same headers with call after call, so what they mean is worked out once.
 
@@ -170,7 +170,7 @@ def header_text(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
+def end_to_end_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return headers without those that concern one connection only."""
     listed = tuple(headers)
     named = {
@@ -187,17 +187,19 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 @lru_cache(maxsize=1024)
-def sent_headers(received: Headers, added: Headers) -> Headers:
+def headers_for_upstream(received: Headers, added: Headers) -> Headers:
     """Return a client's headers as they go upstream, with those that the user added."""
     left_out = _NOT_PASSED_ON | {name.lower() for name, _ in added}
-    kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
+    kept = [
+        pair for pair in end_to_end_headers(received) if pair[0].lower() not in left_out
+    ]
     return (*kept, *added)
 
 
 @lru_cache(maxsize=1024)
-def passed_headers(raw: RawHeaders) -> Headers:
+def headers_for_client(raw: RawHeaders) -> Headers:
     """Return an upstream's headers as they go to the client."""
-    return end_to_end(header_texts(raw))
+    return end_to_end_headers(header_texts(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +269,7 @@ def connection_problem(error: OSError) -> str:
     return f"the connection failed ({network_reason(error)})"
 
 
-def no_response(shown_as: str, error: OSError | ValueError) -> str:
+def no_response_error(shown_as: str, error: OSError | ValueError) -> str:
     """Say that an upstream gave no response, and why."""
     reason = network_reason(error) if isinstance(error, OSError) else str(error)
     if isinstance(error, ssl.SSLCertVerificationError):

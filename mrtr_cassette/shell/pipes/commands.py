@@ -30,13 +30,13 @@ def shown_command(
     return re.sub(rf"(?<![\w.~-]){re.escape(home)}/", "~/", text)
 
 
-def words_shown(command: Sequence[str]) -> str:
+def command_in_words(command: Sequence[str]) -> str:
     """Return a command as an error names it: its words, without the credentials it is given."""
-    without_secrets = text_redactor(BUILT_IN_RULES, given_to(command))
+    without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
     return without_secrets(" ".join(map(printable, command)))
 
 
-def given_to(command: Sequence[str]) -> UserSettings:
+def credentials_given_to(command: Sequence[str]) -> UserSettings:
     """Return the credentials that a started server gets: arguments and environment."""
     settings = (*os.environ.items(), *_options_of_command(command))
     return UserSettings(environment=settings, command=shlex.join(command))

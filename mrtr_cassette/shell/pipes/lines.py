@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.http import (
     NO_STATUS,
     Headers,
     LineFramer,
-    Read,
+    PipeRead,
     Request,
     channel_request,
     line_request,
@@ -40,16 +40,16 @@ STDOUT: Final = 1
 # others use too, so it must not become non-blocking.
 
 
-async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
+async def pipe_reads(source: int, longest: int) -> AsyncIterator[PipeRead]:
     """Yield what each read of a pipe brings, in lines, until the pipe ends."""
     loop = asyncio.get_running_loop()
-    arrived_reads: asyncio.Queue[Read | None] = asyncio.Queue()
+    arrived_reads: asyncio.Queue[PipeRead | None] = asyncio.Queue()
     room = Semaphore(_MOST_UNTAKEN)
     is_left = False
     # Whoever leaves may close the descriptor, whose number then leads to another file.
     pipe = os.fdopen(os.dup(source), "rb", buffering=0)
 
-    def read() -> None:
+    def read_pipe() -> None:
         """Read the pipe in a thread, until it ends or its lines are no longer taken."""
         framer = LineFramer(longest)
         # A loop that has been closed takes nothing any more.
@@ -65,10 +65,10 @@ async def reads_from(source: int, longest: int) -> AsyncIterator[Read]:
             loop.call_soon_threadsafe(arrived_reads.put_nowait, framer.finish())
             loop.call_soon_threadsafe(arrived_reads.put_nowait, None)
 
-    Thread(target=read, daemon=True).start()
+    Thread(target=read_pipe, daemon=True).start()
     try:
-        while (brought := await arrived_reads.get()) is not None:
-            yield brought
+        while (read := await arrived_reads.get()) is not None:
+            yield read
             room.release()
     finally:
         is_left = True
@@ -157,13 +157,13 @@ def _write_all(target: int, raw: bytes) -> bool:
 
 # A client on our own pipes, to which a handler answers as to one over HTTP
 
-_BEFORE_RESPONSE_S: Final = 0.005
+_PAUSE_BEFORE_RESPONSE_S: Final = 0.005
 """Seconds between a notification of a call and its response.
 
 The TypeScript SDK's client drops notifications that it reads together with the response.
 """
 
-LAST_S: Final = 0.3
+LAST_RESPONSES_S: Final = 0.3
 """Seconds after the client's end for responses that are still under way."""
 
 
@@ -188,7 +188,7 @@ class PipeDownstream:
         """Write lines."""
         if chunk:
             if is_last and self._has_spoken:
-                await asyncio.sleep(_BEFORE_RESPONSE_S)
+                await asyncio.sleep(_PAUSE_BEFORE_RESPONSE_S)
 
             self._has_spoken = True
             self._writer.write(chunk)
@@ -229,13 +229,15 @@ class PipedClient:
             channel_request(FIRST_SESSION), handler
         )
 
-    async def run(self, told_to_end: asyncio.Event, last_s: float = LAST_S) -> None:
+    async def run(
+        self, end_requested: asyncio.Event, last_responses_s: float = LAST_RESPONSES_S
+    ) -> None:
         """Answer until the client ends, the server does, or this process is told to end.
 
-        Responses under way have `last_s` seconds after the client's end.
+        Responses under way have `last_responses_s` seconds after the client's end.
         """
         reading = asyncio.ensure_future(self._answer_lines())
-        events = (self._client_has_ended, self._server_has_ended, told_to_end)
+        events = (self._client_has_ended, self._server_has_ended, end_requested)
         endings: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in events
         ]
@@ -244,7 +246,9 @@ class PipedClient:
         if remaining and self._client_has_ended.is_set():
             endings.append(asyncio.gather(*remaining, return_exceptions=True))
             await asyncio.wait(
-                endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED
+                endings[-2:],
+                timeout=last_responses_s,
+                return_when=asyncio.FIRST_COMPLETED,
             )
 
         under_way = (reading, *endings, *self._answering_tasks)
@@ -252,12 +256,12 @@ class PipedClient:
             task.cancel()
 
         await asyncio.gather(*under_way, return_exceptions=True)
-        await self._writer.finish(LAST_S)
+        await self._writer.finish(LAST_RESPONSES_S)
 
     async def _answer_lines(self) -> None:
         """Have the lines on our stdin answered, and note when the client has ended."""
-        async for brought in reads_from(STDIN, self._longest_line):
-            for line in brought.lines:
+        async for read in pipe_reads(STDIN, self._longest_line):
+            for line in read.lines:
                 self._start_answering(line_request(line.raw, FIRST_SESSION))
 
         self._client_has_ended.set()

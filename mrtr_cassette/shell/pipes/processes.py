@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from mrtr_cassette.core.secrets.credentials import AddSettings
-from mrtr_cassette.core.wire.http import Read
+from mrtr_cassette.core.wire.http import PipeRead
 from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.files.disk import monotonic, reason_of
-from mrtr_cassette.shell.pipes.commands import given_to, words_shown
-from mrtr_cassette.shell.pipes.lines import LineWriter, reads_from
+from mrtr_cassette.shell.files.disk import monotonic, system_reason
+from mrtr_cassette.shell.pipes.commands import command_in_words, credentials_given_to
+from mrtr_cassette.shell.pipes.lines import LineWriter, pipe_reads
 
 _POLL_S: Final = 0.01
 """Seconds between two looks at a process group, which gives no notice."""
@@ -76,7 +76,7 @@ class CommandError(UpstreamError):
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
         super().__init__(
-            f"can't run the server {words_shown(command)!r}: {reason_of(error)}"
+            f"can't run the server {command_in_words(command)!r}: {system_reason(error)}"
         )
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
 
@@ -116,9 +116,9 @@ class ServerProcess:
         self.client_left = asyncio.Event()
         self.writer = LineWriter(self._stdin.fileno())
 
-    def reads(self, longest: int) -> AsyncIterator[Read]:
+    def reads(self, longest: int) -> AsyncIterator[PipeRead]:
         """Yield what the server says, in lines, as it is read."""
-        return reads_from(self._stdout.fileno(), longest)
+        return pipe_reads(self._stdout.fileno(), longest)
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""
@@ -128,24 +128,24 @@ class ServerProcess:
         self.writer.close()
 
     async def ended(
-        self, told_to_end: asyncio.Event, said: asyncio.Future[None]
+        self, end_requested: asyncio.Event, output_read: asyncio.Future[None]
     ) -> bool:
         """Wait until the server has ended, or end it when its time is up.
 
-        `said` is done when all that the server said has been read. Returns whether it ended before
-        anybody wanted it to.
+        `output_read` is done when all that the server said has been read. Returns whether it
+        ended before anybody wanted it to.
         """
         exited = asyncio.ensure_future(
             asyncio.to_thread(self._process_group.leader.wait)
         )
-        ending_request = asyncio.ensure_future(told_to_end.wait())
+        ending_request = asyncio.ensure_future(end_requested.wait())
         client_leaving = asyncio.ensure_future(self.client_left.wait())
         try:
-            await _first_of(None, exited, ending_request, client_leaving)
-            by_us = ending_request.done() or client_leaving.done()
-            by_server = said.done() or not by_us
+            await _wait_for_first(None, exited, ending_request, client_leaving)
+            was_wanted = ending_request.done() or client_leaving.done()
+            ended_by_itself = output_read.done() or not was_wanted
             if not ending_request.done():
-                await _first_of(self._grace_times.closed, exited, ending_request)
+                await _wait_for_first(self._grace_times.closed, exited, ending_request)
 
             if not exited.done():
                 await self._terminate_server(exited, ending_request, client_leaving)
@@ -154,31 +154,35 @@ class ServerProcess:
             client_leaving.cancel()
 
         # What the server said last is read by then, unless a child of its own talks on.
-        await asyncio.wait({said}, timeout=self._grace_times.left_over)
+        await asyncio.wait({output_read}, timeout=self._grace_times.left_over)
         await self._process_group.stop_in_thread(self._grace_times.left_over)
-        await asyncio.wait({said}, timeout=self._grace_times.left_over)
+        await asyncio.wait({output_read}, timeout=self._grace_times.left_over)
 
-        return by_server
+        return ended_by_itself
 
     async def _terminate_server(
         self,
         exited: asyncio.Future[Any],
-        told: asyncio.Future[Any],
-        left: asyncio.Future[Any],
+        end_request: asyncio.Future[Any],
+        client_leaving: asyncio.Future[Any],
     ) -> None:
         """Send SIGTERM to the server, and SIGKILL if its grace passes before it has ended."""
         grace = self._grace_times
         self.writer.close()
         self._process_group.signal(signal.SIGTERM)
         seconds = grace.terminated
-        if told.done():
-            seconds = grace.told_and_closed if left.done() else grace.told
+        if end_request.done():
+            seconds = grace.told_and_closed if client_leaving.done() else grace.told
 
         deadline = monotonic() + seconds
-        coming = [future for future in (told, left) if not future.done()]
-        await _first_of(seconds, exited, *coming)
-        if told.done() and left.done():
-            await _first_of(min(deadline - monotonic(), grace.told_and_closed), exited)
+        coming = [
+            future for future in (end_request, client_leaving) if not future.done()
+        ]
+        await _wait_for_first(seconds, exited, *coming)
+        if end_request.done() and client_leaving.done():
+            await _wait_for_first(
+                min(deadline - monotonic(), grace.told_and_closed), exited
+            )
 
         if not exited.done():
             self._process_group.signal(signal.SIGKILL)
@@ -200,9 +204,9 @@ class ServerProcess:
                 pipe.close()
 
 
-async def _first_of(seconds: float | None, *coming: asyncio.Future[Any]) -> None:
+async def _wait_for_first(seconds: float | None, *futures: asyncio.Future[Any]) -> None:
     """Wait up to so many seconds until one of these is done."""
-    await asyncio.wait(coming, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
 
 @contextmanager
@@ -217,7 +221,7 @@ def server_process(
     Raises:
         CommandError: it can't be run.
     """
-    add_settings(given_to(command))
+    add_settings(credentials_given_to(command))
     try:
         process = subprocess.Popen(  # noqa: S603  it is the user's own command
             command,

@@ -59,9 +59,9 @@ from mrtr_cassette.shell.http.transport import (
     RawHeaders,
     Upstream,
     UpstreamResponse,
-    passed_headers,
+    headers_for_client,
 )
-from mrtr_cassette.shell.pipes.commands import given_to
+from mrtr_cassette.shell.pipes.commands import credentials_given_to
 from mrtr_cassette.shell.pipes.processes import (
     CommandError,
     Grace,
@@ -490,7 +490,7 @@ class PipeUpstream:
 
         self._heard_stream = None
 
-    async def close(self, told_to_end: asyncio.Event) -> None:
+    async def close(self, end_requested: asyncio.Event) -> None:
         """End the server."""
         server = self._server
         if server is None or self._reading_task is None:
@@ -498,7 +498,7 @@ class PipeUpstream:
 
         closing = asyncio.ensure_future(server.close_stdin())
         try:
-            await server.ended(told_to_end, self._reading_task)
+            await server.ended(end_requested, self._reading_task)
             self.exit_code = server.exit_code
         finally:
             closing.cancel()
@@ -515,19 +515,19 @@ async def pipe_upstream(
     command: Sequence[str],
     longest: int,
     add_settings: AddSettings,
-    told_to_end: asyncio.Event | None = None,
+    end_requested: asyncio.Event | None = None,
     cwd: Path | None = None,
 ) -> AsyncIterator[PipeUpstream]:
-    """Open a server on pipes until the block ends or `told_to_end` is set."""
+    """Open a server on pipes until the block ends or `end_requested` is set."""
     upstream = PipeUpstream(
         partial(server_process, command, add_settings, cwd, _STOPPING_GRACE),
         longest,
-        text_redactor(BUILT_IN_RULES, given_to(command)),
+        text_redactor(BUILT_IN_RULES, credentials_given_to(command)),
     )
     try:
         yield upstream
     finally:
-        await upstream.close(told_to_end or asyncio.Event())
+        await upstream.close(end_requested or asyncio.Event())
 
 
 # HTTP+SSE: each line is posted, and one stream has all replies.
@@ -536,7 +536,7 @@ async def pipe_upstream(
 _LOWEST_REFUSED_STATUS = 400
 """The lowest HTTP status of a response that refuses its request."""
 
-Connecting = Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
+Connect = Callable[[AddSettings], AbstractAsyncContextManager[Upstream]]
 
 
 class StreamUpstream:
@@ -614,7 +614,7 @@ class StreamUpstream:
         self, stream: UpstreamResponse, endpoint: asyncio.Future[str]
     ) -> None:
         """Take a stream's events until it ends; any other response is an OSError."""
-        if not is_event_stream(passed_headers(stream.headers)):
+        if not is_event_stream(headers_for_client(stream.headers)):
             raise OSError(
                 0, f"status {stream.status} and no stream that says where to post"
             )
@@ -662,13 +662,13 @@ class StreamUpstream:
                 await self._reading_task
 
 
-def over_old_transport(connecting: Connecting, target: str, origin: str) -> Connecting:
+def connect_over_sse(connect: Connect, target: str, origin: str) -> Connect:
     """Return how a server of HTTP+SSE at a target is reached as one that takes lines."""
 
     @asynccontextmanager
     async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
         """Open the server, and leave its stream after the block."""
-        async with connecting(add_settings) as http:
+        async with connect(add_settings) as http:
             upstream = StreamUpstream(http, target, origin, add_settings)
             try:
                 yield upstream

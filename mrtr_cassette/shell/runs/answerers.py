@@ -21,7 +21,7 @@ from mrtr_cassette.core.report.events import turn_log_line
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import StoppedError, UsageError
 from mrtr_cassette.options import checked_headers
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import system_reason
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import (
     connected_client,
@@ -52,7 +52,7 @@ def load_answers(path: Path) -> AnswersFile:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"can't read {path}: {reason_of(error)}") from None
+        raise UsageError(f"can't read {path}: {system_reason(error)}") from None
 
     return read_answers(raw, str(path))
 
@@ -67,12 +67,12 @@ class Answerers:
 
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask; None where there is none."""
-        steps = rounds.answer(ask)
+        dialogue = rounds.answer(ask)
         told = len(rounds.turns)
         reply: Any = None
         while True:
             try:
-                step = steps.send(reply)
+                step = dialogue.send(reply)
             except StopIteration as ended:
                 for turn in rounds.turns[told:]:
                     self.announcer.say(turn_log_line, turn)
@@ -159,11 +159,11 @@ async def ask_at_terminal(key: str, request: InputRequest) -> Any:
     loop = asyncio.get_running_loop()
     terminal = sys.stdin.fileno()
     input_came = asyncio.Event()
-    steps = dialogue_with_person(key, request)
+    dialogue = dialogue_with_person(key, request)
     reply: str | None = None
     while True:
         try:
-            lines, prompt_text = steps.send(reply)
+            lines, prompt_text = dialogue.send(reply)
         except StopIteration as ended:
             return ended.value
 

@@ -89,9 +89,9 @@ from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.running import result_in_thread
 from mrtr_cassette.shell.runs.upstreams import (
-    NOTHING_THERE,
+    NOT_SERVED_STATUSES,
     is_on_pipes,
-    nothing_at,
+    not_served_error,
     reached_upstream,
 )
 
@@ -99,7 +99,7 @@ Answers = Mapping[str, Any] | FilePath | None
 """By the name of a field or the key of a question; or an answers file."""
 
 
-class _Reached(NamedTuple):
+class _ReachedServer(NamedTuple):
     """A live server that is called, directly or through the recording proxy.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Reached(NamedTuple):
 @asynccontextmanager
 async def _reached_directly(
     upstream: str | Sequence[str], options: CallOptions, add_settings: AddSettings
-) -> AsyncIterator[_Reached]:
+) -> AsyncIterator[_ReachedServer]:
     """Connect to the server without a recording proxy."""
     reached = reached_upstream(upstream, options, BUILT_IN_RULES)
     async with reached as target, target.connect(add_settings) as client:
@@ -126,7 +126,7 @@ async def _reached_directly(
 
         server = LiveServer(client, shown, is_on_pipes=target.is_on_pipes)
         try:
-            yield _Reached(server, target.path, is_started)
+            yield _ReachedServer(server, target.path, is_started)
         finally:
             await server.close()
 
@@ -138,7 +138,7 @@ async def _reached_by_proxy(
     cassette: Location,
     announcer: Announcer,
     add_settings: AddSettings,
-) -> AsyncIterator[_Reached]:
+) -> AsyncIterator[_ReachedServer]:
     """Connect to the server through the recording proxy.
 
     Raises:
@@ -151,7 +151,9 @@ async def _reached_by_proxy(
             on_pipes = is_on_pipes(upstream)
             server = LiveServer(proxy, session.shown_url, is_on_pipes=on_pipes)
             try:
-                yield _Reached(server, url.raw_path_qs, session.is_started, session)
+                yield _ReachedServer(
+                    server, url.raw_path_qs, session.is_started, session
+                )
             finally:
                 await server.close()
 
@@ -270,7 +272,7 @@ def _result_of(
 class _Caller:
     """One call under way."""
 
-    reached: _Reached
+    reached: _ReachedServer
     client: BuiltInClient
     rounds: Rounds
     answerers: Answerers
@@ -300,9 +302,9 @@ class _Caller:
 
         return exchange
 
-    def _report_task_progress(self, steps: Conversation) -> None:
+    def _report_task_progress(self, conversation: Conversation) -> None:
         """Report the progress of the call's task when it changed."""
-        state = steps.task
+        state = conversation.task
         if state is None or not state.is_at_work:
             return
 
@@ -356,7 +358,7 @@ class _Caller:
             initialized = self.client.take_initialize_response(opened)
 
         if initialized is None:
-            raise self._why_not_opened(request, opened)
+            raise self._session_refusal(request, opened)
 
         await self._follow_request(initialized)
         listening = Conversation(
@@ -364,7 +366,7 @@ class _Caller:
         )
         await self.server.listen(listening, self._supply_outside)
 
-    def _why_not_opened(
+    def _session_refusal(
         self, request: Request, opened: RecordedExchange | None
     ) -> UpstreamError:
         """Return the error for an `initialize` that has opened no session."""
@@ -375,9 +377,11 @@ class _Caller:
             )
 
         status = opened.response.status
-        if status in NOTHING_THERE:
+        if status in NOT_SERVED_STATUSES:
             is_started = self.reached.is_started
-            return nothing_at(request.target, shown, status, is_started=is_started)
+            return not_served_error(
+                request.target, shown, status, is_started=is_started
+            )
 
         place = f" at {request.target}" if opened.rpc_response is None else ""
         return UpstreamError(

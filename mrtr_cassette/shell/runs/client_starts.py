@@ -316,7 +316,7 @@ async def _client_starts(
 # In the process that a client has started
 
 
-class _OutcomeTeller:
+class _OutcomeWriter:
     """Writes what this process came to into the file that all processes write into."""
 
     def __init__(self, outcomes_file: int) -> None:
@@ -326,7 +326,7 @@ class _OutcomeTeller:
         self._process = secrets.token_hex(8)
         self._told_counts = dict.fromkeys(_TOLD_ONCE, 0)
 
-    def tell(self, outcome: RunOutcome) -> None:
+    def write_outcome(self, outcome: RunOutcome) -> None:
         """Write a line, and in it the items of lists that no earlier line of this process has."""
         new_items = {}
         for name, told_count in self._told_counts.items():
@@ -351,29 +351,29 @@ async def _work_of(folder: Path) -> int:
     # It is let go of when this process ends, whatever ends it.
     fcntl.flock(outcomes, fcntl.LOCK_SH)
 
-    tell = _OutcomeTeller(outcomes).tell
+    write_outcome = _OutcomeWriter(outcomes).write_outcome
     try:
-        session, code = await _record_or_replay(work, folder, tell)
+        session, code = await _record_or_replay(work, folder, write_outcome)
     except MrtrCassetteError as error:
         problem = error.in_terms(work["options"]["terms"])
-        tell(RunOutcome(problem=problem))
+        write_outcome(RunOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
 
         return error.exit_code
 
-    tell(session.outcome)
+    write_outcome(session.outcome)
     return code
 
 
 async def _record_or_replay(
-    work: dict[str, Any], folder: Path, tell: Callable[[RunOutcome], None]
+    work: dict[str, Any], folder: Path, write_outcome: Callable[[RunOutcome], None]
 ) -> tuple[Session, int]:
     """Record or replay; tell the outcome at each miss."""
     sessions: list[Session] = []
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] == "missed":
-            tell(sessions[0].outcome)
+            write_outcome(sessions[0].outcome)
 
     for name, text in work["fetched"].items():
         keep_fetched(name, text.encode())
@@ -381,7 +381,7 @@ async def _record_or_replay(
     path = _place_from(work["place"])
     if "server" not in work:
         options = ReplayOptions(**work["options"])
-        return await replay_pipe(path, options, on_event, began=sessions.append)
+        return await replay_pipe(path, options, on_event, on_begin=sessions.append)
 
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
 
@@ -393,7 +393,7 @@ async def _record_or_replay(
         cwd=work["cwd"],
         client=StartingClient(work["client"], None, folder),
         named=work["named"],
-        began=sessions.append,
+        on_begin=sessions.append,
     )
 
 

@@ -49,7 +49,7 @@ from mrtr_cassette.shell.files.cassettes import (
     check_replaceable,
     load_cassette,
 )
-from mrtr_cassette.shell.files.disk import CLOCK, reason_of
+from mrtr_cassette.shell.files.disk import CLOCK, system_reason
 from mrtr_cassette.shell.files.journals import (
     Journal,
     Publication,
@@ -99,11 +99,11 @@ class RecordSession(Session):
     live_streams: LiveStreams = field(default_factory=LiveStreams)
     """The streams that the upstream has begun while a cassette is played."""
 
-    told_states: dict[str, str] = field(default_factory=dict)
+    logged_task_states: dict[str, str] = field(default_factory=dict)
     """The digest of the latest state of each task, by its id."""
 
     _began_at: float = field(default_factory=CLOCK.now)
-    _under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    _work_under_way: set[asyncio.Task[None]] = field(default_factory=set)
     _warned_of: set[Unread] = field(default_factory=set)
 
     is_recording = True
@@ -147,8 +147,10 @@ class RecordSession(Session):
             return load_cassette(self.path)
 
         # Another thread may ask, while this one writes the journal.
-        without_repeated = self.recorder.without_repeated
-        return recorded_so_far(self.path, without_repeated) or self.played_cassette
+        without_repeated_secrets = self.recorder.without_repeated_secrets
+        return (
+            recorded_so_far(self.path, without_repeated_secrets) or self.played_cassette
+        )
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
@@ -157,8 +159,8 @@ class RecordSession(Session):
     def finish_before_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work in the background; the recording waits for it before it ends."""
         task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._work_under_way.add(task)
+        task.add_done_callback(self._work_under_way.discard)
 
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
@@ -166,8 +168,8 @@ class RecordSession(Session):
         try:
             yield
         finally:
-            while self._under_way:
-                await asyncio.wait(self._under_way)
+            while self._work_under_way:
+                await asyncio.wait(self._work_under_way)
 
     def write(self, due: Due, observation: Observation) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
@@ -196,7 +198,7 @@ class RecordSession(Session):
 
         return exchange
 
-    def _replace_repeated(self) -> None:
+    def _replace_repeated_secrets(self) -> None:
         """Write those exchanges anew that have a secret which was found after them."""
         # Publishing tells what is wrong with a journal.
         with suppress(CassetteError, OSError):
@@ -206,14 +208,14 @@ class RecordSession(Session):
 
             content = decode_journal(journal, str(self.journal.path))
             for exchange in content.exchanges.values():
-                changed = self.recorder.without_repeated(exchange)
+                changed = self.recorder.without_repeated_secrets(exchange)
                 if changed != exchange:
                     self.journal.append(encode_line(changed))
 
     def end(self) -> None:
         """Publish the journal unless there is an objection."""
         try:
-            self._replace_repeated()
+            self._replace_repeated_secrets()
             if self.publishes and self.objection is None:
                 self.journal.check_in_place()
                 self.published, left_out = publish_journal(self.path)
@@ -230,7 +232,7 @@ class RecordSession(Session):
         if isinstance(error, MrtrCassetteError):
             self.problem = error.in_terms(self.terms)
         elif isinstance(error, OSError):
-            self.problem = f"{self.path}: {reason_of(error)}"
+            self.problem = f"{self.path}: {system_reason(error)}"
         else:
             self.problem = internal_error(error)
 
@@ -327,7 +329,7 @@ class ExchangeRecording:
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.session.announcer
-        told = self.session.told_states
+        told = self.session.logged_task_states
         state = None
         if observation.call.is_poll:
             state = polled_state(observation.response)
@@ -399,7 +401,7 @@ def check_transport(earlier: Cassette, named: str, transport: Transport) -> None
     )
 
 
-def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+def combined_rules(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
     """Return the redaction rules of a cassette, and those of what is added to it."""
     if earlier is None or earlier.redaction is None:
         return rules
@@ -414,7 +416,7 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
 
 def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
     """Return options by which a recording keeps and hides what a cassette keeps and hides."""
-    rules = rules_of_both(cassette, options.redaction)
+    rules = combined_rules(cassette, options.redaction)
     return replace(
         options,
         redact=rules.patterns,

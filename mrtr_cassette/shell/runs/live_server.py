@@ -19,8 +19,8 @@ from mrtr_cassette.errors import MrtrCassetteError, MuteServerError, UpstreamErr
 from mrtr_cassette.shell.http.transport import (
     Upstream,
     UpstreamResponse,
-    no_response,
-    passed_headers,
+    headers_for_client,
+    no_response_error,
 )
 from mrtr_cassette.shell.pipes.upstream import NEEDS_PORT, NotMcpError
 
@@ -58,10 +58,10 @@ class AnswerRefusedError(UpstreamError):
 
 
 @dataclass(eq=False, slots=True)
-class _UnderWay:
+class _PendingResponse:
     """A request whose response is being read."""
 
-    steps: Conversation
+    conversation: Conversation
     reading: asyncio.Task[None]
     supply: Supply | None
     refusal: UpstreamError | None = None
@@ -77,8 +77,8 @@ class LiveServer:
     call_s: float | None = None
     head_s: float = _HEAD_S
     is_on_pipes: bool = False
-    _has_spoken: bool = field(default=False, init=False)
-    _under_way: list[_UnderWay] = field(default_factory=list, init=False)
+    _has_sent_message: bool = field(default=False, init=False)
+    _pending_responses: list[_PendingResponse] = field(default_factory=list, init=False)
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What reads listening streams, and the responses to posted answers."""
 
@@ -90,7 +90,7 @@ class LiveServer:
 
     async def follow_conversation(
         self,
-        steps: Conversation,
+        conversation: Conversation,
         supply: Supply | None = None,
         watch: Watch | None = None,
     ) -> None:
@@ -107,12 +107,12 @@ class LiveServer:
         try:
             async with asyncio.timeout(self.call_s):
                 try:
-                    await self._follow_without_limit(steps, supply, watch)
+                    await self._follow_without_limit(conversation, supply, watch)
                 except asyncio.CancelledError:
-                    if steps.task is not None:
+                    if conversation.task is not None:
                         missing = "its task did not end"
 
-                    await self._give_up_task(steps)
+                    await self._give_up_task(conversation)
                     raise
         except TimeoutError:
             raise self._timeout_error(missing) from None
@@ -120,98 +120,103 @@ class LiveServer:
     @property
     def is_mute(self) -> bool:
         """Whether it was started on pipes, and no message has come from it."""
-        return self.is_on_pipes and not self._has_spoken
+        return self.is_on_pipes and not self._has_sent_message
 
     def _timeout_error(self, missing: str) -> UpstreamError:
         """Return the error for a call that took too long, which says if the server is mute."""
         if not self.is_mute:
             reason = ValueError(f"{missing} within {self.call_s:g} s")
-            return UpstreamError(no_response(self.shown_as, reason))
+            return UpstreamError(no_response_error(self.shown_as, reason))
 
         reason = ValueError(
             f"nothing on its stdout within {self.call_s:g} s; {NEEDS_PORT}"
         )
-        return MuteServerError(no_response(self.shown_as, reason))
+        return MuteServerError(no_response_error(self.shown_as, reason))
 
-    async def _give_up_task(self, steps: Conversation) -> None:
+    async def _give_up_task(self, conversation: Conversation) -> None:
         """Tell the server that nobody waits for its task any more."""
-        observation = steps.leave_task()
+        observation = conversation.leave_task()
         if observation is None:
             return
 
         with suppress(OSError, MrtrCassetteError):
             async with asyncio.timeout(_LEAVING_S):
-                await self._read_whole_response(observation, steps)
+                await self._read_whole_response(observation, conversation)
 
     async def _follow_without_limit(
-        self, steps: Conversation, supply: Supply | None, watch: Watch | None
+        self, conversation: Conversation, supply: Supply | None, watch: Watch | None
     ) -> None:
         """Do the work of `follow_conversation`, without its limit of time."""
         while True:
-            if steps.wait_s:
-                await asyncio.sleep(steps.wait_s)
+            if conversation.wait_s:
+                await asyncio.sleep(conversation.wait_s)
 
-            observation = steps.next()
+            observation = conversation.next()
             if observation is None:
                 return
 
-            await self._exchange_while_of_interest(observation, steps, supply)
-            steps.response_received(observation)
+            await self._exchange_while_of_interest(observation, conversation, supply)
+            conversation.response_received(observation)
             if watch is not None:
-                watch(steps)
+                watch(conversation)
 
-            ask = steps.unanswered_ask
+            ask = conversation.unanswered_ask
             if supply is None or ask is None:
                 continue
 
             answer = await supply(ask)
             if answer is not None:
-                steps.answer(answer)
+                conversation.answer(answer)
             else:
                 # The ask stays open while the call is cancelled.
                 supply = None
 
     async def _exchange_while_of_interest(
-        self, observation: Observation, steps: Conversation, supply: Supply | None
+        self,
+        observation: Observation,
+        conversation: Conversation,
+        supply: Supply | None,
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
-        under_way = self._begin_exchange(observation, steps, supply)
-        reading = under_way.reading
+        pending = self._begin_exchange(observation, conversation, supply)
+        reading = pending.reading
         try:
-            if steps.leaving.is_due(observation):
+            if conversation.leaving.is_due(observation):
                 await asyncio.wait({reading}, timeout=self.head_s)
-                self._leave_as_client_left(observation, steps)
+                self._leave_as_client_left(observation, conversation)
 
             await asyncio.wait({reading})
         finally:
             reading.cancel()
 
-        error: BaseException | None = under_way.refusal
+        error: BaseException | None = pending.refusal
         if not reading.cancelled():
             error = reading.exception()
 
         if isinstance(error, NotMcpError):
-            raise MuteServerError(no_response(self.shown_as, error))
+            raise MuteServerError(no_response_error(self.shown_as, error))
         if isinstance(error, OSError):
-            raise UpstreamError(no_response(self.shown_as, error))
+            raise UpstreamError(no_response_error(self.shown_as, error))
         if error is not None:
             raise error
 
     async def listen(
-        self, steps: Conversation, supply: Supply | None = None
+        self, conversation: Conversation, supply: Supply | None = None
     ) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
 
         Returns the observation, or None where there is nothing to send. A server need not have
         such a stream, and other requests don't wait for its head. `close` leaves it.
         """
-        observation = steps.next()
+        observation = conversation.next()
         if observation is None:
             return None
 
         head_event = asyncio.Event()
-        reading = self._begin_exchange(observation, steps, supply, head_event).reading
-        self._keep_beside_others(reading)
+        reading = self._begin_exchange(
+            observation, conversation, supply, head_event
+        ).reading
+        self._keep_in_background(reading)
         waiting = asyncio.ensure_future(head_event.wait())
         either: set[asyncio.Future[Any]] = {reading, waiting}
         await asyncio.wait(
@@ -239,13 +244,13 @@ class LiveServer:
 
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""
-        under_way = list(self._background_tasks)
-        for task in under_way:
+        tasks = list(self._background_tasks)
+        for task in tasks:
             task.cancel()
 
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _keep_beside_others(self, task: asyncio.Task[None]) -> None:
+    def _keep_in_background(self, task: asyncio.Task[None]) -> None:
         """Let a task go on beside all others, whatever comes of it."""
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -256,150 +261,157 @@ class LiveServer:
         self._background_tasks.add(task)
         task.add_done_callback(ended)
 
-    def _go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that goes on beside all others, and return its task."""
         task = asyncio.ensure_future(work)
-        self._keep_beside_others(task)
+        self._keep_in_background(task)
         return task
 
     def _begin_exchange(
         self,
         observation: Observation,
-        steps: Conversation,
+        conversation: Conversation,
         supply: Supply | None,
         head_event: asyncio.Event | None = None,
-    ) -> _UnderWay:
+    ) -> _PendingResponse:
         """Start a task that sends a request and reads the response, and keep it as under way."""
         reading = asyncio.ensure_future(
-            self._read_whole_response(observation, steps, head_event)
+            self._read_whole_response(observation, conversation, head_event)
         )
-        under_way = _UnderWay(steps, reading, supply)
-        self._under_way.append(under_way)
-        reading.add_done_callback(lambda _: self._under_way.remove(under_way))
+        pending = _PendingResponse(conversation, reading, supply)
+        self._pending_responses.append(pending)
+        reading.add_done_callback(lambda _: self._pending_responses.remove(pending))
 
-        return under_way
+        return pending
 
     async def _read_whole_response(
         self,
         observation: Observation,
-        steps: Conversation,
+        conversation: Conversation,
         head_event: asyncio.Event | None = None,
     ) -> None:
         """Send a request, and read its response to the end, also when it breaks off and resumes."""
         with closing(await self.upstream.send(observation.call.request)) as response:
             observation.response_started(
-                response.status, passed_headers(response.headers)
+                response.status, headers_for_client(response.headers)
             )
             if head_event is not None:
                 head_event.set()
 
-            self._leave_as_client_left(observation, steps)
-            await self._show_until_answered(response, observation, steps)
+            self._leave_as_client_left(observation, conversation)
+            await self._show_until_answered(response, observation, conversation)
 
         while (resumed := resuming_request(observation)) is not None:
             request, after_s = resumed
             await asyncio.sleep(after_s)
             with closing(await self.upstream.send(request)) as response:
-                if not is_event_stream(passed_headers(response.headers)):
+                if not is_event_stream(headers_for_client(response.headers)):
                     break
 
-                await self._show_until_answered(response, observation, steps)
+                await self._show_until_answered(response, observation, conversation)
 
         observation.response_ended(0.0)
 
     async def _show_until_answered(
-        self, response: UpstreamResponse, observation: Observation, steps: Conversation
+        self,
+        response: UpstreamResponse,
+        observation: Observation,
+        conversation: Conversation,
     ) -> None:
         """Show the observation a response until it is answered; answer its pings and questions."""
         while not observation.is_answered and (chunk := await response.read()):
             if self.is_mute:
-                self._has_spoken = any(map(server_messages, chunk.splitlines()))
+                self._has_sent_message = any(map(server_messages, chunk.splitlines()))
 
             observation.response_bytes(chunk, 0.0)
             for ping in observation.take_pings():
-                self._go_on(self._answer_ping(ping, steps))
+                self._start_task(self._answer_ping(ping, conversation))
 
             for push in observation.take_pushed():
-                await self._start_push_answer(push, steps)
+                await self._start_push_answer(push, conversation)
 
-            self._leave_as_client_left(observation, steps)
+            self._leave_as_client_left(observation, conversation)
 
     def _leave_as_client_left(
-        self, observation: Observation, steps: Conversation
+        self, observation: Observation, conversation: Conversation
     ) -> None:
         """Leave a call after what has come, as its client left it."""
-        if steps.is_over:
+        if conversation.is_over:
             return
 
-        cancelling = steps.response_part_received(observation)
+        cancelling = conversation.response_part_received(observation)
         if cancelling is not None:
-            self._go_on(self._read_whole_response(cancelling, steps))
+            self._start_task(self._read_whole_response(cancelling, conversation))
 
-        if steps.is_over:
+        if conversation.is_over:
             self._stop_reading()
 
     def _stop_reading(self) -> None:
         """Leave the responses that are of no interest any more."""
-        for under_way in self._under_way:
-            if under_way.steps.is_over:
-                under_way.reading.cancel()
+        for pending in self._pending_responses:
+            if pending.conversation.is_over:
+                pending.reading.cancel()
 
-    async def _start_push_answer(self, push: OpenPush, steps: Conversation) -> None:
+    async def _start_push_answer(
+        self, push: OpenPush, conversation: Conversation
+    ) -> None:
         """Start to post the answer to a pushed question, if a script or `supply` has any."""
         async with self._answering_lock:
-            answer_post = steps.session.route_push(push)
+            answer_post = conversation.session.route_push(push)
             if answer_post is None:
                 answer_post = await self._take_supplied_answer()
 
             if answer_post is not None:
                 # Beside the stream, on which the server may wait for this answer.
-                post = self._go_on(self._post_answer(answer_post, steps))
+                post = self._start_task(self._post_answer(answer_post, conversation))
                 self._answers_under_way.add(post)
                 post.add_done_callback(self._answers_under_way.discard)
 
         self._was_asked.set()
         self._stop_reading()
 
-    async def _answer_ping(self, ping: Message, steps: Conversation) -> None:
+    async def _answer_ping(self, ping: Message, conversation: Conversation) -> None:
         """Answer a ping, whatever comes of it."""
         with suppress(OSError, MrtrCassetteError):
-            pong = steps.session.post_response(ping, steps)
-            await self._read_whole_response(pong, steps)
-            steps.session.response_received(pong)
+            pong = conversation.session.post_response(ping, conversation)
+            await self._read_whole_response(pong, conversation)
+            conversation.session.response_received(pong)
 
-    async def _post_answer(self, answer_post: Observation, steps: Conversation) -> None:
+    async def _post_answer(
+        self, answer_post: Observation, conversation: Conversation
+    ) -> None:
         """Post an answer; where the server refuses it, the call that waits for it fails."""
         problem: UpstreamError | None = None
         try:
-            await self._read_whole_response(answer_post, steps)
+            await self._read_whole_response(answer_post, conversation)
             if answer_post.status >= _LOWEST_REFUSED_STATUS:
                 exchange = answer_post.seal(End.COMPLETE, 0.0)
                 problem = AnswerRefusedError(
                     self.shown_as, exchange, answer_post.status
                 )
         except OSError as error:
-            problem = UpstreamError(no_response(self.shown_as, error))
+            problem = UpstreamError(no_response_error(self.shown_as, error))
 
-        owner = steps.session.response_received(answer_post)
+        owner = conversation.session.response_received(answer_post)
         if problem is not None and owner is not None:
             self._fail_waiting_call(owner, problem)
 
     def _fail_waiting_call(self, owner: RequestOwner, refusal: UpstreamError) -> None:
         """Let a call fail whose response waits for the refused answer."""
-        for under_way in self._under_way:
-            is_beside = under_way.reading in self._background_tasks
-            if under_way.steps is owner and not is_beside:
-                under_way.refusal = refusal
-                under_way.reading.cancel()
+        for pending in self._pending_responses:
+            is_in_background = pending.reading in self._background_tasks
+            if pending.conversation is owner and not is_in_background:
+                pending.refusal = refusal
+                pending.reading.cancel()
 
     async def _take_supplied_answer(self) -> Observation | None:
         """Get an answer for the first conversation that waits for one, and take it."""
-        for under_way in self._under_way:
-            ask = under_way.steps.unanswered_ask
-            if under_way.supply is not None and ask is not None:
-                answer = await under_way.supply(ask)
+        for pending in self._pending_responses:
+            ask = pending.conversation.unanswered_ask
+            if pending.supply is not None and ask is not None:
+                answer = await pending.supply(ask)
                 if answer is None:
                     return None
-                return under_way.steps.answer(answer)
+                return pending.conversation.answer(answer)
 
         return None

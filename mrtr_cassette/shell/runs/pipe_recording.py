@@ -25,15 +25,15 @@ from mrtr_cassette.shell.files.cassettes import (
 )
 from mrtr_cassette.shell.files.disk import is_free_within
 from mrtr_cassette.shell.files.journals import client_of, recover_journal
-from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, given_listeners
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.commands import given_to, shown_command
+from mrtr_cassette.shell.pipes.commands import credentials_given_to, shown_command
 from mrtr_cassette.shell.pipes.lines import (
     STDIN,
     STDOUT,
     LineWriter,
     PipedClient,
-    reads_from,
+    pipe_reads,
 )
 from mrtr_cassette.shell.pipes.processes import ServerProcess, server_process
 from mrtr_cassette.shell.runs.journaling import (
@@ -42,12 +42,12 @@ from mrtr_cassette.shell.runs.journaling import (
     RecordSession,
     check_output,
     check_transport,
+    combined_rules,
     journaling,
-    rules_of_both,
 )
 from mrtr_cassette.shell.runs.piped import StartingClient, answer_pipe, starting_client
 from mrtr_cassette.shell.runs.replaying import player_of
-from mrtr_cassette.shell.runs.running import told_to_end
+from mrtr_cassette.shell.runs.running import catching_end_signals
 
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
@@ -96,7 +96,7 @@ def next_place(output: Path) -> Path:
     return place
 
 
-_LAST_S: Final = 4.0
+_LAST_RESPONSES_S: Final = 4.0
 """Seconds after the client's end for responses of a server that is added from."""
 
 
@@ -109,7 +109,7 @@ async def record_pipe(
     client: StartingClient | None,
     cwd: Path | None = None,
     named: str = "",
-    began: Callable[[RecordSession], None] = lambda _session: None,
+    on_begin: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
 
@@ -145,20 +145,24 @@ async def record_pipe(
     if plays_cassette and earlier is not None:
         check_transport(earlier, named, "stdio")
         earlier = replace(earlier, path=named)
-        player = player_of(over_pipes(earlier), options, given_to(command), strict=True)
+        player = player_of(
+            over_pipes(earlier), options, credentials_given_to(command), strict=True
+        )
         player.recording = replace(player.recording, upstream=shown)
 
-    announcer = Announcer(options.log, heard_by(on_event), options.terms)
+    announcer = Announcer(options.log, given_listeners(on_event), options.terms)
     client_name = None if client is None else client.sha256
     server = RecordedServer(shown, "stdio", client_name)
     process = _ServerCommand(command, cwd)
-    async with told_to_end() as told:
+    async with catching_end_signals() as end_requested:
         with journaling(output, options, announcer, earlier, player, server) as session:
-            began(session)
+            on_begin(session)
             if player is None:
-                code = await _record_on_pipes(session, process, told)
+                code = await _record_on_pipes(session, process, end_requested)
             else:
-                code = await _append_on_pipes(session, player, process, told, options)
+                code = await _append_on_pipes(
+                    session, player, process, end_requested, options
+                )
 
     is_same = session.published is not None and session.published.is_same
     if client is not None and is_same:
@@ -178,7 +182,7 @@ def _shown_command(
     command: Sequence[str], earlier: Cassette | None, options: RecordOptions
 ) -> str:
     """Return the command without secrets."""
-    rules = rules_of_both(earlier, options.redaction)
+    rules = combined_rules(earlier, options.redaction)
     without_secrets = text_redactor(rules, UserSettings(secrets=options.secrets))
     return without_secrets(shown_command(command, rules))
 
@@ -187,7 +191,7 @@ async def _append_on_pipes(
     session: RecordSession,
     player: Player,
     process: _ServerCommand,
-    told: asyncio.Event,
+    end_requested: asyncio.Event,
     options: RecordOptions,
 ) -> int:
     """Play a cassette, and record what it lacks; return the server's exit code, if it has one."""
@@ -202,7 +206,7 @@ async def _append_on_pipes(
     recorder = session.recorder
     longest = recorder.largest_body
     upstream = pipe_upstream(
-        process.arguments, longest, recorder.add_settings, told, process.cwd
+        process.arguments, longest, recorder.add_settings, end_requested, process.cwd
     )
     async with session.finishing(), upstream as live:
         relay = Relay(live, session.url, session)
@@ -212,18 +216,18 @@ async def _append_on_pipes(
         appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest)
         live.on_own_line = partial(client.listen, appender.listen)
-        await answer_pipe(client, earlier, told, _LAST_S)
+        await answer_pipe(client, earlier, end_requested, _LAST_RESPONSES_S)
 
     return live.exit_code or 0
 
 
 async def _record_on_pipes(
-    session: RecordSession, process: _ServerCommand, told: asyncio.Event
+    session: RecordSession, process: _ServerCommand, end_requested: asyncio.Event
 ) -> int:
     """Record all that passes; return the server's exit code."""
     add_settings = session.recorder.add_settings
     with server_process(process.arguments, add_settings, process.cwd) as server:
-        code = await _PipedRecorder(session, server).run(told)
+        code = await _PipedRecorder(session, server).run(end_requested)
 
     if not session.outcomes.has_response:
         program = process.arguments[0]
@@ -244,11 +248,11 @@ class _PipedRecorder:
         name = "" if session.played_cassette is None else secrets.token_hex(16)
         self._channel: Channel[ExchangeRecording] = Channel(self._begin_exchange, name)
 
-    async def run(self, told: asyncio.Event) -> int:
+    async def run(self, end_requested: asyncio.Event) -> int:
         """Pass lines on until both sides have ended; return the server's exit code."""
         from_server = asyncio.ensure_future(self._from_server())
         from_client = asyncio.ensure_future(self._from_client())
-        by_server = await self._server.ended(told, from_server)
+        by_server = await self._server.ended(end_requested, from_server)
         from_client.cancel()
         from_server.cancel()
         for exchange, end in self._channel.ended_exchanges(by_server=by_server):
@@ -262,7 +266,7 @@ class _PipedRecorder:
     async def _from_client(self) -> None:
         """Pass on the client's lines and record them; at their end close the server's stdin."""
         writer = self._server.writer
-        async for brought in reads_from(STDIN, self._longest_line):
+        async for brought in pipe_reads(STDIN, self._longest_line):
             for line in brought.lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.new_bytes)

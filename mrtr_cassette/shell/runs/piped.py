@@ -20,12 +20,12 @@ from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import opens_channel
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.cassettes import load_if_readable
-from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, given_listeners
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.commands import given_to
-from mrtr_cassette.shell.pipes.lines import LAST_S, PipedClient
+from mrtr_cassette.shell.pipes.commands import credentials_given_to
+from mrtr_cassette.shell.pipes.lines import LAST_RESPONSES_S, PipedClient
 from mrtr_cassette.shell.runs.replaying import load_server
-from mrtr_cassette.shell.runs.running import told_to_end
+from mrtr_cassette.shell.runs.running import catching_end_signals
 from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
 
 _WITHIN_S: Final = 10.0
@@ -190,7 +190,7 @@ async def replay_pipe(
     *,
     server_command: Sequence[str] = (),
     client: StartingClient | None = None,
-    began: Callable[[ReplaySession], None] = lambda _session: None,
+    on_begin: Callable[[ReplaySession], None] = lambda _session: None,
 ) -> tuple[ReplaySession, int]:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
@@ -205,16 +205,18 @@ async def replay_pipe(
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
     terms = miss_terms(options)
-    announcer = Announcer(options.log, heard_by(on_event), terms)
+    announcer = Announcer(options.log, given_listeners(on_event), terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
     player = server.player
-    player.add_settings(given_to(server_command))
+    player.add_settings(credentials_given_to(server_command))
     player.has_discovered = client is not None and client.take_note("probed", path)
     session = ReplaySession("", "", path, cassette, player, terms)
     session.faults = server.faults
-    began(session)
-    async with told_to_end() as told:
-        await answer_pipe(PipedClient(server.handle, options.max_body), cassette, told)
+    on_begin(session)
+    async with catching_end_signals() as end_requested:
+        await answer_pipe(
+            PipedClient(server.handle, options.max_body), cassette, end_requested
+        )
 
     if client is not None and player.only_probed:
         client.leave_note("probed", path)
@@ -223,7 +225,10 @@ async def replay_pipe(
 
 
 async def answer_pipe(
-    client: PipedClient, cassette: Cassette, told: asyncio.Event, last_s: float = LAST_S
+    client: PipedClient,
+    cassette: Cassette,
+    end_requested: asyncio.Event,
+    last_responses_s: float = LAST_RESPONSES_S,
 ) -> None:
     """Answer a client on pipes from a cassette until it ends."""
     for interaction in cassette.interactions:
@@ -231,4 +236,4 @@ async def answer_pipe(
             client.listen()
             break
 
-    await client.run(told, last_s)
+    await client.run(end_requested, last_responses_s)

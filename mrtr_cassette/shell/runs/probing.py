@@ -91,7 +91,7 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_cassette,
     read_file,
 )
-from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.disk import system_reason
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.transport import Upstream, UpstreamResponse
@@ -106,8 +106,8 @@ from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
 from mrtr_cassette.shell.runs.recording import Relay
 from mrtr_cassette.shell.runs.upstreams import Target
 from mrtr_cassette.shell.runs.verifying import (
-    Found,
     LiveRun,
+    RunFindings,
     as_sent,
     live_run,
     part_of,
@@ -115,7 +115,11 @@ from mrtr_cassette.shell.runs.verifying import (
     rules_of,
 )
 
-_OF_ANOTHER: Final = (PROBE_OTHER_ARGUMENTS, PROBE_OTHER_TOOL, PROBE_OTHER_QUESTION)
+_OTHER_STATE_PROBES: Final = (
+    PROBE_OTHER_ARGUMENTS,
+    PROBE_OTHER_TOOL,
+    PROBE_OTHER_QUESTION,
+)
 """The probes that send the state of another ask."""
 
 _NO_PROBE: Final = ""
@@ -130,7 +134,7 @@ Progress = Callable[[int, int, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class RunObserver:
     """Gets told how a run gets on."""
 
     say: Callable[[str], None]
@@ -146,7 +150,7 @@ def read_expected_file(path: Path) -> tuple[ExpectedFinding, ...]:
     try:
         return read_expected(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"can't read {path}: {reason_of(error)}") from None
+        raise UsageError(f"can't read {path}: {system_reason(error)}") from None
     except ValueError as error:
         raise UsageError(
             f"{path} is not a file of expected findings: {error}"
@@ -166,7 +170,7 @@ async def probe_cassette(
     path: Location,
     upstream: str | Sequence[str],
     options: ProbeOptions,
-    watching: Watching | None = None,
+    observer: RunObserver | None = None,
 ) -> Probing:
     """Probe a live server with one cassette.
 
@@ -176,14 +180,14 @@ async def probe_cassette(
         UpstreamError: the command can't be run, or does not listen.
     """
     recorded = load(read_file(path), str(path))
-    return await probe_recorded(recorded, upstream, options, watching)
+    return await probe_recorded(recorded, upstream, options, observer)
 
 
 async def probe_recorded(
     recorded: Cassette,
     upstream: str | Sequence[str],
     options: ProbeOptions,
-    watching: Watching | None = None,
+    observer: RunObserver | None = None,
 ) -> Probing:
     """Probe a live server with what is recorded, in a file or so far; raises the same."""
     options.check_secrets()
@@ -219,12 +223,12 @@ async def probe_recorded(
             upstream,
             options,
             numbers,
-            watching=watching,
+            observer=observer,
             branches=branches,
         )
 
     if branches is not None:
-        branches.tell(watching)
+        branches.tell(observer)
 
     return probing.with_expected(expected)
 
@@ -352,14 +356,14 @@ class _Branches:
 
         self._is_begun = True
 
-    def tell(self, watching: Watching | None) -> None:
+    def tell(self, observer: RunObserver | None) -> None:
         """Say what was recorded.
 
         Raises:
             CassetteError: the recording is incomplete.
         """
-        if watching is not None:
-            watching.say(recording_text(self.session.report))
+        if observer is not None:
+            observer.say(recording_text(self.session.report))
 
         if self.session.problem is not None:
             reason = f"the recording is incomplete: {self.session.problem}"
@@ -396,14 +400,14 @@ async def _probe_cassette(
     options: ProbeOptions,
     numbers: Sequence[str],
     *,
-    watching: Watching | None,
+    observer: RunObserver | None,
     branches: _Branches | None,
 ) -> Probing:
     """Probe the questions of the interactions with these numbers of one cassette."""
     repeating = _verify_options(options, numbers)
     probers = []
     for plan in plans_of(cassette, sent, upstream, repeating):
-        probers.append(_Prober(plan, options, watching, branches))
+        probers.append(_Prober(plan, options, observer, branches))
 
     requests = sum(prober.most_requests for prober in probers)
     results: list[Probed] = []
@@ -415,7 +419,7 @@ async def _probe_cassette(
             part_of(sent, prober.plan),
             upstream,
             repeating,
-            Found(rules),
+            RunFindings(rules),
             consented=options.only,
         )
         async with reached as run:
@@ -423,11 +427,11 @@ async def _probe_cassette(
             if branches is not None:
                 run.target = branches.recorded_target(run.target)
 
-            if prober is probers[0] and watching is not None:
+            if prober is probers[0] and observer is not None:
                 count = sum(prober.most_conversations for prober in probers)
                 facts = f"at most {counted(requests, 'request')} to {shown_server}"
                 talks = counted(count, "conversation")
-                watching.say(f"{cassette.path}: {facts} in {talks}")
+                observer.say(f"{cassette.path}: {facts} in {talks}")
 
             prober.run = run
             results += await prober.probe_all()
@@ -441,7 +445,7 @@ class _Prober:
 
     plan: Sequence[PlannedInteraction]
     options: ProbeOptions
-    watching: Watching | None
+    observer: RunObserver | None
     branches: _Branches | None = None
     asks: dict[ProbedAsk, list[Probe]] = field(init=False)
     run: LiveRun = field(init=False)
@@ -538,7 +542,7 @@ class _Prober:
 
     def _report_next_probe(self, name: str, ask: ProbedAsk) -> None:
         """Say which probe is next, or that there is none."""
-        if self.watching is not None and self.watching.progress is not None:
+        if self.observer is not None and self.observer.progress is not None:
             call = ask.planned.call.title
             question = (
                 f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
@@ -547,7 +551,7 @@ class _Prober:
             if name != _NO_PROBE:
                 total = sum(len(probes) for probes in self.asks.values())
 
-            self.watching.progress(self._probes_done, total, name, question)
+            self.observer.progress(self._probes_done, total, name, question)
 
     async def _reaction_to_probe(
         self, baseline: Baseline, probe: Probe
@@ -642,10 +646,10 @@ class _Prober:
         return reaction_of(conversation, script.next_ask)
 
     def _limit_repeated_asks(
-        self, limit: asyncio.Timeout, script: ProbingScript, steps: Conversation
+        self, limit: asyncio.Timeout, script: ProbingScript, conversation: Conversation
     ) -> None:
         """Limit how long a task may go on asking for what was answered."""
-        if not script.is_still_asked(steps):
+        if not script.is_still_asked(conversation):
             limit.reschedule(None)
         elif limit.when() is None:
             now = asyncio.get_running_loop().time()
@@ -673,13 +677,13 @@ class _Prober:
             _NoStateError: there is no such state.
         """
         ask = baseline.ask
-        if probe.name in _OF_ANOTHER:
-            return await self._answer_with_states_of_others(baseline, probe)
+        if probe.name in _OTHER_STATE_PROBES:
+            return await self._answer_with_states_of_other_asks(baseline, probe)
 
         script = baseline.script
         state = None
         if probe.name != PROBE_UNASKED:
-            script = await self._script_brought_to(ask)
+            script = await self._script_at_ask(ask)
             state = _state_sent_by_probe(probe, script.live_ask)
 
         if probe.name == PROBE_EXPIRED:
@@ -691,7 +695,7 @@ class _Prober:
 
         return reaction
 
-    async def _answer_with_states_of_others(
+    async def _answer_with_states_of_other_asks(
         self, baseline: Baseline, probe: Probe
     ) -> Reaction:
         """Answer an ask as recorded with states of other asks, until one is not refused.
@@ -700,7 +704,7 @@ class _Prober:
             _NoStateError: there is no such state.
         """
         reaction: Reaction | None = None
-        async for state in self._states_of_others(baseline.ask, probe):
+        async for state in self._states_of_other_asks(baseline.ask, probe):
             reaction = await self._send_retry(baseline, baseline.script, state)
             if not baseline.is_refusal(reaction):
                 break
@@ -710,7 +714,7 @@ class _Prober:
 
         return reaction
 
-    async def _script_brought_to(self, ask: ProbedAsk) -> ProbingScript:
+    async def _script_at_ask(self, ask: ProbedAsk) -> ProbingScript:
         """Bring the server to an ask, and leave it there.
 
         Raises:
@@ -738,12 +742,12 @@ class _Prober:
         conversation.go_on_with_retry(asked, reached.reply.value, state)
         return await self._follow_conversation(conversation, script)
 
-    async def _states_of_others(
+    async def _states_of_other_asks(
         self, ask: ProbedAsk, probe: Probe
     ) -> AsyncIterator[str]:
         """Bring the server to other asks, and yield their states, one of each kind."""
         is_found = False
-        for others in self._asks_with_states(ask, probe):
+        for others in self._other_asks_with_states(ask, probe):
             for other in others:
                 conversation, script = self._conversation_and_script(other, None)
                 await self._follow_conversation(conversation, script)
@@ -770,7 +774,7 @@ class _Prober:
         calling = Conversation(altered, script, conversation.session)
         return (await self._follow_conversation(calling, script)).ask
 
-    def _asks_with_states(
+    def _other_asks_with_states(
         self, ask: ProbedAsk, probe: Probe
     ) -> Iterable[Sequence[ProbedAsk]]:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""

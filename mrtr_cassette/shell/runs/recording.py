@@ -73,15 +73,15 @@ from mrtr_cassette.shell.files.ignored import ignored_for_options
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import is_own_name
-from mrtr_cassette.shell.http.server import OwnOrigin
+from mrtr_cassette.shell.http.server import OriginRewriter
 from mrtr_cassette.shell.http.transport import (
     Downstream,
     Handler,
     RawHeaders,
     Upstream,
     UpstreamResponse,
-    no_response,
-    passed_headers,
+    headers_for_client,
+    no_response_error,
 )
 from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load_answers
 from mrtr_cassette.shell.runs.journaling import (
@@ -90,12 +90,12 @@ from mrtr_cassette.shell.runs.journaling import (
     RecordSession,
     check_output,
     check_transport,
+    combined_rules,
     journaling,
-    rules_of_both,
 )
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.replaying import ReplayServer, player_of
-from mrtr_cassette.shell.runs.sites import OwnPort, Site
+from mrtr_cassette.shell.runs.sites import PortSite, Site
 from mrtr_cassette.shell.runs.upstreams import Target, is_on_pipes, reached_upstream
 
 DEFAULTS: Final = RecordOptions()
@@ -147,7 +147,7 @@ async def recording(
         path_source = cassettes.load_if_readable(output)
 
     place = kept_for or output
-    site = site or OwnPort(options)
+    site = site or PortSite(options)
     reached = reached_upstream(
         upstream, options, options.redaction, path_source, started
     )
@@ -173,7 +173,7 @@ async def _recording_target(
 ) -> AsyncIterator[RecordSession]:
     """Record a server that runs; messages name the cassette by its `place`."""
     secrets = UserSettings(secrets=options.secrets)
-    redact = text_redactor(rules_of_both(earlier, options.redaction), secrets)
+    redact = text_redactor(combined_rules(earlier, options.redaction), secrets)
     command = None if target.command is None else redact(target.command)
     server = RecordedServer(redact(target.recorded_as), command=command)
     player = None
@@ -205,7 +205,9 @@ async def _recording_target(
                     _opened_handler(relay, options) as handler,
                     session.finishing(),
                 ):
-                    served = OwnOrigin(handler, ServerOrigin(target.name), base_url)
+                    served = OriginRewriter(
+                        handler, ServerOrigin(target.name), base_url
+                    )
                     session.elsewhere = served.elsewhere
                     running = site.serving(served.handle, announcer)
                     async with running as session.admin_url:
@@ -267,7 +269,7 @@ class RelayedResponse(ExchangeRecording):
         self.status = response.status
         self.reason = response.reason
         self.headers = response.headers
-        self.client_headers = passed_headers(response.headers)
+        self.client_headers = headers_for_client(response.headers)
         if self._request.method == "GET" and is_event_stream(self.client_headers):
             self._endpoint_passing = EndpointPassing(ServerOrigin(self._upstream_url))
 
@@ -396,7 +398,7 @@ class Relay:
                 raise
         except (OSError, ValueError) as error:
             await self.answer_unreachable(
-                request, downstream, no_response(self.shown_as, error)
+                request, downstream, no_response_error(self.shown_as, error)
             )
             return
 
@@ -536,13 +538,13 @@ class Appender:
     ) -> Request | Miss:
         """Bring the live server to the client's turn, and return the request in its terms."""
         async with self._bringing_lock:
-            steps = self._appending.bring_server_to_client(request, shown)
+            conversations = self._appending.bring_server_to_client(request, shown)
             while True:
                 try:
-                    conversation = next(steps)
-                except StopIteration as brought:
-                    sent: Request | Miss = brought.value
-                    return sent
+                    conversation = next(conversations)
+                except StopIteration as stop:
+                    live_request: Request | Miss = stop.value
+                    return live_request
 
                 await self._live_server.follow_conversation(conversation)
                 self._report_conversation(conversation)
@@ -640,8 +642,8 @@ class AutoAnswerHandler:
         """Answer one request."""
         call = read_call(request)
         task = self.tasks.get(call.name) if call.is_poll else None
-        steps = self._asking_conversation(request, call, task)
-        if steps is None:
+        conversation = self._asking_conversation(request, call, task)
+        if conversation is None:
             await self.relay.handle(request, downstream)
             return
 
@@ -649,13 +651,13 @@ class AutoAnswerHandler:
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
             await LiveServer(upstream, self.relay.shown_as).follow_conversation(
-                steps, upstream.supply
+                conversation, upstream.supply
             )
         except (UpstreamError, BodyTooLargeError) as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
 
-        exchange = _last_exchange(steps)
+        exchange = _last_exchange(conversation)
         if upstream.last is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
@@ -688,10 +690,10 @@ class AutoAnswerHandler:
         return None
 
 
-def _last_exchange(steps: Conversation) -> RecordedExchange | None:
+def _last_exchange(conversation: Conversation) -> RecordedExchange | None:
     """Return the exchange with which a conversation ended, or None."""
-    if isinstance(steps.stopping_point, NeedsAnswers):
-        return steps.stopping_point.ask.exchange
-    if isinstance(steps.stopping_point, FinishedCall):
-        return steps.stopping_point.exchange
+    if isinstance(conversation.stopping_point, NeedsAnswers):
+        return conversation.stopping_point.ask.exchange
+    if isinstance(conversation.stopping_point, FinishedCall):
+        return conversation.stopping_point.exchange
     return None

@@ -45,16 +45,16 @@ from mrtr_cassette.shell.files.cassettes import load_cassette, without_collectio
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location_of
-from mrtr_cassette.shell.http.server import OwnOrigin
+from mrtr_cassette.shell.http.server import OriginRewriter
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
 from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
-from mrtr_cassette.shell.runs.sites import OwnPort, Site
+from mrtr_cassette.shell.runs.sites import PortSite, Site
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.runs import MissReport
 
 DEFAULTS: Final = ReplayOptions()
-_APART_S: Final = 0.05
+_PAUSE_BETWEEN_EVENTS_S: Final = 0.05
 """Seconds between an event and a response that follows it on a stream that many requests share.
 
 Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
@@ -85,7 +85,7 @@ def replaying(
         CassetteError: the cassette can't be read.
         UsageError: later, the address can't be bound.
     """
-    site = site or OwnPort(options)
+    site = site or PortSite(options)
     terms = miss_terms(options)
     announcer = Announcer(options.log, site.listeners(on_event), terms)
     # A loop that many runs share is not held up: it comes later.
@@ -108,7 +108,7 @@ async def _serving_replay(
     with site.opened() as base_url:
         session.url = f"{base_url}{place}"
         session.shown_url = player.shown_text(session.url)
-        served = OwnOrigin(server.handle, origin, base_url)
+        served = OriginRewriter(server.handle, origin, base_url)
         session.elsewhere = served.elsewhere
         try:
             running = site.serving(served.handle, server.announcer)
@@ -207,7 +207,7 @@ class LoadedReplays:
             CassetteError: a cassette can't be read.
         """
         load = partial(_load_replay, path, to_transport, options)
-        versions = tuple(map(_version_of, [str(path), *options.beside]))
+        versions = tuple(map(_file_version, [str(path), *options.beside]))
         if None in versions:
             cassette, player = load()
         else:
@@ -234,7 +234,7 @@ class LoadedReplays:
             return cassette, template.fresh_player()
 
 
-def _version_of(path: str) -> tuple[object, ...] | None:
+def _file_version(path: str) -> tuple[object, ...] | None:
     """Return what changes when a file does; None for what is in a store, which may always."""
     try:
         state = os.stat(path)  # noqa: PTH116  a hundred times faster for many files
@@ -625,7 +625,7 @@ class ReplayServer:
             elapsed = self.clock.now() - started
             await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
         elif part.is_response and follows_event:
-            await self.clock.sleep(_APART_S)
+            await self.clock.sleep(_PAUSE_BETWEEN_EVENTS_S)
 
     async def _send_part(
         self, part: Sending, delivery: Delivery, downstream: Downstream
@@ -683,7 +683,7 @@ class ReplayServer:
 
         if is_behind and not delivery.entry.matched.request.is_line:
             # What came first comes by another connection.
-            await self.clock.sleep(_APART_S)
+            await self.clock.sleep(_PAUSE_BETWEEN_EVENTS_S)
 
 
 async def _send_fault_error(fault: Fault, downstream: Downstream) -> None:

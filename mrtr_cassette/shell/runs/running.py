@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError, UsageError
-from mrtr_cassette.shell.files.disk import UnfrozenLoop, reason_of
+from mrtr_cassette.shell.files.disk import UnfrozenLoop, system_reason
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
 SERVE_VARIABLE = "MRTR_CASSETTE_SERVE"
@@ -162,14 +162,14 @@ def waiting_for_input(file: int) -> Iterator[Callable[[], None]]:
 
 
 @asynccontextmanager
-async def told_to_end() -> AsyncIterator[asyncio.Event]:
+async def catching_end_signals() -> AsyncIterator[asyncio.Event]:
     """Set an event at SIGINT, SIGTERM and SIGHUP, and ignore them after the block."""
-    told = asyncio.Event()
+    requested = asyncio.Event()
     async with stop_signals() as signals:
         coming = asyncio.ensure_future(signals.get())
-        coming.add_done_callback(lambda _: told.set())
+        coming.add_done_callback(lambda _: requested.set())
         try:
-            yield told
+            yield requested
         finally:
             coming.cancel()
 
@@ -234,7 +234,7 @@ async def run_command(
     try:
         process = await asyncio.create_subprocess_exec(*command, env=variables)
     except OSError as error:
-        say(f"error: can't run {command[0]!r}: {reason_of(error)}")
+        say(f"error: can't run {command[0]!r}: {system_reason(error)}")
         code = 127 if isinstance(error, FileNotFoundError) else 126
         return CommandEnd(code, has_run=False)
 
@@ -275,7 +275,7 @@ async def run_command(
 def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a loop of its own, whatever runs in this thread; Ctrl-C cancels it."""
     try:
-        with in_thread(_own_loop()) as loop:
+        with in_thread(_running_loop_cleaned_up()) as loop:
             return _result_of(asyncio.run_coroutine_threadsafe(coroutine, loop))
     except UsageError:
         # It may never have begun.
@@ -284,7 +284,7 @@ def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def _own_loop() -> AsyncIterator[asyncio.AbstractEventLoop]:
+async def _running_loop_cleaned_up() -> AsyncIterator[asyncio.AbstractEventLoop]:
     """Give the running loop, at whose end all that still runs in it is cancelled."""
     yield asyncio.get_running_loop()
 
@@ -297,7 +297,7 @@ _EnteredFuture = Future[tuple[T, Callable[[], object]]]
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
     entered_future: _EnteredFuture[T] = Future()
-    left_future: Future[None] = Future()
+    exit_future: Future[None] = Future()
 
     def work() -> None:
         """Run the context manager in the thread; errors go to one of the futures."""
@@ -305,11 +305,11 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
             run(_stay_until_left(manager, entered_future))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
             if entered_future.done():
-                left_future.set_exception(error)
+                exit_future.set_exception(error)
             else:
                 entered_future.set_exception(error)
         else:
-            left_future.set_result(None)
+            exit_future.set_result(None)
 
     # A program that ends without leaving must not hang; what was recorded is in the journal.
     thread = Thread(target=work, name="mrtr-cassette", daemon=True)
@@ -325,7 +325,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         yield value
     finally:
         leave()
-        _result_of(left_future)
+        _result_of(exit_future)
 
 
 class LoopOfThreads:

@@ -21,7 +21,7 @@ from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.files.log import Announcer, OnEvent, heard_by
+from mrtr_cassette.shell.files.log import Announcer, OnEvent, given_listeners
 from mrtr_cassette.shell.http.access import Listener, listening
 from mrtr_cassette.shell.http.server import HttpDownstream, HttpHandler, serving
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
@@ -191,7 +191,7 @@ class SharedSite:
 
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return the listeners of the run's events."""
-        return heard_by(on_event)
+        return given_listeners(on_event)
 
     @contextmanager
     def opened(self) -> Iterator[str]:
@@ -250,7 +250,7 @@ def site_named_in(request: Request) -> tuple[str, Request] | None:
     return match["name"], replace(request, target=target)
 
 
-class OwnPort:
+class PortSite:
     """A port of its own, and `/livez`, `/readyz` and `/metrics` if an admin port is asked for."""
 
     def __init__(self, options: ProxyOptions, drain_s: float = 0.0) -> None:
@@ -278,8 +278,8 @@ class OwnPort:
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return the listeners of events, the metrics among them."""
         if self._metrics is None:
-            return heard_by(on_event)
-        return heard_by(self._metrics.count_event, on_event)
+            return given_listeners(on_event)
+        return given_listeners(self._metrics.count_event, on_event)
 
     @contextmanager
     def opened(self) -> Iterator[str]:

@@ -30,7 +30,7 @@ from mrtr_cassette.core.secrets.credentials import (
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES, RedactionRules
 from mrtr_cassette.errors import UpstreamError, UsageError, printable_lines
 from mrtr_cassette.options import UpstreamOptions
-from mrtr_cassette.shell.files.disk import monotonic, reason_of
+from mrtr_cassette.shell.files.disk import monotonic, system_reason
 from mrtr_cassette.shell.http.client import (
     connected_client,
     forward_proxy,
@@ -40,7 +40,11 @@ from mrtr_cassette.shell.http.client import (
     url_credentials,
 )
 from mrtr_cassette.shell.http.transport import Upstream
-from mrtr_cassette.shell.pipes.commands import given_to, shown_command, words_shown
+from mrtr_cassette.shell.pipes.commands import (
+    command_in_words,
+    credentials_given_to,
+    shown_command,
+)
 from mrtr_cassette.shell.pipes.processes import ProcessGroup, guarded_process_group
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
@@ -91,7 +95,7 @@ def target_of(
         name=STARTED_HERE,
         origin=shown,
         path=ENDPOINT,
-        settings=given_to(upstream)._replace(headers=options.added_headers),
+        settings=credentials_given_to(upstream)._replace(headers=options.added_headers),
         connect=partial(pipe_upstream, upstream, options.max_body),
         recorded_as=STARTED_HERE,
         command=shown,
@@ -117,7 +121,7 @@ def _target_at(
         proxy = None
         recorded_as = started_here(path)
 
-    known = given_to(command) if command else UserSettings()
+    known = credentials_given_to(command) if command else UserSettings()
     environment = known.environment
     if proxy is not None:
         environment = (*environment, *proxy.headers)
@@ -184,12 +188,12 @@ async def reached_upstream(
         yield target_of(upstream, options, rules)
         return
 
-    path = path_at(options.upstream_path, recorded)
+    path = path_to_call(options.upstream_path, recorded)
     async with running_command(upstream, Path.cwd(), path=path) as running:
         yield target_of(running.url, options, rules, upstream)
 
 
-def nothing_at(
+def not_served_error(
     path: str, shown: str, status: int, *, is_started: bool
 ) -> UpstreamError:
     """Return the error of a server that has nothing at the path at which it was called."""
@@ -200,14 +204,14 @@ def nothing_at(
     return UpstreamError(f"{shown} has nothing at {path} (HTTP {status})", hint=hint)
 
 
-def path_at(given: str | None, recorded: Cassette | None) -> str:
+def path_to_call(given: str | None, recorded: Cassette | None) -> str:
     """Return the path of a server that we start: as the user says, as recorded, or the default."""
     if given is not None:
         return given
     return ENDPOINT if recorded is None else recorded_path(recorded)
 
 
-NOTHING_THERE = (404, 405)
+NOT_SERVED_STATUSES = (404, 405)
 PORT = "{port}"
 """Stands for the port in a command."""
 
@@ -254,8 +258,8 @@ async def running_command(
     Raises:
         UpstreamError: it can't be run, ends, or does not listen; its output is in the text.
     """
-    without_secrets = text_redactor(BUILT_IN_RULES, given_to(command))
-    shown = words_shown(command)
+    without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
+    shown = command_in_words(command)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -270,7 +274,7 @@ async def running_command(
                 start_new_session=True,
             )
         except OSError as error:
-            text = f"can't run the upstream command {shown!r}: {reason_of(error)}"
+            text = f"can't run the upstream command {shown!r}: {system_reason(error)}"
             raise UpstreamError(text) from None
 
         running = RunningCommand(

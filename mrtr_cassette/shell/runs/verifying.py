@@ -70,16 +70,16 @@ from mrtr_cassette.shell.files.cassettes import (
     publish_cassette,
     read_file,
 )
-from mrtr_cassette.shell.files.disk import reason_of, write_whole
+from mrtr_cassette.shell.files.disk import system_reason, write_whole
 from mrtr_cassette.shell.files.ignored import read_rules
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.pipes.upstream import over_old_transport
+from mrtr_cassette.shell.pipes.upstream import connect_over_sse
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.upstreams import (
-    NOTHING_THERE,
+    NOT_SERVED_STATUSES,
     Target,
     is_on_pipes,
-    nothing_at,
+    not_served_error,
     reached_upstream,
 )
 
@@ -131,7 +131,7 @@ async def _verify_cassette(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found = Found(rules_of(options))
+    found = RunFindings(rules_of(options))
     recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
     shown_server = ""
     verified: list[VerifiedInteraction] = []
@@ -160,7 +160,7 @@ async def _verify_cassette(
         proposed=tuple(proposed),
     )
     if options.learn is not None:
-        _keep_learned(Path(options.learn), verification.learned)
+        _write_learned(Path(options.learn), verification.learned)
 
     return verification
 
@@ -221,7 +221,7 @@ async def live_run(
     part: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    found: Found,
+    found: RunFindings,
     *,
     accepts: Accepts | None = None,
     consented: Collection[str] = (),
@@ -271,11 +271,11 @@ def _target_over_lines(target: Target) -> Target:
     if target.is_on_pipes:
         return target
 
-    connecting = over_old_transport(target.connect, target.path, target.origin)
+    connecting = connect_over_sse(target.connect, target.path, target.origin)
     return replace(target, connect=connecting, is_on_pipes=True)
 
 
-def _keep_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
+def _write_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
     """Add what was learned to the file: pointers, each with its call."""
     by_call: dict[str, list[str]] = {}
     for call, pointer in learned:
@@ -292,12 +292,12 @@ def _keep_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
         raise UsageError(
-            f"can't write what was learned to {path}: {reason_of(error)}"
+            f"can't write what was learned to {path}: {system_reason(error)}"
         ) from None
 
 
 @dataclass(eq=False, slots=True)
-class Found:
+class RunFindings:
     """The findings of a verification so far; all its runs add to them."""
 
     rules: list[IgnoredPlaces]
@@ -323,7 +323,7 @@ class LiveRun:
     target: Target
     options: VerifyOptions
     stack: AsyncExitStack
-    found: Found
+    found: RunFindings
     reached_target: Target
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
@@ -356,15 +356,17 @@ class LiveRun:
                 if response is not None:
                     statuses.add(response.status)
 
-        if statuses and statuses.issubset(NOTHING_THERE):
+        if statuses and statuses.issubset(NOT_SERVED_STATUSES):
             target = self.reached_target
             is_started = target.command is not None
             status = min(statuses)
-            raise nothing_at(target.path, self.shown, status, is_started=is_started)
+            raise not_served_error(
+                target.path, self.shown, status, is_started=is_started
+            )
 
     async def server(self, call: PlannedInteraction) -> LiveServer:
         """Return the server of a call's session; over pipes it is started for the first one."""
-        key = self._key_of(call)
+        key = self._server_key(call)
         if key not in self.servers:
             target = self.target
             connection = await self.stack.enter_async_context(AsyncExitStack())
@@ -382,13 +384,13 @@ class LiveRun:
 
         return self.servers[key]
 
-    def _key_of(self, call: PlannedInteraction) -> str:
+    def _server_key(self, call: PlannedInteraction) -> str:
         """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
         return call.session if self.target.is_on_pipes else ""
 
     async def close_server_of(self, call: PlannedInteraction) -> None:
         """Close the server of a call's session, so that the next call gets another one."""
-        key = self._key_of(call)
+        key = self._server_key(call)
         if key in self.servers:
             del self.servers[key]
             await self._connections.pop(key).aclose()
@@ -439,13 +441,13 @@ class LiveRun:
             if call.is_setup or verified.verdict in ("skipped", "not-reached"):
                 return verified
 
-            return await self._look_closer(server, verified)
+            return await self._learn_varying_places(server, verified)
         except MuteServerError:
             raise
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
             return self.verifier.failed_interaction(call, str(error))
 
-    async def _look_closer(
+    async def _learn_varying_places(
         self, server: LiveServer, first: VerifiedInteraction
     ) -> VerifiedInteraction:
         """Find what differs by itself; a call that changes nothing is made once more for that."""

@@ -292,7 +292,7 @@ def needs_upstream(mode: Mode, cassette: Location, *, is_old: bool) -> bool:
     return mode in ("append", "all")
 
 
-def existing_in(mode: Mode, *, is_old: bool) -> Existing:
+def existing_for_mode(mode: Mode, *, is_old: bool) -> Existing:
     """Return what becomes of an existing cassette when a mode records."""
     if mode == "append":
         return "append"

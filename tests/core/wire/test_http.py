@@ -24,7 +24,7 @@ from mrtr_cassette.core.wire.http import (
     Line,
     LineFramer,
     Piece,
-    Read,
+    PipeRead,
     Request,
     Response,
     channel_request,
@@ -349,22 +349,22 @@ def test_line_comes_when_it_ends_and_its_bytes_as_they_are_read() -> None:
     """A line is whole with its end, which only the last one may lack; what it had is passed on."""
     framer = LineFramer(100)
 
-    assert framer.feed(b"one\ntw") == Read([Line(b"one\n")], b"tw")
-    assert framer.feed(b"o") == Read([], b"o")
-    assert framer.feed(b"\n\nrest") == Read(
+    assert framer.feed(b"one\ntw") == PipeRead([Line(b"one\n")], b"tw")
+    assert framer.feed(b"o") == PipeRead([], b"o")
+    assert framer.feed(b"\n\nrest") == PipeRead(
         [Line(b"two\n", passed=3), Line(b"\n")], b"rest"
     )
-    assert framer.finish() == Read([Line(b"rest", passed=4)])
-    assert framer.finish() == Read([])
+    assert framer.finish() == PipeRead([Line(b"rest", passed=4)])
+    assert framer.finish() == PipeRead([])
 
 
 def test_line_that_is_too_long_passes_in_parts() -> None:
     """A line longer than the limit is not held; the next one is whole again."""
     framer = LineFramer(4)
 
-    assert framer.feed(b"1234") == Read([], b"1234")
-    assert framer.feed(b"5") == Read([Line(b"12345", is_whole=False, passed=4)])
-    assert framer.feed(b"6") == Read([Line(b"6", is_whole=False)])
+    assert framer.feed(b"1234") == PipeRead([], b"1234")
+    assert framer.feed(b"5") == PipeRead([Line(b"12345", is_whole=False, passed=4)])
+    assert framer.feed(b"6") == PipeRead([Line(b"6", is_whole=False)])
     assert framer.feed(b"7\n123\n").lines == [
         Line(b"7\n", is_whole=False),
         Line(b"123\n"),
