@@ -123,6 +123,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     module = next(
-        (each for each, names in _NAMES_BY_MODULE.items() if name in names), "api"
+        (module for module, names in _NAMES_BY_MODULE.items() if name in names), "api"
     )
     return getattr(import_module(f"{__name__}.{module}"), name)

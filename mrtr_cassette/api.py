@@ -123,7 +123,7 @@ def replay(
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
         MrtrCassetteError: when the block ends: nothing met one of the `faults`.
     """
-    places = [full_name(_read_place(other)) for other in beside]
+    places = [full_name(_read_place(cassette)) for cassette in beside]
     options["beside"] = [*places, *options.get("beside", ())]
     checked = options_from(ReplayOptions, options, "replay")
     place = _read_place(path)
@@ -148,8 +148,8 @@ def _read_place(path: FilePath | Location) -> Location:
     if is_address(path):
         from mrtr_cassette.shell.http.fetched import fetch_cassette
 
-        found = result_in_thread(fetch_cassette(str(path)))
-        path = keep_fetched(found.shown, found.data)
+        fetched = result_in_thread(fetch_cassette(str(path)))
+        path = keep_fetched(fetched.shown, fetched.data)
 
     return location_of(path)
 

@@ -96,12 +96,12 @@ def option_field(
 
 def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
-    found = {}
+    options_by_name = {}
     for member in fields(options):
         if "option" in member.metadata:
-            found[member.name] = member.metadata["option"]
+            options_by_name[member.name] = member.metadata["option"]
 
-    return found
+    return options_by_name
 
 
 def flag_of(name: str, option: Option) -> str:
@@ -163,8 +163,8 @@ def checked_value(name: str, option: Option, value: Any) -> Any:
     if option.kind == "choice":
         choices = option.choices + option.of_programs
         if value not in choices:
-            known = ", ".join(choices)
-            raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
+            choice_names = ", ".join(choices)
+            raise UsageError(f"<<{name}>> is {value!r}, and not one of {choice_names}")
 
         return value
 
@@ -173,9 +173,9 @@ def checked_value(name: str, option: Option, value: Any) -> Any:
             f"<<{name}>> is a single text", hint=f"give a list: {name}=[{value!r}]"
         )
 
-    is_right, wanted = _TESTS_OF_KINDS[option.kind]
+    is_right, wanted_words = _TESTS_OF_KINDS[option.kind]
     if not is_right(value):
-        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
+        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted_words}")
 
     if option.kind == "number":
         _check_range(name, option, value)
@@ -387,8 +387,8 @@ class SecretOptions(Options):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The texts to replace; a variable that is not set has none."""
-        found = [os.environ.get(name, "") for name in self.redact_env]
-        return (*filter(None, found), *self.redact_values)
+        texts = [os.environ.get(name, "") for name in self.redact_env]
+        return (*filter(None, texts), *self.redact_values)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -403,21 +403,21 @@ class SecretOptions(Options):
         """
         texts = self.texts
 
-        def value_in_command(named: re.Match[str]) -> str:
+        def value_in_command(match: re.Match[str]) -> str:
             """Return the text for a name, which stays as it is if no values are given."""
-            name = named[1]
+            name = match[1]
             if name == "port" and name in texts:
                 raise UsageError(
                     "<<values>>: {port} in a command is the port of its server",
                     hint="give the value another name",
                 )
             if name == "port" or not texts:
-                return named[0]
+                return match[0]
             if name in texts:
                 return texts[name]
 
             raise UsageError(
-                f"<<values>>: the command has {named[0]}, and no value has this name",
+                f"<<values>>: the command has {match[0]}, and no value has this name",
                 hint="give it as <<give_value>>",
             )
 

@@ -109,8 +109,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if orphans:
         from mrtr_cassette.testing.uses import Orphans
 
-        found = Orphans(config, fails=orphans == "fail")
-        config.pluginmanager.register(found, "mrtr-cassette-orphans")
+        orphan_finder = Orphans(config, fails=orphans == "fail")
+        config.pluginmanager.register(orphan_finder, "mrtr-cassette-orphans")
 
 
 def _mode_of_run(config: pytest.Config) -> tuple[Mode, bool]:

@@ -313,9 +313,9 @@ def in_terms(
         # A flag of the command line is repeated for each of several values.
         between = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
 
-        def value_of(inner: re.Match[str]) -> str:
+        def value_of(inner_slot: re.Match[str]) -> str:
             """Return a value as a shell or Python spells it; if there is none, its term."""
-            name = inner[1]
+            name = inner_slot[1]
             if name not in values_of_slots:
                 return terms.get(name, name)
             if is_shell:

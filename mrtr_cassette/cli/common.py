@@ -99,10 +99,10 @@ class _ReportType(click.Path):
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if _ending_of(path) not in self._report_endings:
-            known = ", ".join(self._report_endings)
+            endings = ", ".join(self._report_endings)
             raise UsageError(
                 f"--report {path}: this command can't write a {path.suffix} report",
-                hint=f"use a name that ends in {known}",
+                hint=f"use a name that ends in {endings}",
             )
 
         check_place(path)
@@ -224,11 +224,11 @@ class _NumberType(click.IntRange):
 
 def with_fetched(words: Sequence[str]) -> list[str]:
     """Fetch the cassettes that are named by addresses; return what names all of them then."""
-    named = []
+    names = []
     for word in words:
-        named.append(_fetched_cassette_name(word) if is_address(word) else word)
+        names.append(_fetched_cassette_name(word) if is_address(word) else word)
 
-    return named
+    return names
 
 
 def read_place(word: str) -> Location:
@@ -244,9 +244,11 @@ def _fetched_cassette_name(address: str) -> str:
 
     from mrtr_cassette.shell.http.fetched import fetch_cassette
 
-    found = asyncio.run(fetch_cassette(address))
-    say(f"fetched {found.shown}: {len(found.data):,} bytes, #sha256={found.sha256}")
-    return keep_fetched(found.shown, found.data)
+    fetched = asyncio.run(fetch_cassette(address))
+    say(
+        f"fetched {fetched.shown}: {len(fetched.data):,} bytes, #sha256={fetched.sha256}"
+    )
+    return keep_fetched(fetched.shown, fetched.data)
 
 
 log_option = click.option(
@@ -365,10 +367,10 @@ def read_options(
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
-            chosen = [value for value in option.flags if given[f"{name}_{value}"]]
-            refuse_together({option.flags[value][0]: True for value in chosen})
-            if chosen:
-                values[name] = chosen[0]
+            chosen_flags = [value for value in option.flags if given[f"{name}_{value}"]]
+            refuse_together({option.flags[value][0]: True for value in chosen_flags})
+            if chosen_flags:
+                values[name] = chosen_flags[0]
         elif option.in_shell:
             values[name] = _option_value(option, given[name])
 

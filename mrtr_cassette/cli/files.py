@@ -408,15 +408,15 @@ def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
         if not Path(folder).is_dir():
             raise UsageError(f"{folder} is not a folder, but the other one is")
 
-    found = []
+    folder_names = []
     for folder in folders:
         paths = map(path_of, cassettes_in([folder]))
-        found.append({str(path.relative_to(folder)) for path in paths})
+        folder_names.append({str(path.relative_to(folder)) for path in paths})
 
     pairs = {}
-    for name in sorted(found[0] | found[1]):
+    for name in sorted(folder_names[0] | folder_names[1]):
         pair = []
-        for folder, names in zip(folders, found, strict=True):
+        for folder, names in zip(folders, folder_names, strict=True):
             pair.append(str(Path(folder, name)) if name in names else os.devnull)
 
         pairs[name] = tuple(pair)
@@ -445,10 +445,10 @@ def recover(cassettes: tuple[str, ...]) -> None:
     in a store is in this directory. A folder or a glob means all journals in it.
     """
     code = 0
-    for found in cassettes_in(cassettes, (".journal",)):
-        cassette = found
-        if isinstance(found, Path) and found.suffix == ".journal":
-            cassette = found.with_suffix("")
+    for journal in cassettes_in(cassettes, (".journal",)):
+        cassette = journal
+        if isinstance(journal, Path) and journal.suffix == ".journal":
+            cassette = journal.with_suffix("")
 
         try:
             _recover_cassette(cassette)
@@ -506,8 +506,8 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     any order, or folders and globs of them. They are not changed. Exchanges in several files count
     once.
     """
-    found = cassettes_in(recordings, (".json", ".journal"))
-    merged, notes = merge_files(found, output, replaces=force)
+    files = cassettes_in(recordings, (".json", ".journal"))
+    merged, notes = merge_files(files, output, replaces=force)
     for note in notes:
         say(f"note: {note}")
 
@@ -809,8 +809,8 @@ def cut(
     from mrtr_cassette.core.drive.cut import cut_interactions
 
     recording = load_cassette(read_place(cassette))
-    chosen = _chosen_calls(recording, **selected)
-    cut_recording = cut_interactions(recording, chosen, alone=alone)
+    numbers_to_cut = _chosen_calls(recording, **selected)
+    cut_recording = cut_interactions(recording, numbers_to_cut, alone=alone)
     if shares:
         cut_recording = _part_to_share(cut_recording, blanks_text=blanks_text)
     elif blanks_text:
@@ -851,18 +851,24 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
 
     place = read_place(cassette)
     recording = load_cassette(place)
-    chosen = _chosen_calls(recording, **selected)
-    if len(chosen) != 1:
+    chosen_numbers = _chosen_calls(recording, **selected)
+    if len(chosen_numbers) != 1:
         raise UsageError("report takes a single call")
 
-    part = cut_interactions(recording, chosen)
-    (call,) = [found for found in recording.interactions if found.number == chosen[0]]
+    part = cut_interactions(recording, chosen_numbers)
+    (call,) = [
+        recorded
+        for recorded in recording.interactions
+        if recorded.number == chosen_numbers[0]
+    ]
     number = 0
     for interaction in part.interactions:
         if interaction.exchanges[-1] is call.exchanges[-1]:
             number = interaction.number
 
-    text = bug_report(shareable_cassette(part).cassette, number, place.name, chosen[0])
+    text = bug_report(
+        shareable_cassette(part).cassette, number, place.name, chosen_numbers[0]
+    )
     if output is None:
         click.echo(text, nl=False)
         return

@@ -122,13 +122,13 @@ def _meant_option(error: click.NoSuchOption) -> list[str]:
 
     # A slip is rarely in the first letter, and a client has options of its own.
     first = error.option_name.lstrip("-")[:1]
-    known = []
+    known_options = []
     for name in error.possibilities or ():
         if name.lstrip("-").startswith(first):
-            known.append(name)
+            known_options.append(name)
 
     return difflib.get_close_matches(
-        error.option_name, known, n=1, cutoff=_LEAST_LIKENESS
+        error.option_name, known_options, n=1, cutoff=_LEAST_LIKENESS
     )
 
 

@@ -161,7 +161,7 @@ def call(
     *,
     upstream: str | None,
     as_json: bool,
-    **others: Any,
+    **other_options: Any,
 ) -> None:
     """Make a call on a live server, and answer its questions.
 
@@ -175,7 +175,7 @@ def call(
     terminal. Without an answer, the question is printed as JSON, and the exit code is 5. It is 1 if
     the tool or the server says that the call failed, and 4 if the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    options = read_options(CallOptions, others, log)
+    options = read_options(CallOptions, other_options, log)
     server, rest = _server_of(words, upstream, after_dashes(context))
     wanted = wanted_call(rest)
     if cassette is not None:
@@ -515,7 +515,7 @@ def _accepted_at_terminal(
 
         groups = grouped_changes(proposal.counting_changes or proposal.changes)
         # Branches share a question, which is asked about once.
-        bases = [response.base for response in proposal.taken]
+        bases = [response.recorded for response in proposal.taken]
         key = (*bases, *groups)
         asked = [group for group in groups if group.first.verdict not in verdicts]
         if asked and key not in decided:

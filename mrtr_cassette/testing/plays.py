@@ -401,8 +401,10 @@ class Plays:
     def _check_token(self, request: Request) -> None:
         """Refuse a control request without the token that this process requires, if any."""
         given = request.header("authorization")
-        wanted = f"Bearer {self._bearer_token}"
-        if self._bearer_token and not compare_digest(given.encode(), wanted.encode()):
+        wanted_header = f"Bearer {self._bearer_token}"
+        if self._bearer_token and not compare_digest(
+            given.encode(), wanted_header.encode()
+        ):
             raise _ControlError(
                 401,
                 "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
@@ -442,14 +444,14 @@ class Plays:
                 raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
 
         mode = self._mode_of(values.pop("mode", None))
-        chosen = combined_options(self._option_sources(values), PLAY_TERMS)
+        options = combined_options(self._option_sources(values), PLAY_TERMS)
         terms = PLAY_TERMS
         if self._trials_setup is not None:
             terms = self._trials_setup.terms
-        elif "upstream" not in chosen:
+        elif "upstream" not in options:
             terms = without_upstream(PLAY_TERMS)
 
-        settings = settings_from(chosen, terms)
+        settings = settings_from(options, terms)
         path = location_of(settings.name or "")
         identity = secrets.token_hex(8)
         site = SharedSite(self.url, identity)
@@ -488,8 +490,8 @@ class Plays:
 
     def _mode_of(self, given: Any) -> Mode:
         """Return the mode of all plays if there is any, else the given mode or the default."""
-        chosen = None if given is None else mode_named(given, "mode")
-        return self._mode or chosen or default_mode()
+        given_mode = None if given is None else mode_named(given, "mode")
+        return self._mode or given_mode or default_mode()
 
     def _option_sources(self, values: dict[str, Any]) -> list[OptionSource]:
         """Return what sets the options of a play, with the paths of its files.
@@ -670,8 +672,8 @@ def _outcome_of(values: dict[str, Any]) -> TestOutcome:
     outcome = values.get("outcome", "passed")
     outcomes = get_args(TestOutcome)
     if outcome not in outcomes or not values.keys() <= {"outcome"}:
-        known = ", ".join(outcomes)
-        raise _ControlError(400, f'the body may have "outcome", one of {known}')
+        outcome_names = ", ".join(outcomes)
+        raise _ControlError(400, f'the body may have "outcome", one of {outcome_names}')
 
-    chosen: TestOutcome = outcome
-    return chosen
+    test_outcome: TestOutcome = outcome
+    return test_outcome

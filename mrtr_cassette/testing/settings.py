@@ -172,8 +172,8 @@ def _merged_option(name: str, farther: Any, value: Any) -> Any:
 
     if option.kind == "headers":
         set_again = {name.lower() for name, _ in value}
-        kept = [pair for pair in farther if pair[0].lower() not in set_again]
-        return (*kept, *value)
+        farther_pairs = [pair for pair in farther if pair[0].lower() not in set_again]
+        return (*farther_pairs, *value)
 
     # The kinds of values that match add up too, unless it is a function.
     has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)

@@ -311,20 +311,20 @@ class CassetteUse:
         self.redacted: tuple[Redaction, ...] = ()
         self._reported_misses = 0
         self._reported_unrecorded = 0
-        with ExitStack() as running:
-            self.view: MrtrCassette = self._start_use(running)
-            self._running_proxy = running.pop_all()
+        with ExitStack() as exit_stack:
+            self.view: MrtrCassette = self._start_use(exit_stack)
+            self._running_proxy = exit_stack.pop_all()
 
         self.view.live = ProbedServer(self._live_server, self._settings.verify)
 
-    def _start_use(self, running: ExitStack) -> MrtrCassette:
-        """Start the proxy; `running` stops it, and what was started for it."""
+    def _start_use(self, exit_stack: ExitStack) -> MrtrCassette:
+        """Start the proxy; `exit_stack` stops it, and what was started for it."""
         raise NotImplementedError
 
-    def _bypass_proxies(self, url: str, running: ExitStack) -> None:
+    def _bypass_proxies(self, url: str, exit_stack: ExitStack) -> None:
         """Let this process reach a port of our own without a proxy."""
         if self.request.site is None:
-            running.enter_context(reached_without_proxy(url))
+            exit_stack.enter_context(reached_without_proxy(url))
 
     def _upstream_of_settings(self) -> Any:
         """Return the upstream from the settings, or else from the fixture `mrtr_upstream`."""

@@ -57,8 +57,8 @@ class RecordingUse(CassetteUse):
     _started_command: RunningCommand | None = None
     _session: RecordSession | ClientStarts
 
-    def _start_use(self, running: ExitStack) -> Recording:
-        """Reserve the cassette for this use, and begin to record it; `running` ends that."""
+    def _start_use(self, exit_stack: ExitStack) -> Recording:
+        """Reserve the cassette for this use, and begin to record it; `exit_stack` ends that."""
         request = self.request
         if self._settings.replay.beside:
             raise UsageError(
@@ -67,13 +67,13 @@ class RecordingUse(CassetteUse):
 
         request.run.reserve_cassette(self.path)
         try:
-            return self._start_recording(running)
+            return self._start_recording(exit_stack)
         except BaseException:
             request.run.recording.discard(self.path)
             raise
 
-    def _start_recording(self, running: ExitStack) -> Recording:
-        """Begin to record the upstream over HTTP, or on pipes; `running` ends that."""
+    def _start_recording(self, exit_stack: ExitStack) -> Recording:
+        """Begin to record the upstream over HTTP, or on pipes; `exit_stack` ends that."""
         request = self.request
         upstream = self._upstream_of_settings()
         is_piped = is_on_pipes(upstream)
@@ -85,7 +85,7 @@ class RecordingUse(CassetteUse):
                 upstream, place, options, request.run.cwd, named=self.path
             )
         else:
-            url, command = self._start_upstream(upstream, options, running)
+            url, command = self._start_upstream(upstream, options, exit_stack)
             recording_context = recording(
                 url,
                 place,
@@ -96,9 +96,11 @@ class RecordingUse(CassetteUse):
                 on_event=request.on_event,
             )
 
-        self._session = running.enter_context(request.run.entering(recording_context))
+        self._session = exit_stack.enter_context(
+            request.run.entering(recording_context)
+        )
         if not is_piped:
-            self._bypass_proxies(self._session.url, running)
+            self._bypass_proxies(self._session.url, exit_stack)
 
         return Recording(self._session, request.mode, self.path, self._settings.answers)
 
@@ -110,9 +112,9 @@ class RecordingUse(CassetteUse):
     # Where the upstream is
 
     def _start_upstream(
-        self, upstream: Any, options: RecordOptions, running: ExitStack
+        self, upstream: Any, options: RecordOptions, exit_stack: ExitStack
     ) -> tuple[str, Sequence[str] | None]:
-        """Start an upstream that has to be started; `running` stops a command.
+        """Start an upstream that has to be started; `exit_stack` stops a command.
 
         Returns:
             its URL, and its command: an empty one for an application, None for a URL.
@@ -138,7 +140,7 @@ class RecordingUse(CassetteUse):
 
             upstream = options.filled_command(upstream)
             started = running_command(upstream, run.cwd, path=path)
-            self._started_command = running.enter_context(run.entering(started))
+            self._started_command = exit_stack.enter_context(run.entering(started))
         except UpstreamError as error:
             if not self._is_outdated:
                 raise

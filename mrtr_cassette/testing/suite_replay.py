@@ -23,7 +23,7 @@ class ReplayUse(CassetteUse):
 
     view: Replay
 
-    def _start_use(self, running: ExitStack) -> Replay:
+    def _start_use(self, exit_stack: ExitStack) -> Replay:
         """Start the replay, over HTTP or on pipes as the cassette was recorded."""
         data = read_file(self.place)
         is_piped = False
@@ -34,7 +34,7 @@ class ReplayUse(CassetteUse):
         request = self.request
         if is_piped:
             starts = request.run.entering(replayed_by_client(self.place, options))
-            session: Session | ClientStarts = running.enter_context(starts)
+            session: Session | ClientStarts = exit_stack.enter_context(starts)
         else:
             replay = replaying(
                 self.place,
@@ -44,8 +44,8 @@ class ReplayUse(CassetteUse):
                 loaded=request.run.loaded,
             )
 
-            session = running.enter_context(request.run.entering(replay))
-            self._bypass_proxies(session.url, running)
+            session = exit_stack.enter_context(request.run.entering(replay))
+            self._bypass_proxies(session.url, exit_stack)
 
         return Replay(session, request.mode, self.place, self._settings.answers)
 
@@ -81,7 +81,7 @@ class MissingUse(CassetteUse):
 
     _is_needed = False
 
-    def _start_use(self, running: ExitStack) -> Replay:  # noqa: ARG002
+    def _start_use(self, exit_stack: ExitStack) -> Replay:  # noqa: ARG002
         """Return a replay that fails the test when it is first needed."""
         missing = cast("Any", _NoCassette(self._fail_test))
         return Replay(missing, self.request.mode, self.place, self._settings.answers)

@@ -128,7 +128,7 @@ class Uses:
         self, request: pytest.FixtureRequest
     ) -> Iterator[Callable[..., MrtrCassette]]:
         """Give what opens cassettes by name."""
-        running = ExitStack()
+        exit_stack = ExitStack()
 
         def opened(*name: Any, **options: Any) -> MrtrCassette:
             """Record or replay the cassette of this name until the fixture is torn down."""
@@ -139,12 +139,12 @@ class Uses:
                 return [source_of_call("mrtr_cassettes", name, options)]
 
             use = self._begin_use(request, sources)
-            running.callback(use.stop)
+            exit_stack.callback(use.stop)
             self._named_by_tests.add(use.path)
             return use.view
 
         # One that can't be stopped keeps none of the others running.
-        with running:
+        with exit_stack:
             yield opened
 
     def _begin_use(
@@ -203,7 +203,7 @@ class Uses:
             )
 
         config = OptionSource("the fixture mrtr_cassette_config", suite)
-        test = _named_from(self._config.invocation_params.dir, request.node)
+        test = _node_arguments(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
         given = []
         for source in [self._ini_source, config, *sources()]:
@@ -275,13 +275,13 @@ class Uses:
         """Return the uses of a test: its own, and those of wider fixtures that it requests."""
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
-        found = []
+        uses = []
         for use, fixture in self._fixtures_by_use.items():
             is_shared = fixture.node in chain and fixture.name in names
             if fixture.node is item or is_shared:
-                found.append(use)
+                uses.append(use)
 
-        return found
+        return uses
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
@@ -520,14 +520,14 @@ def _with_fixtures(
     source: OptionSource, request: pytest.FixtureRequest
 ) -> OptionSource:
     """Return what a place sets with the texts of the fixtures that its `values` name."""
-    named = source.values.get("values")
-    if not isinstance(named, list | tuple):
+    fixture_names = source.values.get("values")
+    if not isinstance(fixture_names, list | tuple):
         return source
-    if not all(isinstance(name, str) for name in named):
+    if not all(isinstance(name, str) for name in fixture_names):
         return source
 
     texts = {}
-    for name in named:
+    for name in fixture_names:
         texts[name] = str(request.getfixturevalue(name))
 
     return source._replace(values={**source.values, "values": texts})
@@ -549,7 +549,7 @@ def _shown_path(path: Path, config: pytest.Config) -> Path:
     return path.relative_to(root) if path.is_relative_to(root) else path
 
 
-def _named_from(folder: Path, node: Any) -> str:
+def _node_arguments(folder: Path, node: Any) -> str:
     """Return what pytest takes for a test, a class or a module, when it runs in a folder."""
     file, colons, rest = str(node.nodeid).partition("::")
     root: Path = node.config.rootpath
@@ -596,8 +596,10 @@ def _opens_by_name(item: pytest.Item) -> bool:
 
 def _is_alone(item: pytest.Item) -> bool:
     """Tell whether a test has no other fixture that may speak to a cassette until its teardown."""
-    found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-    for name, definitions in found.items():
+    fixture_definitions = getattr(
+        getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}
+    )
+    for name, definitions in fixture_definitions.items():
         if name.startswith(MARKER):
             continue
 
@@ -630,11 +632,11 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
     if recording is None:
         return None
 
-    inner = Path(use.path.name)
+    inner_path = Path(use.path.name)
     if use.path.is_relative_to(root):
-        inner = use.path.relative_to(root)
+        inner_path = use.path.relative_to(root)
 
-    page = (root / _PAGES_FOLDER / inner).with_suffix(".html")
+    page = (root / _PAGES_FOLDER / inner_path).with_suffix(".html")
     write_page(page, recording, _replay_of(use))
     # Nobody commits what every failing run writes.
     (root / _PAGES_FOLDER / ".gitignore").write_text("*\n")
@@ -744,9 +746,9 @@ class Orphans:
         if not self._is_first:
             return
 
-        noted = Path(os.environ.pop(OPENED_VARIABLE))
-        used = set(noted.read_text(encoding="utf-8").splitlines())
-        noted.unlink()
+        opened_file = Path(os.environ.pop(OPENED_VARIABLE))
+        used = set(opened_file.read_text(encoding="utf-8").splitlines())
+        opened_file.unlink()
         self._unknown = self._why_unknown(used)
         if self._unknown is not None:
             return
@@ -760,12 +762,12 @@ class Orphans:
         if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _why_unknown(self, noted: Iterable[str]) -> str | None:
+    def _why_unknown(self, noted_lines: Iterable[str]) -> str | None:
         """Return why it is unknown which cassettes are used; None if it is known."""
         if self._config.getoption("collectonly"):
             return "no test was run"
 
-        for line in sorted(noted):
+        for line in sorted(noted_lines):
             if line.startswith(_UNKNOWN_PREFIX):
                 return line.removeprefix(_UNKNOWN_PREFIX)
             if not line.startswith(_OPENER_PREFIX):

@@ -487,7 +487,9 @@ async def test_the_server_of_a_session_ends_when_it_is_closed() -> None:
     """The next call of the session gets a server of its own."""
     cassette = pipe_cassette((line_request(PING), [PONG], End.COMPLETE))
     (call,) = planned_interactions(cassette, is_on_pipes=True)
-    reached = live_run(cassette, cassette, LINES_SERVER, VerifyOptions(), RunFindings([]))
+    reached = live_run(
+        cassette, cassette, LINES_SERVER, VerifyOptions(), RunFindings([])
+    )
     async with reached as run:
         await run.repeat_call(call)
         server = await run.server(call)

@@ -318,16 +318,16 @@ _FALSE_WORDS: Final = frozenset({"false", "no", "n", "off", "0"})
 
 def problem_of_value(value: Any, schema: Any) -> str | None:
     """Return why a value doesn't fit the field that has this schema; None where it does."""
-    wanted = members_of(schema).get("type")
-    if not isinstance(wanted, str) or wanted not in _TYPE_TESTS:
+    wanted_type = members_of(schema).get("type")
+    if not isinstance(wanted_type, str) or wanted_type not in _TYPE_TESTS:
         return None
 
-    words, is_of_type = _TYPE_TESTS[wanted]
+    words, is_of_type = _TYPE_TESTS[wanted_type]
     if not is_of_type(value):
         return f"is {type_name(value)}, and not {words}"
 
     problem = _problem_of_choice(value, schema) or _problem_of_format(value, schema)
-    return problem or _problem_of_size(value, wanted, schema)
+    return problem or _problem_of_size(value, wanted_type, schema)
 
 
 def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
@@ -347,12 +347,12 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return why a text is not in its field's format; None if it is, or the format is unknown."""
-    named = str(schema.get("format"))
-    if not isinstance(value, str) or named not in _TEXT_FORMATS:
+    format_name = str(schema.get("format"))
+    if not isinstance(value, str) or format_name not in _TEXT_FORMATS:
         return None
 
-    words, pattern, _ = _TEXT_FORMATS[named]
-    is_day = not named.startswith("date") or _is_day(value[:10])
+    words, pattern, _ = _TEXT_FORMATS[format_name]
+    is_day = not format_name.startswith("date") or _is_day(value[:10])
     if is_day and re.fullmatch(pattern, value):
         return None
 
@@ -369,9 +369,11 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
+def _problem_of_size(
+    value: Any, wanted_type: str, schema: Mapping[str, Any]
+) -> str | None:
     """Return why a number, or the length of a text or a list, is out of bounds, or None."""
-    least, most, noun = _SIZE_BOUNDS.get(wanted, ("", "", ""))
+    least, most, noun = _SIZE_BOUNDS.get(wanted_type, ("", "", ""))
     size = decimal_of(value)
     sentence_start = "must be"
     if noun:

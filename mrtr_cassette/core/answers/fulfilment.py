@@ -149,9 +149,9 @@ class _AskInProgress:
                 self._take_answer(question.key, answer, "call")
                 continue
 
-            found = self._sources.file.rule_for(self._asked_turn, question)
-            if found is not None:
-                number, rule = found
+            numbered_rule = self._sources.file.rule_for(self._asked_turn, question)
+            if numbered_rule is not None:
+                number, rule = numbered_rule
                 self._take_answer(question.key, rule.answer(), f"rule {number}")
 
     def answer_by_endpoint(self) -> Generator[Step, Any, None]:
@@ -164,13 +164,13 @@ class _AskInProgress:
             self._asked_turn, requests={item.key: item.request for item in missing}
         )
         reply = yield to_json(part.data()).encode()
-        found = _read_reply(part, reply)
-        if isinstance(found, str):
+        answers = _read_reply(part, reply)
+        if isinstance(answers, str):
             raise _WrongAnswerError(
-                missing[0].key, f"the endpoint gives no answer: {found}"
+                missing[0].key, f"the endpoint gives no answer: {answers}"
             )
 
-        for key, value in found.items():
+        for key, value in answers.items():
             self._take_answer(key, value, "rest")
 
     def answer_by_person(self) -> Generator[Step, Any, None]:

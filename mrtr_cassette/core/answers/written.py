@@ -254,13 +254,13 @@ def answers_from_tree(tree: Mapping[str, Any], path: str) -> AnswersFile:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
 
-    steps = first["loc"]
+    location = first["loc"]
     place = f"{path}: "
-    if steps[:1] == ("rule",) and len(steps) > 1:
-        place += f"rule {int(steps[1]) + 1}: "
-        steps = steps[2:]
+    if location[:1] == ("rule",) and len(location) > 1:
+        place += f"rule {int(location[1]) + 1}: "
+        location = location[2:]
 
-    names = ".".join(map(str, steps))
+    names = ".".join(map(str, location))
     if names:
         place += f"{names}: "
 
@@ -470,11 +470,11 @@ class WantedCall:
 
 def can_be_called(method: str) -> bool:
     """Tell whether a call can name a method; any other word names a tool."""
-    known = METHODS.get(method)
+    known_method = METHODS.get(method)
     # Sessions and streams are opened by no call.
-    if known is None or method == INITIALIZE or known.listens:
+    if known_method is None or method == INITIALIZE or known_method.listens:
         return False
-    return known.reads or bool(known.named_by)
+    return known_method.reads or bool(known_method.named_by)
 
 
 def wanted_call(words: Sequence[str]) -> WantedCall:
@@ -513,8 +513,8 @@ def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
     if name in by_name:
         return by_name[name]
 
-    listed = ", ".join(by_name) or "none"
-    raise UsageError(f"the server has no tool {name!r}", hint=f"it has {listed}")
+    tool_names = ", ".join(by_name) or "none"
+    raise UsageError(f"the server has no tool {name!r}", hint=f"it has {tool_names}")
 
 
 class GivenAnswers:
@@ -643,16 +643,16 @@ class GivenAnswers:
     def spent_name(self, question: AskedQuestion) -> str | None:
         """Return the name of a field that has answered another question; None without one."""
         fields = fields_of(question.request)
-        named: set[str] = set()
+        answered_fields: set[str] = set()
         for alias in question.names:
-            named.update(
+            answered_fields.update(
                 field for field in fields if f"{alias}.{field}" in self._pairs_by_name
             )
 
         # Who names a question by its key or its place means it, and may leave out what is optional.
-        open_fields = required_in(question.request) if named else fields
+        open_fields = required_in(question.request) if answered_fields else fields
         for field in open_fields:
-            if field in self._used_names and field not in named:
+            if field in self._used_names and field not in answered_fields:
                 return field
 
         return None
@@ -682,11 +682,11 @@ class GivenAnswers:
 
     def _are_names_free(self, names: Mapping[str, Any], number: int) -> bool:
         """Tell whether names were neither given nor could be meant for an earlier question."""
-        taken = {*self._pairs_by_name, *self._used_names}
+        taken_names = {*self._pairs_by_name, *self._used_names}
         for earlier_number in range(1, number):
-            taken |= self._names_by_question.get(earlier_number, set())
+            taken_names |= self._names_by_question.get(earlier_number, set())
 
-        return not any(name.startswith("#") or name in taken for name in names)
+        return not any(name.startswith("#") or name in taken_names for name in names)
 
 
 def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) -> Any:

@@ -325,8 +325,8 @@ def comparison_with_run(
         if pair.mark in taken_by_mark and pair.received is not None:
             made_side = made_sides[pair.received]
             candidates = old_by_key[made_side.keys[2]]
-            taken = taken_by_mark[pair.mark]
-            shown_pair = _equal_pair(candidates, taken, made_side) or pair
+            taken_numbers = taken_by_mark[pair.mark]
+            shown_pair = _equal_pair(candidates, taken_numbers, made_side) or pair
             if shown_pair is not pair:
                 same_numbers.add(shown_pair.recorded)
 
@@ -336,14 +336,16 @@ def comparison_with_run(
 
 
 def _equal_pair(
-    candidates: Iterable[_Side], taken: Collection[int | None], made: _Side
+    candidates: Iterable[_Side], taken_numbers: Collection[int | None], made_side: _Side
 ) -> InteractionComparison | None:
     """Return the comparison of a made call with the first equal recorded one that is not taken."""
     for recorded in candidates:
-        if recorded.interaction.number in taken:
+        if recorded.interaction.number in taken_numbers:
             continue
 
-        comparison = _interaction_comparison(_SidePair(made, recorded, made), {})
+        comparison = _interaction_comparison(
+            _SidePair(made_side, recorded, made_side), {}
+        )
         if comparison.mark == "=":
             return comparison
 
@@ -509,12 +511,12 @@ def _pairs_at_level(
 
 
 def _keys_without_partner(
-    sides: Sequence[_Side], taken: Collection[int], level: int
+    sides: Sequence[_Side], paired_indices: Collection[int], level: int
 ) -> list[tuple[int, object]]:
     """Return the keys of the interactions without a partner, with their indices."""
     keys = []
     for index, side in enumerate(sides):
-        if index not in taken:
+        if index not in paired_indices:
             keys.append((index, side.keys[level]))
 
     return keys

@@ -68,11 +68,11 @@ class SentBack(NamedTuple):
 
 def handles_in(cassette: Cassette) -> frozenset[str]:
     """Return the texts that a recorded response has first, and a later request too."""
-    found = set()
+    handles = set()
     for repeated in sent_back_in(cassette):
-        found |= {repeated.handle, repeated.issued}
+        handles |= {repeated.handle, repeated.issued}
 
-    return frozenset(found)
+    return frozenset(handles)
 
 
 def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
@@ -219,7 +219,7 @@ class Handles:
         """Return a handle, and what a client has sent of it if it is a sha."""
         if not _SHA_PATTERN.fullmatch(name):
             return [name]
-        return [known for known in self._handle_names if _is_beginning(known, name)]
+        return [handle for handle in self._handle_names if _is_beginning(handle, name)]
 
     def answer_in_live(self, answer: bytes) -> bytes:
         """Return a recorded answer with the live server's handles."""

@@ -149,12 +149,12 @@ _QUESTION_IDS: Final = re.compile(rb'"elicitationId"\s*:\s*"([^"\\]{16,})"')
 
 def question_ids(raw: bytes) -> list[bytes]:
     """Return the ids that a server has made up for questions, without those that read as words."""
-    found = []
+    ids = []
     for identity in _QUESTION_IDS.findall(raw):
         if not reads_as_words(identity.decode("latin-1")):
-            found.append(identity)
+            ids.append(identity)
 
-    return found
+    return ids
 
 
 # Two responses
@@ -352,11 +352,11 @@ def _questions_by_key(question: Any) -> dict[str, str]:
     if isinstance(question, dict):
         return {key: canonical(request) for key, request in question.items()}
 
-    found = {}
+    questions = {}
     for item in question:
-        found[item["id"]] = canonical({**item, "id": ""})
+        questions[item["id"]] = canonical({**item, "id": ""})
 
-    return found
+    return questions
 
 
 def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
@@ -449,12 +449,12 @@ def question_of(turn: RecordedTurn) -> Any:
 def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
     """Return the question of a pushed request, as in a value of `inputRequests`."""
     tree = comparable_tree(raw, states)
-    found = {}
+    members = {}
     for name in ("method", "params"):
         if name in tree:
-            found[name] = tree[name]
+            members[name] = tree[name]
 
-    return found
+    return members
 
 
 def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members:
@@ -463,9 +463,11 @@ def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members
     return comparable_by_key(spelled, stable_key_names(requests, task_id))
 
 
-def comparable_by_key(values: Mapping[str, Any], names: Mapping[str, str]) -> Members:
+def comparable_by_key(
+    values: Mapping[str, Any], question_names: Mapping[str, str]
+) -> Members:
     """Return values by the names of the questions in place of their keys."""
-    renamed = canonical(_members_under_keys(values, names))
+    renamed = canonical(_members_under_keys(values, question_names))
     tree: Members = comparable_tree(renamed.encode())
     return tree
 
@@ -627,15 +629,15 @@ def _messages_beside(
     if request is not None:
         token = request.progress_token
 
-    found = []
+    messages_beside = []
     for located in messages:
         message = located.message
         if located is not response and message.kind is not Kind.REQUEST:
-            found.append(
+            messages_beside.append(
                 _compared_message(comparable_tree(message.raw, states), token, message)
             )
 
-    return found
+    return messages_beside
 
 
 def _task_members(state: TaskState) -> Members:
@@ -774,7 +776,7 @@ def _unrelated_at_recorded_places(
     recorded: Sequence[Any], live: Sequence[Any]
 ) -> list[Any]:
     """Return live messages; notifications of no request stand where equal ones were recorded."""
-    others = [message for message in live if not _is_of_no_request(message)]
+    related_messages = [message for message in live if not _is_of_no_request(message)]
     waiting_unrelated = list(filter(_is_of_no_request, live))
     partners = []
     for message in filter(_is_of_no_request, recorded):
@@ -787,8 +789,8 @@ def _unrelated_at_recorded_places(
     placed = []
     for message in recorded:
         if not _is_of_no_request(message):
-            placed += others[:1]
-            del others[:1]
+            placed += related_messages[:1]
+            del related_messages[:1]
             continue
 
         partner = partners.pop(0)
@@ -797,7 +799,7 @@ def _unrelated_at_recorded_places(
 
         placed.append(partner)
 
-    return placed + others
+    return placed + related_messages
 
 
 def first_calls_on_pipes(interactions: Sequence[RecordedInteraction]) -> set[int]:

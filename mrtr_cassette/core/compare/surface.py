@@ -47,9 +47,9 @@ def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     for index, name in enumerate(old):
         first_places.setdefault(name, index)
 
-    taken = set(partners.values())
+    paired_places = set(partners.values())
     for index, name in enumerate(new):
-        if index in taken:
+        if index in paired_places:
             continue
 
         # A second one under a recorded name may be called in the place of the first.

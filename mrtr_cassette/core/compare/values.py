@@ -129,16 +129,16 @@ def without_ignored(
     If pointers name words of a text, it counts when other words differ.
     """
     masks = masks_in(ignored)
-    kept = []
+    counting_changes = []
     for change in changes:
         if any(is_below(change.pointer, place) for place in ignored):
             continue
         if _only_words_differ(change, ignored) or _only_masked_differs(change, masks):
             continue
 
-        kept.append(change)
+        counting_changes.append(change)
 
-    return kept
+    return counting_changes
 
 
 def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
@@ -370,8 +370,10 @@ def value_changes(
 
     A list whose items are only in another order has one change; with `pair_items`, none.
     """
-    found = differences(recorded, received, pointer, partial(_inner_places, pair_items))
-    return list(map(_change_of_difference, found))
+    differing_places = differences(
+        recorded, received, pointer, partial(_inner_places, pair_items)
+    )
+    return list(map(_change_of_difference, differing_places))
 
 
 def _change_of_difference(difference: Difference) -> Change:
@@ -436,10 +438,10 @@ def _item_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | Non
     places = []
     for at_old, at_new in pair_items(old, new):
         index = at_new if at_old is None else at_old
-        inner = ValuesAt(
+        item_values = ValuesAt(
             f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new)
         )
-        places.append(inner)
+        places.append(item_values)
 
     return places
 
@@ -558,12 +560,12 @@ _MASK_SIGN: Final = "\U0010fffd"
 
 def masks_in(pointers: Collection[str]) -> list[str]:
     """Return the regular expressions of the masks among ignored pointers."""
-    found = []
+    masks = []
     for pointer in pointers:
         if pointer.startswith(MASK_PREFIX):
-            found.append(pointer.removeprefix(MASK_PREFIX))
+            masks.append(pointer.removeprefix(MASK_PREFIX))
 
-    return found
+    return masks
 
 
 def with_masked_texts(

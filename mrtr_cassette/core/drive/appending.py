@@ -96,11 +96,11 @@ def unrecorded_miss(
 
 def _differences_without_verdicts(changes: Iterable[Change]) -> tuple[Difference, ...]:
     """Return changes as a miss has them, without their verdicts."""
-    found = []
+    differences = []
     for change in changes:
-        found.append(Difference(change.pointer, change.recorded, change.received))
+        differences.append(Difference(change.pointer, change.recorded, change.received))
 
-    return tuple(found)
+    return tuple(differences)
 
 
 # Sessions

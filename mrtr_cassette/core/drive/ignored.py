@@ -82,11 +82,11 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
     if tree or not isinstance(tables, list):
         raise ValueError(f"it may have tables [[{name}]] only")
 
-    found = []
+    named_tables = []
     for number, table in enumerate(tables, start=1):
-        found.append((f"[[{name}]] {number}", table))
+        named_tables.append((f"[[{name}]] {number}", table))
 
-    return found
+    return named_tables
 
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:

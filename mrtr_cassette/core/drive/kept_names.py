@@ -124,11 +124,11 @@ class KeptNames:
         if name is None:
             return None
 
-        kept = self._kept_name_for(name)
+        kept_name = self._kept_name_for(name)
         turn = ref.parts[len(name.parts) :]
-        parts = (*kept.parts, *turn)
+        parts = (*kept_name.parts, *turn)
 
-        return Ref(kept.kind, parts, ref.spelling)
+        return Ref(kept_name.kind, parts, ref.spelling)
 
     def _kept_name_for(self, name: Ref) -> Ref:
         """Return the kept name for a new one, or the next name that is free."""
@@ -208,19 +208,19 @@ def _names_in(text: bytes) -> list[Ref]:
 
 
 def _reissued_values(
-    kept: RecordedExchange, new: RecordedExchange
+    kept_exchange: RecordedExchange, new_exchange: RecordedExchange
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield where a new response issues what the kept one did, and what that was.
 
     These are a cursor, and the id and the times of a task.
     """
-    kept_response = kept.located_response
-    new_response = new.located_response
+    kept_response = kept_exchange.located_response
+    new_response = new_exchange.located_response
     if kept_response is None or new_response is None:
         return
 
     paths = list(ISSUED_VALUE_PATHS)
-    for path in method_of(kept.call.method).volatile:
+    for path in method_of(kept_exchange.call.method).volatile:
         if path[0] in TASK_VALUES:
             paths.append(("result", *path))
 

@@ -243,8 +243,8 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
         rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits
     )
 
-    def with_call_id(found: re.Match[bytes]) -> bytes:
-        quote = found[1] or b""
+    def with_call_id(id_match: re.Match[bytes]) -> bytes:
+        quote = id_match[1] or b""
         if call_id.startswith(b'"'):
             return quote + call_id[1:-1] + quote
         return call_id
@@ -285,12 +285,12 @@ def resuming_request(observation: Observation) -> tuple[Request, float] | None:
 
 def _shared_headers(request: Request) -> Headers:
     """Return the headers of a request that all requests of its session have."""
-    kept = []
+    shared_headers = []
     for name, value in request.headers:
         if name.lower() in _SESSION_WIDE_HEADERS:
-            kept.append((name, value))
+            shared_headers.append((name, value))
 
-    return tuple(kept)
+    return tuple(shared_headers)
 
 
 def in_session(request: Request, session: str) -> Request:

@@ -152,16 +152,16 @@ def _with_needed_calls(plan: Sequence[PlannedInteraction]) -> list[PlannedIntera
         ):
             last_dependent_place = place
 
-    marked = []
+    marked_plan = []
     for place, planned in enumerate(plan):
         is_needed = (
             place < last_dependent_place
             and planned.may_write
             and not planned.is_compared
         )
-        marked.append(replace(planned, is_needed=is_needed))
+        marked_plan.append(replace(planned, is_needed=is_needed))
 
-    return marked
+    return marked_plan
 
 
 def is_selected(
@@ -340,15 +340,15 @@ def planned_by_run(
     for planned in plan:
         own_exchanges = planned.interaction.own_exchanges
         run = _run_of(own_exchanges[0], runs)
-        brought: list[PlannedInteraction] = []
+        needed: list[PlannedInteraction] = []
         session = planned.opens or planned.session
         if (run, session) not in sessions_opened_in_run:
             sessions_opened_in_run.add((run, session))
-            brought += openings.get(session, ())
+            needed += openings.get(session, ())
 
-        brought += _writes_before(planned, by_number)
+        needed += _writes_before(planned, by_number)
         run_plan = plans.setdefault(run, [])
-        for brought_item in brought:
+        for brought_item in needed:
             run_plan.append(replace(brought_item, is_setup=True))
 
         run_plan.append(planned)

@@ -97,8 +97,8 @@ def recorded_over(
         return earlier, len(unchanged)
 
     replacement = _Replacement(earlier, recorded, partners, unchanged, handles)
-    kept = _numbers_kept_together(replacement)
-    return _merged_cassette(replace(replacement, kept=kept)), len(kept)
+    kept_numbers = _numbers_kept_together(replacement)
+    return _merged_cassette(replace(replacement, kept=kept_numbers)), len(kept_numbers)
 
 
 # What is kept
@@ -143,28 +143,28 @@ def _header_names(message: Request | Response) -> set[str]:
 
 def _numbers_kept_together(replacement: _Replacement) -> set[int]:
     """Return those of the kept interactions that can stay without the others."""
-    kept: dict[int, int] = {}
+    kept_numbers: dict[int, int] = {}
     for number in replacement.kept:
         earlier_interaction = replacement.partners[number]
         new_interaction = replacement.recorded.interactions[number - 1]
         earlier_places = list(_exchanges_without_steps(earlier_interaction))
         if earlier_places == list(_exchanges_without_steps(new_interaction)):
-            kept[number] = earlier_interaction.number
+            kept_numbers[number] = earlier_interaction.number
 
     connected_before = _connected_numbers(replacement.earlier)
     connected_now = _connected_numbers(replacement.recorded)
     while True:
         separated_numbers = []
-        for number, old_number in kept.items():
-            old_numbers = set(map(kept.get, connected_now[number]))
+        for number, old_number in kept_numbers.items():
+            old_numbers = set(map(kept_numbers.get, connected_now[number]))
             if old_numbers != connected_before[old_number]:
                 separated_numbers.append(number)
 
         if not separated_numbers:
-            return set(kept)
+            return set(kept_numbers)
 
         for number in separated_numbers:
-            del kept[number]
+            del kept_numbers[number]
 
 
 def _exchanges_without_steps(
@@ -310,12 +310,12 @@ def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExch
 
 
 def _renew_digests(
-    exchanges: _NewExchanges, kept: Mapping[RecordedExchange, RecordedExchange]
+    exchanges: _NewExchanges, new_by_kept: Mapping[RecordedExchange, RecordedExchange]
 ) -> None:
     """Make the digests that changed exchanges announce those of the texts as they are now."""
     pairs = []
     for source, exchange in exchanges.items():
-        pairs.append((kept.get(source, source), exchange))
+        pairs.append((new_by_kept.get(source, source), exchange))
 
     announced_digests = digest_replacements({}, pairs)
     if not announced_digests:
@@ -325,7 +325,7 @@ def _renew_digests(
         return with_digests(text, announced_digests)
 
     for source, exchange in exchanges.items():
-        if source not in kept:
+        if source not in new_by_kept:
             exchanges[source] = with_texts(exchange, renewed)
 
 
@@ -454,7 +454,7 @@ def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     order, and a call that is new comes after the one that came before it.
     """
     recorded = replacement.recorded.interactions
-    earlier_places = _earlier_places(replacement)
+    earlier_places = _earlier_numbers(replacement)
     arriving = deque(in_conversation_order(recorded))
     in_flight: list[tuple[int, int]] = []
     ordered: dict[int, None] = {}
@@ -474,7 +474,7 @@ def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     return list(ordered)
 
 
-def _earlier_places(replacement: _Replacement) -> dict[int, int]:
+def _earlier_numbers(replacement: _Replacement) -> dict[int, int]:
     """Return the earlier numbers of recorded interactions, or those of the ones before them."""
     places: dict[int, int] = {}
     place = 0

@@ -76,7 +76,7 @@ class TakenResponse(NamedTuple):
         replacing: requests that the server pushes in it, and the recorded ones that they replace.
     """
 
-    base: RecordedExchange
+    recorded: RecordedExchange
     live: RecordedExchange
     new_keys: Mapping[str, str | None] = {}
     retry: RecordedExchange | None = None
@@ -246,8 +246,8 @@ def _repetition_in_cassette(
         if cassette.transport == "http":
             live = response_over_http(live)
 
-        base = recorded_by_repeated[pair.recorded]
-        pairs.append(pair._replace(recorded=base, live=live))
+        replaced = recorded_by_repeated[pair.recorded]
+        pairs.append(pair._replace(recorded=replaced, live=live))
 
     return _RepeatedConversation(cassette, interaction, verified, pairs)
 
@@ -319,10 +319,10 @@ def _turn_proposal(repetition: _RepeatedConversation, turn: int) -> Proposal:
         return replace(proposal, problem="the live server gave no response")
 
     retry = _retry_to(repetition.interaction, recorded)
-    taken = _taken_response(recorded, last_pair, changes, retry)
-    problem = next(_objections_to_taking(taken, recorded), None)
+    taken_response = _taken_response(recorded, last_pair, changes, retry)
+    problem = next(_objections_to_taking(taken_response, recorded), None)
 
-    return replace(proposal, problem=problem, taken=(taken,))
+    return replace(proposal, problem=problem, taken=(taken_response,))
 
 
 def _exchange_asking(
@@ -351,14 +351,14 @@ def _retry_to(
 
 
 def _taken_response(
-    base: RecordedExchange,
+    replaced: RecordedExchange,
     pair: LivePair,
     changes: Iterable[Change],
     retry: RecordedExchange | None,
 ) -> TakenResponse:
     """Return a live response as it is accepted in place of a recorded one."""
     new_keys = _new_keys(pair.recorded, pair.live, changes)
-    return TakenResponse(base, pair.live, new_keys, retry, pair.keys)
+    return TakenResponse(replaced, pair.live, new_keys, retry, pair.keys)
 
 
 def _new_keys(
@@ -379,19 +379,21 @@ def _new_keys(
 
 
 def _objections_to_taking(
-    taken: TakenResponse, recorded: RecordedExchange
+    taken_response: TakenResponse, recorded: RecordedExchange
 ) -> Iterator[str]:
     """Yield why a live response can't be accepted, which corresponds to a recorded one."""
-    yield from _objections_to_response(taken.base, taken.live)
-    if taken.retry is not None:
-        yield from _objections_to_ask(recorded, taken.live, taken.new_keys)
+    yield from _objections_to_response(taken_response.recorded, taken_response.live)
+    if taken_response.retry is not None:
+        yield from _objections_to_ask(
+            recorded, taken_response.live, taken_response.new_keys
+        )
 
 
 def _objections_to_response(
-    base: RecordedExchange, live: RecordedExchange
+    replaced: RecordedExchange, live: RecordedExchange
 ) -> Iterator[str]:
     """Yield why a live response can't replace a recorded one."""
-    opened_before = opened_session(base.response) != NO_SESSION
+    opened_before = opened_session(replaced.response) != NO_SESSION
     opens_now = opened_session(live.response) != NO_SESSION
     if opened_before != opens_now:
         yield "a session came or went: record it again"
@@ -401,11 +403,11 @@ def _objections_to_response(
         body = live.response.body
         repeated_ids.update(GENERATED_ID.findall(body))
 
-    recorded_ids = set(GENERATED_ID.findall(base.request.body))
+    recorded_ids = set(GENERATED_ID.findall(replaced.request.body))
     if not repeated_ids <= recorded_ids:
         yield "it repeats the id that another request of this comparison had"
 
-    if base.rpc_response is None and live.rpc_response is not None:
+    if replaced.rpc_response is None and live.rpc_response is not None:
         yield "its response is in a resumed stream: record it again"
 
 
@@ -478,7 +480,7 @@ class _ConversationProposal:
 
         self._take_calls()
         self._check_last_push()
-        exchanges = tuple([response.base for response in self._taken_responses])
+        exchanges = tuple([response.recorded for response in self._taken_responses])
         self._check_branches()
         self._name_last_state()
         steps: tuple[TaskStep, ...] = ()
@@ -505,19 +507,19 @@ class _ConversationProposal:
 
     def _take_calls(self) -> None:
         """Take the responses to the call and to its retries."""
-        base: RecordedExchange | None = self._interaction.exchanges[0]
+        replaced: RecordedExchange | None = self._interaction.exchanges[0]
         for pair in self._call_pairs:
-            if base is None:
+            if replaced is None:
                 return
 
             retry = None
             if pair is not self._call_pairs[-1]:
                 retry = _retry_to(self._interaction, pair.recorded)
 
-            taken = _taken_response(base, pair, self._changes, retry)
-            self._taken_responses.append(taken)
-            self._objections += _objections_to_taking(taken, pair.recorded)
-            base = retry
+            taken_response = _taken_response(replaced, pair, self._changes, retry)
+            self._taken_responses.append(taken_response)
+            self._objections += _objections_to_taking(taken_response, pair.recorded)
+            replaced = retry
 
     def _check_last_push(self) -> None:
         """Object if it ends at a pushed question without a recorded answer: none can be added."""
@@ -642,7 +644,7 @@ class _ConversationProposal:
             asked = []
             for located, push in group:
                 key = push.recorded_key or push.live_key
-                asked.append(PushedRequest(key, response.base, located.piece))
+                asked.append(PushedRequest(key, response.recorded, located.piece))
                 if push.recorded_key in recorded_by_key:
                     replacing.append((located, recorded_by_key[push.recorded_key]))
 
@@ -719,14 +721,16 @@ def updated_cassette_file(
 
 
 def _with_live_responses(
-    kept: KeptNames, proposed: Iterable[Proposal]
+    kept_names: KeptNames, proposed: Iterable[Proposal]
 ) -> _NewExchanges:
     """Return the recorded exchanges that get new responses, and the same with these."""
     new_exchanges: _NewExchanges = {}
     for proposal in proposed:
         for response in proposal.taken:
-            recorded = _updated_exchange(response, proposal.recorded_by_live_hash, kept)
-            new_exchanges[response.base] = recorded
+            recorded = _updated_exchange(
+                response, proposal.recorded_by_live_hash, kept_names
+            )
+            new_exchanges[response.recorded] = recorded
 
     return new_exchanges
 
@@ -805,14 +809,16 @@ def _last_answers_by_piece(
 
 
 def _updated_exchange(
-    taken: TakenResponse, recorded_by_live_hash: Mapping[str, str], kept: KeptNames
+    taken_response: TakenResponse,
+    recorded_by_live_hash: Mapping[str, str],
+    kept_names: KeptNames,
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""
-    recorded_exchange = taken.base
-    with_names = recorded_names(taken.recorded_keys, recorded_by_live_hash)
-    live = with_texts(_with_recorded_push_ids(taken), with_names)
-    kept.keep_names(recorded_exchange, live)
-    response = kept.with_kept_names(live, recorded_exchange).response
+    recorded_exchange = taken_response.recorded
+    with_names = recorded_names(taken_response.recorded_keys, recorded_by_live_hash)
+    live = with_texts(_with_recorded_push_ids(taken_response), with_names)
+    kept_names.keep_names(recorded_exchange, live)
+    response = kept_names.with_kept_names(live, recorded_exchange).response
     if response is None:
         raise AssertionError("unreachable because what has no response is not taken")
 
@@ -826,20 +832,20 @@ def _updated_exchange(
     return replace(recorded_exchange, response=response, issued_sha256=issued_sha256)
 
 
-def _with_recorded_push_ids(taken: TakenResponse) -> RecordedExchange:
+def _with_recorded_push_ids(taken_response: TakenResponse) -> RecordedExchange:
     """Return the live exchange, in which pushed requests have the ids that are answered."""
-    response = taken.live.response
+    response = taken_response.live.response
     if response is None:
-        return taken.live
+        return taken_response.live
 
-    pieces = splice_pieces(response.pieces, _recorded_push_ids(taken))
+    pieces = splice_pieces(response.pieces, _recorded_push_ids(taken_response))
     response = replace(response, pieces=pieces)
-    return replace(taken.live, response=response)
+    return replace(taken_response.live, response=response)
 
 
-def _recorded_push_ids(taken: TakenResponse) -> Iterator[tuple[Span, bytes]]:
+def _recorded_push_ids(taken_response: TakenResponse) -> Iterator[tuple[Span, bytes]]:
     """Yield where pushed requests have their ids, and the recorded ids."""
-    for located, recorded in taken.replacing:
+    for located, recorded in taken_response.replacing:
         identity = recorded.message.spelled_id
         _, place = find_spans(located.message.raw, [ID_PATH])[-1]
         span = located.in_body(place)

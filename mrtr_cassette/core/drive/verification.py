@@ -557,13 +557,13 @@ class Verifier:
         if is_sent_to(self._recorded_endpoint, request):
             request = replace(request, target=self._live_endpoint)
 
-        kept = []
+        live_headers = []
         for name, value in request.headers:
             # Of a credential or a condition only the name was kept.
             if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS:
-                kept.append((name, value))
+                live_headers.append((name, value))
 
-        request = replace(request, headers=tuple(kept))
+        request = replace(request, headers=tuple(live_headers))
         body = request.body
         if self._live_values and body:
             body = with_values(body, SENT_BACK_PATHS, self._live_values.get)
@@ -654,12 +654,14 @@ class Verifier:
         counting_changes = without_ignored(
             without_turn_numbers(verified.changes), ignored
         )
-        kept = [
+        kept_changes = [
             change for change in verified.changes if change.change in counting_changes
         ]
 
         return replace(
-            verified, verdict=heaviest_verdict(counting_changes), changes=tuple(kept)
+            verified,
+            verdict=heaviest_verdict(counting_changes),
+            changes=tuple(kept_changes),
         )
 
     def failed_interaction(

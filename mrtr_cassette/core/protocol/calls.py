@@ -158,7 +158,7 @@ MediaRange = tuple[str, ...]
 
 def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
     """Return the types of media that an `Accept` names, each with its weight."""
-    found: dict[MediaRange, Decimal] = {}
+    weights: dict[MediaRange, Decimal] = {}
     for item in _LIST_ITEM.findall(accept):
         parts = [part.strip() for part in _ITEM_PART.findall(item)]
         weight = _FULL_WEIGHT
@@ -173,9 +173,9 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
                 parameters.append(f"{name}={value}")
 
         if parts and parts[0]:
-            found[parts[0].lower(), *sorted(parameters)] = weight
+            weights[parts[0].lower(), *sorted(parameters)] = weight
 
-    return frozenset(found.items())
+    return frozenset(weights.items())
 
 
 def _weight_of_q(text: str) -> Decimal:

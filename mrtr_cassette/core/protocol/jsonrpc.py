@@ -179,13 +179,13 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
     except NotJsonError:
         return []
 
-    found = []
+    messages = []
     for span, item in zip(spans, items, strict=True):
         message = message_of(span.slice_of(raw), item)
         if message is not None:
-            found.append((message, span.start))
+            messages.append((message, span.start))
 
-    return found
+    return messages
 
 
 def server_message(raw: bytes) -> Message | None:
@@ -259,11 +259,11 @@ def meant_id_or_token(
     if id_or_token is None or id_or_token in candidates:
         return id_or_token
 
-    alike = comparable_id_or_token(id_or_token)
-    if alike == id_or_token:
-        alike = f'"{id_or_token}"'
+    equivalent = comparable_id_or_token(id_or_token)
+    if equivalent == id_or_token:
+        equivalent = f'"{id_or_token}"'
 
-    return alike if alike in candidates else None
+    return equivalent if equivalent in candidates else None
 
 
 def repeated_token(message: Message) -> str | None:
@@ -311,10 +311,10 @@ class Echo(NamedTuple):
 
 def echoes_of_request(message: Message, request: Message) -> list[Echo]:
     """Return where a server's message echoes the request's id and progress token."""
-    found = _echoes_by_search(message, request)
-    if found is None:
+    echoes = _echoes_by_search(message, request)
+    if echoes is None:
         return _echoes_by_path(message, request)
-    return found
+    return echoes
 
 
 def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
@@ -348,21 +348,21 @@ def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
 
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     """Return the caller's values in a message, looked for at all paths that may have them."""
-    wanted = {"id": request.id, "progress_token": request.progress_token}
+    request_values = {"id": request.id, "progress_token": request.progress_token}
     places = {
         place.path: place
         for place in ECHO_PLACES
         if _may_have_echo(place, message, request)
     }
-    found: list[Echo] = []
+    echoes: list[Echo] = []
     for path, span in find_spans(message.raw, places.keys()):
         name = places[path].value
         value = id_or_token_text(parse_tolerantly(span.slice_of(message.raw)))
-        echoed = _echoed_member(name, value, wanted[name])
+        echoed = _echoed_member(name, value, request_values[name])
         if echoed is not None:
-            found.append(Echo(span, echoed))
+            echoes.append(Echo(span, echoed))
 
-    return found
+    return echoes
 
 
 def _may_have_echo(place: EchoPlace, message: Message, request: Message) -> bool:
@@ -377,13 +377,15 @@ def _may_have_echo(place: EchoPlace, message: Message, request: Message) -> bool
     return message.method == place.method and method_of(request.method).listens
 
 
-def _echoed_member(name: str, value: str | None, wanted: str | None) -> str | None:
+def _echoed_member(
+    name: str, value: str | None, request_value: str | None
+) -> str | None:
     """Return the member of the caller's values that a value repeats, or None."""
-    if value is None or wanted is None:
+    if value is None or request_value is None:
         return None
-    if value == wanted:
+    if value == request_value:
         return name
-    if comparable_id_or_token(value) != comparable_id_or_token(wanted):
+    if comparable_id_or_token(value) != comparable_id_or_token(request_value):
         return None
 
     spelling = "text" if value.startswith('"') else "number"
@@ -406,11 +408,11 @@ class LocatedMessage:
 
     def in_body(self, span: Span) -> Span | None:
         """Return where in the body a span of the message stands, or None if it crosses lines."""
-        inner: Span | None = span.moved(self.in_text)
-        if inner is not None and self.event is not None:
-            inner = self.event.raw_span(inner)
+        span_in_text: Span | None = span.moved(self.in_text)
+        if span_in_text is not None and self.event is not None:
+            span_in_text = self.event.raw_span(span_in_text)
 
-        return None if inner is None else inner.moved(self.offset)
+        return None if span_in_text is None else span_in_text.moved(self.offset)
 
 
 def messages_in(response: Response) -> list[LocatedMessage]:
@@ -475,7 +477,7 @@ def response_to(request: Message | None, response: Response) -> LocatedMessage |
     if request is None or request.kind is not Kind.REQUEST:
         return None
 
-    alike: LocatedMessage | None = None
+    response_with_equivalent_id: LocatedMessage | None = None
     for located in messages_in(response):
         message = located.message
         if (
@@ -485,9 +487,9 @@ def response_to(request: Message | None, response: Response) -> LocatedMessage |
             if message.id == request.id:
                 return located
 
-            alike = alike or located
+            response_with_equivalent_id = response_with_equivalent_id or located
 
-    return alike
+    return response_with_equivalent_id
 
 
 def unread_texts(response: Response) -> list[bytes]:

@@ -61,10 +61,10 @@ class TaskState:
     @property
     def digest(self) -> str:
         """The same for polls that say the same, whenever they came."""
-        kept = {
+        members = {
             name: self.tree[name] for name in self.tree if name not in _NOT_DISTINCT
         }
-        return canonical(kept)
+        return canonical(members)
 
     @property
     def response(self) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
         place = without_indices(change.pointer)
         is_added = change.recorded is None
         is_removed = change.received is None
-        alike = (place, change.verdict, change.is_information, is_added, is_removed)
-        changes_alike[alike].append(change)
+        group_key = (place, change.verdict, change.is_information, is_added, is_removed)
+        changes_alike[group_key].append(change)
 
     groups = []
     for group_changes in changes_alike.values():
@@ -851,10 +851,10 @@ def _failing_verdicts(
     return verdicts, proposed
 
 
-def _first_proposal_names(taken: Sequence[Proposal]) -> str:
+def _first_proposal_names(proposals: Sequence[Proposal]) -> str:
     """Return the names of the first few proposals, and how many more there are."""
-    names = ", ".join(map(proposal_name, taken[:_MOST_NAMED]))
-    more = len(taken) - _MOST_NAMED
+    names = ", ".join(map(proposal_name, proposals[:_MOST_NAMED]))
+    more = len(proposals) - _MOST_NAMED
     return f"{names} and {counted(more, 'more response')}" if more > 0 else names
 
 
@@ -868,12 +868,12 @@ def _suggestions_to_ignore(
     verifications: Sequence[Verification], terms: Terms
 ) -> list[str]:
     """Return suggestions for values that change in every run; none if no failed call has any."""
-    found: list[str] = []
+    suggestions: list[str] = []
     for verification in verifications:
         for call in verification.failures:
-            found += filter(str.isprintable, call.varying_places)
+            suggestions += filter(str.isprintable, call.varying_places)
 
-    pointers = list(dict.fromkeys(found))
+    pointers = list(dict.fromkeys(suggestions))
     if not pointers:
         return []
 

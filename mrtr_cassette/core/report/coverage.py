@@ -45,14 +45,14 @@ class ToolCoverage:
 
 def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]:
     """Return what cassettes cover together, by tool."""
-    found: dict[str, ToolCoverage] = defaultdict(ToolCoverage)
+    covered: dict[str, ToolCoverage] = defaultdict(ToolCoverage)
     for details in cassettes:
         histories = _histories_by_interaction(details)
         for interaction in details.interactions:
             if interaction.method != CALL_TOOL and not interaction.turns:
                 continue
 
-            tool = found[_tool_of(interaction)]
+            tool = covered[_tool_of(interaction)]
             tool.arguments.add(interaction.arguments_json)
             tool.histories.add(histories[interaction.number])
             tool.errors += _has_failed(interaction)
@@ -60,7 +60,7 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
                 place = (given.turn, given.key)
                 tool.questions.setdefault(place, Counter())[given.answer] += 1
 
-    return dict(found)
+    return dict(covered)
 
 
 def _histories_by_interaction(details: CassetteDetails) -> dict[int, str]:
@@ -235,11 +235,11 @@ def untried_line(given: Iterable[GivenAnswer]) -> str | None:
 
     never = []
     for answer in ACTIONS:
-        tried = sum(answer in found for found in questions.values())
-        if tried == 0 and questions:
+        tried_count = sum(answer in answers for answers in questions.values())
+        if tried_count == 0 and questions:
             never.append(f"{answer} on any question")
-        elif tried < len(questions):
-            untried = len(questions) - tried
+        elif tried_count < len(questions):
+            untried = len(questions) - tried_count
             never.append(f"{answer} on {untried} of {len(questions)} questions")
 
     if not never:

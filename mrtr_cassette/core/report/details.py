@@ -365,8 +365,8 @@ def _responses_on_streams(
 
     Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
     """
-    found: dict[tuple[str, str | None], list[tuple[int, int, Message]]] = defaultdict(
-        list
+    streamed_responses: dict[tuple[str, str | None], list[tuple[int, int, Message]]] = (
+        defaultdict(list)
     )
     for interaction in interactions:
         for exchange in interaction.own_exchanges:
@@ -378,12 +378,12 @@ def _responses_on_streams(
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
                     after = response.pieces[located.piece].arrived_count
-                    streamed_responses = interaction.number, after, located.message
-                    found[session, located.message.comparable_id].append(
-                        streamed_responses
+                    streamed = interaction.number, after, located.message
+                    streamed_responses[session, located.message.comparable_id].append(
+                        streamed
                     )
 
-    return found
+    return streamed_responses
 
 
 def final_of(call: Call, response: Response | None) -> FinalResponse:
@@ -564,8 +564,8 @@ def redactions_of(
         calls.setdefault(rule, []).append(RedactedCall(number, printable(call)))
 
     redactions = []
-    for rule, found in calls.items():
-        redactions.append(Redaction(rule, totals[rule], tuple(found)))
+    for rule, call_counts in calls.items():
+        redactions.append(Redaction(rule, totals[rule], tuple(call_counts)))
 
     return tuple(redactions)
 
@@ -619,7 +619,7 @@ def _calls_text(calls: Sequence[RedactedCall]) -> str:
         numbers.setdefault(call, []).append(f"#{number}")
 
     texts = []
-    for call, found in numbers.items():
-        texts.append(f"{', '.join(found)} {call}")
+    for call, call_numbers in numbers.items():
+        texts.append(f"{', '.join(call_numbers)} {call}")
 
     return "; ".join(texts)

@@ -250,12 +250,12 @@ def _shown_questions(
 ) -> dict[str, InputRequest]:
     """Return questions as they may be shown."""
     # A secret is found before a text is cut.
-    found = {}
+    questions = {}
     for key, request in requests.items():
         message = shown(" ".join(request.message.split()))
-        found[shown(key)] = InputRequest(request.kind, message)
+        questions[shown(key)] = InputRequest(request.kind, message)
 
-    return found
+    return questions
 
 
 def push_log_line(observation: Observation, push: OpenPush) -> LogLine:
@@ -380,12 +380,14 @@ def replay_log_line(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> LogLi
 
 
 def _number_words(
-    report: ReplayReport, found: Iterable[InteractionOutcome | StrayedRead]
+    report: ReplayReport, interactions: Iterable[InteractionOutcome | StrayedRead]
 ) -> list[Any]:
     """Return the numbers of interactions, with their files if there are several."""
     if report.is_of_several:
-        return [[interaction.number, interaction.cassette] for interaction in found]
-    return [interaction.number for interaction in found]
+        return [
+            [interaction.number, interaction.cassette] for interaction in interactions
+        ]
+    return [interaction.number for interaction in interactions]
 
 
 def recording_log_line(report: RecordingReport) -> LogLine:

@@ -136,17 +136,17 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     """
     values = _slot_values(miss, cassette, adds_to)
     is_on_pipes = miss.call.request.is_line
-    chosen = _fitting_fixes(miss, values)
+    fitting_fixes = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
-        chosen = _over_this_transport(chosen, is_on_pipes=is_on_pipes)
+        fitting_fixes = _over_this_transport(fitting_fixes, is_on_pipes=is_on_pipes)
 
     filled = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
-    if any("<<record_again>>" in fix for fix in chosen):
+    if any("<<record_again>>" in fix for fix in fitting_fixes):
         filled["hidden"] = given_options(_hiding_options(cassette), terms)
 
     return [
         in_terms(fix, filled, values)
-        for fix in chosen
+        for fix in fitting_fixes
         if _has_needed_values(fix, values)
     ]
 
@@ -311,17 +311,17 @@ def _hiding_options(cassette: Cassette) -> Values:
 
 def _kept_options(cassette: Cassette, terms: Terms) -> str:
     """Return the options without which nothing can be added to a cassette."""
-    kept = ""
+    options = ""
     if cassette.request_state == "verbatim":
-        kept += terms.get("kept_verbatim", "")
+        options += terms.get("kept_verbatim", "")
 
     if cassette.seals_answers:
-        kept += terms.get("kept_sealed", "")
+        options += terms.get("kept_sealed", "")
 
     for name in cassette.values:
-        kept += terms.get("kept_value", "").replace("NAME", name)
+        options += terms.get("kept_value", "").replace("NAME", name)
 
-    return kept
+    return options
 
 
 def _tool_that_may_read(miss: Miss) -> str:

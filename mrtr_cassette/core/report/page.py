@@ -32,7 +32,7 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, members_of
 from mrtr_cassette.errors import counted, printable, shorten
 
-_MOST_OPEN: Final = 10
+_MOST_OPEN_CALLS: Final = 10
 """Calls that asked, up to which a page opens them."""
 
 _PIECES_AT_ONCE: Final = 1000
@@ -95,7 +95,7 @@ def cassette_page(
         misses_near=_misses_near(replay),
         covered=coverage_of([details]),
         is_redacted=bool(redactions_of(cassette)),
-        opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN,
+        opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN_CALLS,
         **facts,
     )
 

@@ -23,7 +23,7 @@ from mrtr_cassette.errors import counted, printable, shorten
 
 _EXPECT_TABLE: Final = "expect"
 _REQUIRED_MEMBERS: Final = frozenset({"probe", "tool", "reason"})
-_NOTHING_REACHED: Final = 4
+_EXIT_NOTHING_REACHED: Final = 4
 _EXIT_UNMET: Final = 2
 
 
@@ -101,12 +101,12 @@ class Probing:
     @property
     def findings(self) -> tuple[Probed, ...]:
         """The outcomes that count, without expected ones; one for each probe and tool."""
-        found = []
+        findings = []
         for probed in without_repeated_findings(self.probes):
             if probed.is_finding:
-                found.append(probed)
+                findings.append(probed)
 
-        return tuple(found)
+        return tuple(findings)
 
     @property
     def counts(self) -> Counter[str]:
@@ -191,7 +191,7 @@ def unmet_expectations(probings: Sequence[Probing]) -> list[ExpectedFinding]:
 def probing_code_of(probings: Sequence[Probing]) -> int:
     """Return the exit code of the command line for several cassettes."""
     if not any(probing.is_reached for probing in probings):
-        return _NOTHING_REACHED
+        return _EXIT_NOTHING_REACHED
     if unmet_expectations(probings):
         return _EXIT_UNMET
     return int(any(probing.findings for probing in probings))
@@ -269,9 +269,9 @@ def probing_line(probing: Probing) -> str:
     """Return in one line how much was found."""
     names = f"{printable(probing.cassette)} against {printable(probing.upstream)}"
     total = counted(len(probing.probes), "probe")
-    found = counted(len(probing.findings), "finding")
+    finding_count = counted(len(probing.findings), "finding")
 
-    return f"{names}: {found} in {total}: {counts_text(probing.counts)}"
+    return f"{names}: {finding_count} in {total}: {counts_text(probing.counts)}"
 
 
 _JSON_MEMBERS: Final = {

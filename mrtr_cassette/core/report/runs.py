@@ -368,14 +368,16 @@ class ReplayReport:
             else:
                 misses.append(replace(miss, nearest=None))
 
-        strayed = [read for read in self.after_other_writes if read.cassette == file]
+        strayed_reads = [
+            read for read in self.after_other_writes if read.cassette == file
+        ]
         return replace(
             self,
             cassette=file,
             interactions=tuple(interactions),
             misses=tuple(misses),
             without_response=tuple(without_response),
-            after_other_writes=tuple(strayed),
+            after_other_writes=tuple(strayed_reads),
         )
 
     def title_of(self, interaction: InteractionOutcome | StrayedRead) -> str:
@@ -427,29 +429,32 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
             )
         )
 
-    strayed = []
+    strayed_reads = []
     for number, times in player.after_other_writes.items():
         read = interactions[number - 1]
-        strayed.append(StrayedRead(read.number, read.call, times, read.cassette))
+        strayed_reads.append(StrayedRead(read.number, read.call, times, read.cassette))
 
     harmless: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
     for request in tuple(player.harmless):
         harmless[redacted(request.call.title), request.answer] += 1
 
-    answered = []
+    harmless_requests = []
     for (title, answer), times in harmless.items():
-        answered.append(HarmlessRequest(title, answer, times))
+        harmless_requests.append(HarmlessRequest(title, answer, times))
 
     return ReplayReport(
         player.path,
         tuple(interactions),
         _reports_of_misses(player, terms),
-        tuple(answered),
+        tuple(harmless_requests),
         without_response=tuple(player.numbers_without_response),
-        after_other_writes=tuple(strayed),
+        after_other_writes=tuple(strayed_reads),
         by_kind=tuple(
-            [KindMatch(*found) for found in player.match_counts_by_kind.items()]
+            [
+                KindMatch(*match_count)
+                for match_count in player.match_counts_by_kind.items()
+            ]
         ),
         learned=dict(player.learned),
     )
@@ -498,15 +503,15 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         )
 
     lines += _at_most_ten(harmless)
-    strayed = []
+    strayed_reads = []
     for read in report.after_other_writes:
         title = report.title_of(read)
-        strayed.append(
+        strayed_reads.append(
             f"  played after other writes than recorded{_times_words(read.times)}: {title}"
         )
 
-    lines += _at_most_ten(strayed)
-    if strayed:
+    lines += _at_most_ten(strayed_reads)
+    if strayed_reads:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
 
@@ -561,12 +566,12 @@ def _misses_text(misses: Sequence[MissReport]) -> str:
         return "no misses"
 
     reasons = Counter(miss.reason for miss in misses)
-    named = []
+    reason_words = []
     for reason, times in sorted(reasons.items()):
-        named.append(f"{reason} {times}")
+        reason_words.append(f"{reason} {times}")
 
     noun = "miss" if len(misses) == 1 else "misses"
-    return f"{len(misses)} {noun} ({', '.join(named)})"
+    return f"{len(misses)} {noun} ({', '.join(reason_words)})"
 
 
 def summary_data(report: ReplayReport | RecordingReport) -> Any:

@@ -85,12 +85,12 @@ _HandlesByCall = Mapping[int, Mapping[str, int]]
 
 def _handles_by_call(details: CassetteDetails) -> _HandlesByCall:
     """Return, by call, the handles that it sends back, and the calls that issued them."""
-    found: dict[int, dict[str, int]] = defaultdict(dict)
+    handles: dict[int, dict[str, int]] = defaultdict(dict)
     for repeated in sent_back_in(details.recorded):
         if repeated.issued_by != repeated.sent_by:
-            found[repeated.sent_by][repeated.handle] = repeated.issued_by
+            handles[repeated.sent_by][repeated.handle] = repeated.issued_by
 
-    return found
+    return handles
 
 
 def _short_lines(interaction: Interaction, handles: _HandlesByCall) -> Iterator[str]:
@@ -159,15 +159,15 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
         form = "with request state"
 
     form = {"push": "pushed", "task": "of its task"}.get(turn.via, form)
-    named = []
+    key_words = []
     for key, request in turn.input_requests.items():
-        named.append(f"{key} ({request.kind})")
+        key_words.append(f"{key} ({request.kind})")
 
     unasked = (turn.answered or {}).keys() - turn.input_requests.keys()
     for key in sorted(unasked):
-        named.append(f"{key} (was not asked)")
+        key_words.append(f"{key} (was not asked)")
 
-    yield f"    turn {number}, {form}: {', '.join(named) or 'asked for a retry only'}"
+    yield f"    turn {number}, {form}: {', '.join(key_words) or 'asked for a retry only'}"
     if turn.answered_by is not None:
         yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
 
@@ -344,8 +344,10 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
 
     for item in items:
         if isinstance(item, dict):
-            inner = item.get("content")
-            content = inner if isinstance(inner, dict) else item
+            content = item.get("content")
+            if not isinstance(content, dict):
+                content = item
+
             shown = _content_text(content)
             if "role" in item:
                 shown = f"{item['role']}: {shown}"

@@ -27,18 +27,22 @@ class DivergenceReport(NamedTuple):
         why: as of a miss, on all recordings.
     """
 
-    after: int
+    calls_before: int
     recording: str
     why: MissReport
 
     @property
     def facts(self) -> dict[str, Any]:
         """It as JSON."""
-        return {**self.why.facts, "cassette": self.recording, "after": self.after}
+        return {
+            **self.why.facts,
+            "cassette": self.recording,
+            "after": self.calls_before,
+        }
 
     def __str__(self) -> str:
         """Return it in a few words."""
-        calls = counted(self.after, "call")
+        calls = counted(self.calls_before, "call")
         return f"after {calls}, from {self.recording}: {self.why.request}"
 
 
@@ -217,7 +221,7 @@ def trials_data(report: TrialsReport) -> Any:
         divergences = trial.divergences
         nearest = divergences.nearest
         members["first_divergence"] = None if nearest is None else nearest.facts
-        members["divergences"] = [found.facts for found in divergences.all]
+        members["divergences"] = [divergence.facts for divergence in divergences.all]
         trials.append(members)
 
     total = {

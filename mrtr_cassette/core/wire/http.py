@@ -214,30 +214,30 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def kept_request_headers(
-    headers: Headers, named: frozenset[str] = frozenset()
+    headers: Headers, names_of_user: frozenset[str] = frozenset()
 ) -> Headers:
     """Return the headers of a request that a cassette keeps.
 
     Of credentials only the names are kept, and of conditions that the user didn't name.
     """
-    only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - named)
+    only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - names_of_user)
     return tuple(
         (name, "" if name.lower() in only_named else value)
-        for name, value in _kept_headers(headers, _KEPT_REQUEST_HEADERS | named)
+        for name, value in _kept_headers(headers, _KEPT_REQUEST_HEADERS | names_of_user)
     )
 
 
 @lru_cache(maxsize=1024)
 def named_by_user(headers: Headers) -> frozenset[str]:
     """Return the lower-case names of the kept headers that a user named."""
-    named = set()
+    names = set()
     for name, value in headers:
         is_condition = name.lower() in CONDITION_HEADERS
         is_kept_anyway = bool(_kept_headers(((name, value),), _KEPT_REQUEST_HEADERS))
         if not is_kept_anyway or (is_condition and value):
-            named.add(name.lower())
+            names.add(name.lower())
 
-    return frozenset(named)
+    return frozenset(names)
 
 
 def kept_response_headers(headers: Headers) -> Headers:
@@ -247,7 +247,7 @@ def kept_response_headers(headers: Headers) -> Headers:
 
 def _kept_headers(headers: Headers, names: frozenset[str]) -> Headers:
     """Return the headers with these names or a kept prefix, without those that HTTP forbids."""
-    kept: list[tuple[str, str]] = []
+    kept_headers: list[tuple[str, str]] = []
     for name, value in headers:
         lower_name = name.lower()
         if lower_name not in names and not lower_name.startswith(_KEPT_PREFIXES):
@@ -255,9 +255,9 @@ def _kept_headers(headers: Headers, names: frozenset[str]) -> Headers:
 
         # Nobody can send what HTTP forbids, so a replay could not either.
         if HEADER_NAME.fullmatch(name) and not FORBIDDEN_IN_HEADER.search(value):
-            kept.append((name, value))
+            kept_headers.append((name, value))
 
-    return tuple(kept)
+    return tuple(kept_headers)
 
 
 # Lines on a pipe, and a client's line as a request (MCP 2026-07-28, stdio)

@@ -244,14 +244,16 @@ def _levels_of(tree: Any) -> Iterator[list[Any]]:
     # Without recursion: a call for each object would take longer than the rest.
     while containers:
         yield containers
-        inner = []
+        inner_containers = []
         for container in containers:
             values = container.values() if type(container) is dict else container
             # One may have millions of numbers.
             if not _CONTAINER_TYPES.isdisjoint(map(type, values)):
-                inner += [value for value in values if type(value) in _CONTAINER_TYPES]
+                inner_containers += [
+                    value for value in values if type(value) in _CONTAINER_TYPES
+                ]
 
-        containers = inner
+        containers = inner_containers
 
 
 def _is_exact(raw: bytes, tree: Any) -> bool:
@@ -344,18 +346,18 @@ def _find_spans(
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
-    found: list[tuple[MemberPath, Span]] = []
+    spans: list[tuple[MemberPath, Span]] = []
     try:
         start = _skip_space(text, 0)
         # What is no object has no members, but it has to be JSON.
         if () in paths or text[start] != "{":
-            found.append(((), Span(start, _scan_value(text, start)[1])))
+            spans.append(((), Span(start, _scan_value(text, start)[1])))
 
-        found += _spans_of_members(text, start, frozenset(paths), ())
+        spans += _spans_of_members(text, start, frozenset(paths), ())
     except (StopIteration, ValueError, IndexError, TypeError, RuntimeError) as error:
         raise NotJsonError(str(error)) from None
 
-    return [pair for pair in found if pair[0] in paths]
+    return [pair for pair in spans if pair[0] in paths]
 
 
 def _spans_of_members(
@@ -430,11 +432,11 @@ def replace_members(
             raise NotJsonError("no object")
 
         existing = list(_parts_of(text, span.start))
-        inner = Span(span.start + 1, span.start + 1)
+        inside_span = Span(span.start + 1, span.start + 1)
         if existing:
-            inner = Span(existing[0].start, existing[-1].value.end)
+            inside_span = Span(existing[0].start, existing[-1].value.end)
 
-        replacements.append((inner, _with_members(raw, existing, members)))
+        replacements.append((inside_span, _with_members(raw, existing, members)))
 
     return splice(raw, replacements)
 
@@ -712,5 +714,7 @@ class _Repair:
             self.text[start] = ord("0")
             return
 
-        inner = self.text[start + 1 : end - 1].decode("latin-1")
-        self.text[start:end] = b'"%b"' % _NOT_QUOTABLE.sub("'", inner).encode("latin-1")
+        quoted_text = self.text[start + 1 : end - 1].decode("latin-1")
+        self.text[start:end] = b'"%b"' % _NOT_QUOTABLE.sub("'", quoted_text).encode(
+            "latin-1"
+        )

@@ -44,14 +44,14 @@ def differences(
 
     `within` returns the places in two values, or None for what is compared as a whole.
     """
-    found = []
+    innermost = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
     uncompared = [ValuesAt(pointer, recorded, received)]
     while uncompared:
         place = uncompared.pop()
-        inner = (within or differing_places_within)(place)
-        if inner is not None:
-            uncompared += reversed(inner)
+        inner_places = (within or differing_places_within)(place)
+        if inner_places is not None:
+            uncompared += reversed(inner_places)
             continue
 
         difference = Difference(
@@ -60,9 +60,9 @@ def differences(
             canonical_or_none(place.received),
         )
         if difference.recorded != difference.received:
-            found.append(difference)
+            innermost.append(difference)
 
-    return found
+    return innermost
 
 
 def canonical_or_none(value: Any) -> str | None:
@@ -84,16 +84,16 @@ def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
 
 def _common_start_length(recorded: str, received: str) -> int:
     """Return how many characters two texts begin with alike."""
-    alike = 0
+    length = 0
     end = min(len(recorded), len(received))
-    while alike < end:
-        middle = (alike + end + 1) // 2
-        if recorded[alike:middle] == received[alike:middle]:
-            alike = middle
+    while length < end:
+        middle = (length + end + 1) // 2
+        if recorded[length:middle] == received[length:middle]:
+            length = middle
         else:
             end = middle - 1
 
-    return alike
+    return length
 
 
 def differing_places_within(place: ValuesAt) -> list[ValuesAt] | None:
@@ -105,8 +105,8 @@ def differing_places_within(place: ValuesAt) -> list[ValuesAt] | None:
             recorded = recorded_value.get(key, ABSENT)
             received = received_value.get(key, ABSENT)
             if not _are_same_plainly(recorded, received):
-                inner = f"{pointer}/{escape_pointer(key)}"
-                differing_places.append(ValuesAt(inner, recorded, received))
+                inner_pointer = f"{pointer}/{escape_pointer(key)}"
+                differing_places.append(ValuesAt(inner_pointer, recorded, received))
 
         return differing_places
 
@@ -179,12 +179,12 @@ def without_null_members(value: Any) -> Any:
         return [without_null_members(item) for item in value]
 
     if isinstance(value, dict):
-        kept = {}
+        members = {}
         for name, member in value.items():
             if member is not None:
-                kept[name] = without_null_members(member)
+                members[name] = without_null_members(member)
 
-        return kept
+        return members
 
     return value
 
@@ -212,7 +212,7 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
 
     if isinstance(value, list):
         items = [(str(index), item) for index, item in enumerate(value)]
-        return [kept for _, kept in _kept_members(items, below)]
+        return [item for _, item in _kept_members(items, below)]
 
     return dict(_kept_members(value.items(), below))
 

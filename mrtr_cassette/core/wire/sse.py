@@ -84,10 +84,10 @@ def event_id(raw: bytes) -> str:
 
 def event_type(raw: bytes) -> bytes:
     """Return the type of an event, `message` unless it names another one."""
-    named: list[bytes] = _TYPE_LINE.findall(raw)
-    if not named or not named[-1]:
+    types: list[bytes] = _TYPE_LINE.findall(raw)
+    if not types or not types[-1]:
         return b"message"
-    return named[-1]
+    return types[-1]
 
 
 def retry_ms(raw: bytes) -> int | None:

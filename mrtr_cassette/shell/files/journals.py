@@ -87,16 +87,18 @@ def publish_recording(
         earlier = load_if_readable(path)
 
     new_cassette = recorded
-    kept = 0
+    kept_count = 0
     if earlier is not None:
         # A client that waits for its server doesn't wait for the import.
         from mrtr_cassette.core.drive.rerecording import recorded_over
 
-        new_cassette, kept = recorded_over(earlier, recorded, ignored_for)
+        new_cassette, kept_count = recorded_over(earlier, recorded, ignored_for)
 
     is_same = new_cassette is earlier and not renews
     redacted = _redactions_in(new_cassette, path, existing)
-    publication = Publication(len(new_cassette.interactions), kept, is_same, redacted)
+    publication = Publication(
+        len(new_cassette.interactions), kept_count, is_same, redacted
+    )
     if not publication.is_same:
         new_cassette = replace(new_cassette, recorded_at=recorded.recorded_at)
         publish_cassette(
@@ -288,7 +290,9 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
     check_replaceable(output)
     recorder = read_journal(journal_path(output)).header.recorder
     with suppress(CassetteError):
-        if recorder in {known.id for known in load_cassette(output).recorders}:
+        if recorder in {
+            earlier_recorder.id for earlier_recorder in load_cassette(output).recorders
+        }:
             discard_journal(output)
             if isinstance(output, Path):
                 remove_leftovers(output)

@@ -39,12 +39,14 @@ class StoreFile(NamedTuple):
         """Return the URL without what may be a credential."""
         scheme, _, rest = self.url.partition("://")
         place, question, _ = rest.partition("?")
-        first, slash, inner = place.partition("/")
+        first, slash, inner_path = place.partition("/")
         if ":" in first and "@" in place:
             # Whatever stands before the last one: a password may have any character.
             place = f"{_HIDDEN_CREDENTIALS}@{place.rpartition('@')[2]}"
         elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
-            place = f"{_HIDDEN_CREDENTIALS}@{first.rpartition('@')[2]}{slash}{inner}"
+            place = (
+                f"{_HIDDEN_CREDENTIALS}@{first.rpartition('@')[2]}{slash}{inner_path}"
+            )
 
         return f"{scheme}://{place}{question and question + _HIDDEN_CREDENTIALS}"
 

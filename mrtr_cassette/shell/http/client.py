@@ -120,9 +120,9 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, kept: list[_Connection]) -> None:
+    def __init__(self, kept_connections: list[_Connection]) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._kept_connections = kept
+        self._kept_connections = kept_connections
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, but common clients accept.
         self._parser.set_dangerous_leniencies(

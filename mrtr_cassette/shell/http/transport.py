@@ -172,17 +172,17 @@ def header_text(raw: bytes) -> str:
 
 def end_to_end_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return headers without those that concern one connection only."""
-    listed = tuple(headers)
-    named = {
+    header_list = tuple(headers)
+    connection_names = {
         name.strip().lower()
-        for key, value in listed
+        for key, value in header_list
         if key.lower() == "connection"
         for name in value.split(",")
     }
     return tuple(
         (name, value)
-        for name, value in listed
-        if name.lower() not in HOP_BY_HOP and name.lower() not in named
+        for name, value in header_list
+        if name.lower() not in HOP_BY_HOP and name.lower() not in connection_names
     )
 
 
@@ -190,10 +190,10 @@ def end_to_end_headers(headers: Iterable[tuple[str, str]]) -> Headers:
 def headers_for_upstream(received: Headers, added: Headers) -> Headers:
     """Return a client's headers as they go upstream, with those that the user added."""
     left_out = _NOT_PASSED_ON | {name.lower() for name, _ in added}
-    kept = [
+    kept_headers = [
         pair for pair in end_to_end_headers(received) if pair[0].lower() not in left_out
     ]
-    return (*kept, *added)
+    return (*kept_headers, *added)
 
 
 @lru_cache(maxsize=1024)

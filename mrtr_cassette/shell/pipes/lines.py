@@ -271,12 +271,12 @@ class PipedClient:
     ) -> asyncio.Task[None]:
         """Start the task in which a handler answers a request, and return it."""
         downstream = PipeDownstream(request, self._writer, self._server_has_ended.set)
-        chosen = handler or self._handler
+        request_handler = handler or self._handler
 
         async def answer() -> None:
             # A client that is gone needs no answer.
             with suppress(ConnectionError):
-                await chosen(request, downstream)
+                await request_handler(request, downstream)
 
         task = asyncio.ensure_future(answer())
         self._answering_tasks.add(task)

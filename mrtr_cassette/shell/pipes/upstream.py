@@ -251,8 +251,8 @@ class PipeUpstream:
 
     async def _read_server(self, server: ServerProcess) -> None:
         """Take the server's lines until its stdout ends; then nothing more is expected of it."""
-        async for brought in server.reads(self._longest_line):
-            for line in brought.lines:
+        async for pipe_read in server.reads(self._longest_line):
+            for line in pipe_read.lines:
                 self._take_line(line.raw)
 
         self._lose_all()

@@ -68,13 +68,13 @@ class Answerers:
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask; None where there is none."""
         dialogue = rounds.answer(ask)
-        told = len(rounds.turns)
+        reported_count = len(rounds.turns)
         reply: Any = None
         while True:
             try:
                 step = dialogue.send(reply)
             except StopIteration as ended:
-                for turn in rounds.turns[told:]:
+                for turn in rounds.turns[reported_count:]:
                     self.announcer.say(turn_log_line, turn)
 
                 answer: AskAnswer | None = ended.value

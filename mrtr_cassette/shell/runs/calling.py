@@ -166,7 +166,7 @@ async def _reached_by_proxy(
 
 async def call(
     upstream: str | Sequence[str],
-    wanted: WantedCall,
+    wanted_call: WantedCall,
     sources: AnswerSources,
     options: CallOptions,
     announcer: Announcer,
@@ -183,8 +183,8 @@ async def call(
     options.check_secrets()
     # What is said of the call has no credentials either.
     redactor = Redactor(BUILT_IN_RULES, lambda _rule, _secret: "1")
-    known = Credentials(redactor, seals_sessions=False)
-    recorder = Recorder(seals=False, credentials=known)
+    credentials = Credentials(redactor, seals_sessions=False)
+    recorder = Recorder(seals=False, credentials=credentials)
     recorder.add_settings(UserSettings(secrets=options.secrets))
     opened = answers_endpoint(
         sources.file.rest, options.ca_path, verifies=not options.insecure
@@ -192,10 +192,12 @@ async def call(
     if cassette is None:
         reached_by = _reached_directly(upstream, options, recorder.add_settings)
     else:
-        kept = {name: getattr(options, name) for name in options_of(WritingOptions)}
+        writing_options = {
+            name: getattr(options, name) for name in options_of(WritingOptions)
+        }
         # The call itself is told, and not what its recording says of it.
-        kept |= {"log": None, "terms": options.terms}
-        recorded = RecordOptions(**kept)
+        writing_options |= {"log": None, "terms": options.terms}
+        recorded = RecordOptions(**writing_options)
         reached_by = _reached_by_proxy(
             upstream, recorded, cassette, announcer, recorder.add_settings
         )
@@ -211,21 +213,21 @@ async def call(
             ServerSession(recorder),
         )
 
-        ended = await _final_response_members(caller, wanted, options)
-        result = _result_of(wanted, caller.rounds, ended, caller.problem)
+        ended = await _final_response_members(caller, wanted_call, options)
+        result = _result_of(wanted_call, caller.rounds, ended, caller.problem)
         announcer.tell(call_ended_event, result)
 
         return result
 
 
 async def _final_response_members(
-    caller: _Caller, wanted: WantedCall, options: CallOptions
+    caller: _Caller, wanted_call: WantedCall, options: CallOptions
 ) -> Mapping[str, Any]:
     """Make the call; return the members of its last response, none if there was a problem."""
     exchange = None
     try:
         async with asyncio.timeout(options.timeout):
-            exchange = await caller.run(wanted)
+            exchange = await caller.run(wanted_call)
     except TimeoutError:
         caller.problem = f"the call took more than {options.timeout} s"
         if caller.server.is_mute:
@@ -240,11 +242,11 @@ async def _final_response_members(
     if exchange is None or caller.problem:
         return {}
 
-    return outcome_of(wanted.method, exchange)
+    return outcome_of(wanted_call.method, exchange)
 
 
 def _result_of(
-    wanted: WantedCall,
+    wanted_call: WantedCall,
     rounds: Rounds,
     ended: Mapping[str, Any],
     problem: str | None,
@@ -257,8 +259,8 @@ def _result_of(
         unused = rounds.sources.given.unused
 
     return CallResult(
-        wanted.method,
-        wanted.name,
+        wanted_call.method,
+        wanted_call.name,
         tuple(rounds.turns),
         ended.get("result"),
         ended.get("error"),
@@ -284,18 +286,20 @@ class _Caller:
     def server(self) -> LiveServer:
         return self.reached.server
 
-    async def run(self, wanted: WantedCall) -> RecordedExchange | None:
+    async def run(self, wanted_call: WantedCall) -> RecordedExchange | None:
         """Open the server, make the call and leave; return the call's last exchange, or None."""
         await self._open_session()
         schema = None
-        if wanted.method == CALL_TOOL and not wanted.names_method:
-            schema = await self._schema_of(wanted.name)
+        if wanted_call.method == CALL_TOOL and not wanted_call.names_method:
+            schema = await self._schema_of(wanted_call.name)
 
-        request = self.client.call_request(wanted.method, wanted.params(schema), schema)
+        request = self.client.call_request(
+            wanted_call.method, wanted_call.params(schema), schema
+        )
         supply = partial(self.answerers.answer, self.rounds)
         exchange = await self._follow_request(request, supply)
         if exchange is not None:
-            self.problem = why_no_outcome(wanted.method, exchange)
+            self.problem = why_no_outcome(wanted_call.method, exchange)
 
         if self.client.era == "legacy" and self.session.id:
             await self._follow_request(self.client.session_end_request())
@@ -391,13 +395,13 @@ class _Caller:
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema; None if it has none, or the list is incomplete."""
         request = self.client.call_request(LIST_TOOLS, {})
-        listed = ToolList(request, self.session, LeavesToSources())
-        await self.server.follow_conversation(listed, self._supply_outside)
+        tool_list = ToolList(request, self.session, LeavesToSources())
+        await self.server.follow_conversation(tool_list, self._supply_outside)
         self._check_reached()
-        if not listed.is_whole:
+        if not tool_list.is_whole:
             return None
 
-        schema = tool_named(name, listed.tools).get("inputSchema")
+        schema = tool_named(name, tool_list.tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
     async def _supply_outside(self, ask: LiveAsk) -> AskAnswer | None:
@@ -425,14 +429,20 @@ def answered_call(
     """
     options = options or CallOptions()
     if not method_of(method).named_by:
-        named = [name for name, known in METHODS.items() if known.named_by]
-        raise UsageError(f"the method {method!r} is not one of {', '.join(named)}")
+        callable_methods = [
+            name for name, known_method in METHODS.items() if known_method.named_by
+        ]
+        raise UsageError(
+            f"the method {method!r} is not one of {', '.join(callable_methods)}"
+        )
 
-    wanted = WantedCall(method, name, _pairs_of(arguments or {}, "arguments"))
+    wanted_call = WantedCall(method, name, _pairs_of(arguments or {}, "arguments"))
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
     cassette = None if path is None else location_of(path)
-    calling = call(upstream, wanted, sources, options, announcer, cassette=cassette)
+    calling = call(
+        upstream, wanted_call, sources, options, announcer, cassette=cassette
+    )
     result = result_in_thread(calling)
     if result.unanswered is not None:
         raise UnansweredError(result)

@@ -122,14 +122,14 @@ class ClientStarts:
 
     def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
-        told: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        lists_by_process: dict[tuple[str, str], list[Any]] = defaultdict(list)
         latest: dict[str, dict[str, Any]] = {}
         for line in self._outcomes_file.read_bytes().splitlines():
             # A process that was killed while it wrote has left a part of one.
             with suppress(ValueError):
                 process, outcome = json.loads(line)
                 for name in _TOLD_ONCE:
-                    items = told[process, name]
+                    items = lists_by_process[process, name]
                     items += outcome[name]
                     outcome[name] = items
 
@@ -220,8 +220,8 @@ def _common_items(
     if first is None or second is None:
         return second if first is None else first
 
-    kept = set(second)
-    return [item for item in first if item in kept]
+    items_of_second = set(second)
+    return [item for item in first if item in items_of_second]
 
 
 def _highest_number(cassette: Cassette | None) -> int:
@@ -332,9 +332,9 @@ class _OutcomeWriter:
         for name, told_count in self._told_counts.items():
             new_items[name] = getattr(outcome, name)[told_count:]
 
-        told = as_data(replace(outcome, **new_items), {})
+        outcome_data = as_data(replace(outcome, **new_items), {})
         # What another process was killed at may be the beginning of a line.
-        line = f"\n{json.dumps([self._process, told])}\n".encode()
+        line = f"\n{json.dumps([self._process, outcome_data])}\n".encode()
         # Where nobody waits any more, there is nobody to be told.
         with suppress(OSError):
             if os.write(self._outcomes_file, line) < len(line):

@@ -329,17 +329,17 @@ class ExchangeRecording:
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.session.announcer
-        told = self.session.logged_task_states
+        logged_states = self.session.logged_task_states
         state = None
         if observation.call.is_poll:
             state = polled_state(observation.response)
 
         if state is not None:
-            if told.get(state.id) == state.digest:
+            if logged_states.get(state.id) == state.digest:
                 announcer = replace(announcer, log=None)
                 state = None
             else:
-                told[state.id] = state.digest
+                logged_states[state.id] = state.digest
 
         announcer.say(response_log_line, observation, exchange, end, now_ms, state)
 

@@ -266,14 +266,14 @@ class _PipedRecorder:
     async def _from_client(self) -> None:
         """Pass on the client's lines and record them; at their end close the server's stdin."""
         writer = self._server.writer
-        async for brought in pipe_reads(STDIN, self._longest_line):
-            for line in brought.lines:
+        async for pipe_read in pipe_reads(STDIN, self._longest_line):
+            for line in pipe_read.lines:
                 # Nothing that the server says in response is read before the line is shown.
                 writer.write(line.new_bytes)
                 self._record_line(line, self._show_clients)
 
-            if brought.rest:
-                writer.write(brought.rest)
+            if pipe_read.rest:
+                writer.write(pipe_read.rest)
 
             await writer.wait_for_room()
 
@@ -282,13 +282,13 @@ class _PipedRecorder:
     async def _from_server(self) -> None:
         """Record the server's lines and pass them on; at their end close the client's pipe."""
         client = self._client_writer
-        async for brought in self._server.reads(self._longest_line):
-            for line in brought.lines:
+        async for pipe_read in self._server.reads(self._longest_line):
+            for line in pipe_read.lines:
                 self._record_line(line, self._show_servers)
                 client.write(line.new_bytes)
 
-            if brought.rest:
-                client.write(brought.rest)
+            if pipe_read.rest:
+                client.write(pipe_read.rest)
 
             await client.wait_for_room()
 

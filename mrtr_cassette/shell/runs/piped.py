@@ -171,7 +171,7 @@ def _from_proc(number: int) -> tuple[int, str, str]:
 
 def _from_ps(number: int) -> tuple[int, str, str]:
     """Return a process's parent, its start and its command, on systems without `/proc`."""
-    listed = subprocess.run(  # noqa: S603
+    listing = subprocess.run(  # noqa: S603
         ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
         capture_output=True,
         text=True,
@@ -179,7 +179,7 @@ def _from_ps(number: int) -> tuple[int, str, str]:
         env={**os.environ, "LC_ALL": "C"},
     )
 
-    parent, *started, command = listed.stdout.split(None, 6)
+    parent, *started, command = listing.stdout.split(None, 6)
     return int(parent), " ".join(started), command
 
 

@@ -523,8 +523,8 @@ class _Prober:
             return self._not_reached(ask, probes, reason)
 
         second_reaction, _ = await self._answer_ask(ask, PROBE_AS_RECORDED)
-        known = ignored_pointers(self.run.found.rules, ask.planned.call)
-        ignored = (*known, *varying_places(accepted_reaction, second_reaction))
+        known_pointers = ignored_pointers(self.run.findings.rules, ask.planned.call)
+        ignored = (*known_pointers, *varying_places(accepted_reaction, second_reaction))
         baseline = Baseline(ask, accepted_reaction, script, ignored)
         reactions = []
         for probe in probes:
@@ -747,9 +747,9 @@ class _Prober:
     ) -> AsyncIterator[str]:
         """Bring the server to other asks, and yield their states, one of each kind."""
         is_found = False
-        for others in self._other_asks_with_states(ask, probe):
-            for other in others:
-                conversation, script = self._conversation_and_script(other, None)
+        for other_asks in self._other_asks_with_states(ask, probe):
+            for other_ask in other_asks:
+                conversation, script = self._conversation_and_script(other_ask, None)
                 await self._follow_conversation(conversation, script)
                 live_ask = script.live_ask
                 if live_ask is not None and live_ask.request_state is not None:

@@ -590,8 +590,8 @@ class _AnsweredUpstream:
         """Send a request that declares what the sources can answer."""
         received = request
         if self.answered_by and not read_call(request).is_poll:
-            marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
-            received = replace(request, headers=marked)
+            marked_headers = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
+            received = replace(request, headers=marked_headers)
 
         self.last = await self.relay.send(
             received, with_declared_kinds(request, self.sources.kinds)

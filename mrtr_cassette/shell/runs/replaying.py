@@ -367,10 +367,10 @@ class ReplayServer:
         if delivery is not None:
             reply = delivery.reply
             downstream.begin(reply.status, delivery.headers)
-            kept = fault.kept_part_of_body(
+            kept_body = fault.kept_part_of_body(
                 delivery.body, is_event_stream=reply.is_event_stream
             )
-            await downstream.send(kept)
+            await downstream.send(kept_body)
 
         downstream.break_off()
 

@@ -318,7 +318,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         value, leave = _result_of(entered_future)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
-        entered_future.add_done_callback(_leave_late)
+        entered_future.add_done_callback(_leave_abandoned)
         raise
 
     try:
@@ -345,24 +345,24 @@ class LoopOfThreads:
         """
         entered: _EnteredFuture[T] = Future()
         stay = self._enter_and_stay(manager, entered)
-        left = asyncio.run_coroutine_threadsafe(stay, self._loop)
+        stay_future = asyncio.run_coroutine_threadsafe(stay, self._loop)
 
-        def fail_to_enter(left: Future[None]) -> None:
+        def fail_to_enter(stay_future: Future[None]) -> None:
             if entered.done():
                 return
 
-            if left.cancelled():
+            if stay_future.cancelled():
                 entered.cancel()
             else:
-                entered.set_exception(left.exception())
+                entered.set_exception(stay_future.exception())
 
-        left.add_done_callback(fail_to_enter)
+        stay_future.add_done_callback(fail_to_enter)
         value, leave = entered.result()
         try:
             yield value
         finally:
             leave()
-            left.result()
+            stay_future.result()
 
     def give_up_entering(self) -> None:
         """Cancel what is not entered yet, in the loop's own thread, and enter nothing more."""
@@ -395,7 +395,7 @@ async def _stay_until_left(
         await leaving.wait()
 
 
-def _leave_late(entered: Future[tuple[T, Callable[[], object]]]) -> None:
+def _leave_abandoned(entered: Future[tuple[T, Callable[[], object]]]) -> None:
     """Leave a context manager whose caller was interrupted before it was entered."""
     if entered.exception() is None:
         _, leave = entered.result()

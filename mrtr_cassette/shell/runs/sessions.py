@@ -169,9 +169,13 @@ class ReplaySession(Session):
         """What it came to so far."""
         player = self.player
         counts = (player.reply_count, len(player.misses), len(player.harmless))
-        told = (counts, player.unknown_tools.total(), player.stopped_request_count)
+        counts_told = (
+            counts,
+            player.unknown_tools.total(),
+            player.stopped_request_count,
+        )
         faults = self.fault_outcomes
-        after = (told, faults, self.problem)
+        after = (counts_told, faults, self.problem)
         if self._outcome_of_counts is None or self._outcome_of_counts[0] != after:
             self._outcome_of_counts = (
                 after,

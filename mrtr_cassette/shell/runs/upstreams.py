@@ -121,12 +121,12 @@ def _target_at(
         proxy = None
         recorded_as = started_here(path)
 
-    known = credentials_given_to(command) if command else UserSettings()
-    environment = known.environment
+    settings_of_command = credentials_given_to(command) if command else UserSettings()
+    environment = settings_of_command.environment
     if proxy is not None:
         environment = (*environment, *proxy.headers)
 
-    given = known._replace(
+    given = settings_of_command._replace(
         environment=environment,
         headers=(*url_credentials(url), *options.added_headers),
         query=tuple(url.query.items()),

@@ -131,13 +131,13 @@ async def _verify_cassette(
 ) -> Verification:
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
-    found = RunFindings(rules_of(options))
+    findings = RunFindings(rules_of(options))
     recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
     shown_server = ""
     verified: list[VerifiedInteraction] = []
     for plan in plans_of(cassette, recorded, upstream, options):
         part = part_of(recorded, plan)
-        reached = live_run(cassette, part, upstream, options, found, accepts=accepts)
+        reached = live_run(cassette, part, upstream, options, findings, accepts=accepts)
         async with reached as run:
             shown_server = run.shown
             verified += await run.repeat_all(plan)
@@ -155,8 +155,8 @@ async def _verify_cassette(
         shown_server,
         tuple(verified),
         frozenset(options.fail_on),
-        tuple(found.places),
-        untried=tuple(found.untried),
+        tuple(findings.places),
+        untried=tuple(findings.untried),
         proposed=tuple(proposed),
     )
     if options.learn is not None:
@@ -221,7 +221,7 @@ async def live_run(
     part: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    found: RunFindings,
+    findings: RunFindings,
     *,
     accepts: Accepts | None = None,
     consented: Collection[str] = (),
@@ -233,7 +233,7 @@ async def live_run(
         verifier = Verifier(
             part,
             target.path,
-            partial(ignored_pointers, found.rules),
+            partial(ignored_pointers, findings.rules),
             token_of=keyed_hash(os.urandom(16)),
             allows_destructive=options.allow_destructive,
             largest_body=options.max_body,
@@ -247,7 +247,7 @@ async def live_run(
         if is_over_old_transport(cassette):
             server = _target_over_lines(target)
 
-        yield LiveRun(verifier, server, options, stack, found, target)
+        yield LiveRun(verifier, server, options, stack, findings, target)
 
 
 def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
@@ -323,7 +323,7 @@ class LiveRun:
     target: Target
     options: VerifyOptions
     stack: AsyncExitStack
-    found: RunFindings
+    findings: RunFindings
     reached_target: Target
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
@@ -411,7 +411,7 @@ class LiveRun:
         for repeated in self.listening:
             verified.append(self.verifier.end_interaction(repeated))
 
-        return [found for found in verified if not found.planned.is_setup]
+        return [result for result in verified if not result.planned.is_setup]
 
     async def repeat_call(self, call: PlannedInteraction) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
@@ -466,10 +466,10 @@ class LiveRun:
                 await server.follow_conversation(repeated.conversation)
                 again = repeated.verified_interaction()
         elif learns and first.planned.call.method == CALL_TOOL:
-            self.found.untried[call_name(first.planned.call)] = None
+            self.findings.untried[call_name(first.planned.call)] = None
 
         places = learned_places(
-            first, again, ignored_pointers(self.found.rules, first.planned.call)
+            first, again, ignored_pointers(self.findings.rules, first.planned.call)
         )
         if learns:
             return self._leave_out_learned(first, places)
@@ -486,8 +486,8 @@ class LiveRun:
         pointers = []
         refusal_reason = None
         for place in places:
-            if (name_of_call, place) not in self.found.places:
-                self.found.places.append((name_of_call, place))
+            if (name_of_call, place) not in self.findings.places:
+                self.findings.places.append((name_of_call, place))
 
             if place.reason is None:
                 pointers.append(place.pointer)
@@ -495,7 +495,7 @@ class LiveRun:
                 refusal_reason = refusal_reason or place.reason
 
         if pointers:
-            self.found.rules.append(IgnoredPlaces(name_of_call, tuple(pointers)))
+            self.findings.rules.append(IgnoredPlaces(name_of_call, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.without_newly_ignored(first)
 
@@ -528,10 +528,13 @@ def differences_of(
     if repeated is None:
         repeated = replace(recorded, interactions=())
 
-    made = replace(repeated, path="this run")
+    run_cassette = replace(repeated, path="this run")
     rules = rules_of(options)
     comparison = comparison_with_run(
-        recorded, made, partial(ignored_pointers, rules), may_lack_calls=may_lack_calls
+        recorded,
+        run_cassette,
+        partial(ignored_pointers, rules),
+        may_lack_calls=may_lack_calls,
     )
     not_due = _numbers_without_request(recorded) if is_open else set()
     verdicts = set()
@@ -597,30 +600,32 @@ async def update_cassette(
     accepts = turn_accepter(cassette, choose)
     verification = await _verify_cassette(cassette, upstream, options, accepts)
     proposed = verification.proposed
-    chosen: tuple[Proposal, ...] = ()
+    accepted: tuple[Proposal, ...] = ()
     if proposed:
-        chosen = tuple(choose(proposed))
+        accepted = tuple(choose(proposed))
 
-    if chosen:
+    if accepted:
         if read_file(path) != data:
             raise CassetteError(
                 path, "it was changed meanwhile", hint="verify it once more"
             )
 
         publish_cassette(
-            path, [updated_cassette_file(data, cassette, chosen)], replace=True
+            path, [updated_cassette_file(data, cassette, accepted)], replace=True
         )
 
-    left_proposals = tuple(proposal for proposal in proposed if proposal not in chosen)
+    left_proposals = tuple(
+        proposal for proposal in proposed if proposal not in accepted
+    )
     refused = {
         proposal.number for proposal in left_proposals if proposal.counting_changes
     }
-    taken = frozenset(proposal.number for proposal in chosen)
-    verification = replace(verification, accepted=taken - refused)
-    written = path if chosen else None
+    accepted_numbers = frozenset(proposal.number for proposal in accepted)
+    verification = replace(verification, accepted=accepted_numbers - refused)
+    written = path if accepted else None
     live = _recorded_from(cassette, upstream, verification.upstream)
 
-    return Update(verification, chosen, left_proposals, written, live)
+    return Update(verification, accepted, left_proposals, written, live)
 
 
 def _recorded_from(

@@ -151,9 +151,11 @@ class MrtrCassette:
         if base is None or not numbers:
             return ()
 
-        wanted = set(numbers)
+        wanted_numbers = set(numbers)
         interactions = _details_of(base).interactions
-        return tuple([details for details in interactions if details.number in wanted])
+        return tuple(
+            [details for details in interactions if details.number in wanted_numbers]
+        )
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
@@ -243,12 +245,12 @@ class MrtrCassette:
 
         checked = options_from(ProbeOptions, options, "probe")
         if self.live is not None:
-            kept = {}
+            probe_options = {}
             for name in [*options_of(UpstreamOptions), "ignore", "ignore_from"]:
                 if name not in options:
-                    kept[name] = getattr(self.live.options, name)
+                    probe_options[name] = getattr(self.live.options, name)
 
-            checked = replace(checked, **kept)
+            checked = replace(checked, **probe_options)
             upstream = upstream or self.live.upstream()
 
         if not upstream:

@@ -168,7 +168,7 @@ def test_another_question_is_not_answered(response: Json, pointers: list[str]) -
     if pointers:
         words = "something else in turn 1"
 
-    assert failure.nearest == replay.asker
+    assert failure.nearest == replay.asking_entry
     assert failure.detail == f"the live server asks {words}"
     assert [difference.pointer for difference in failure.differences] == pointers
 
