@@ -96,8 +96,8 @@ def record(
 
         open_session = recorded_by_client
 
-    opened = partial(open_session, upstream, location_of(path), checked)
-    return Proxy(opened, Recording, partial(_check_recording, checked))
+    open_proxy = partial(open_session, upstream, location_of(path), checked)
+    return Proxy(open_proxy, Recording, partial(_check_recording, checked))
 
 
 def replay(
@@ -139,8 +139,8 @@ def replay(
 
         open_session = replayed_by_client
 
-    opened = partial(open_session, place, checked)
-    return Proxy(opened, Replay, partial(_check_replay, checked))
+    open_proxy = partial(open_session, place, checked)
+    return Proxy(open_proxy, Replay, partial(_check_replay, checked))
 
 
 def _read_place(path: FilePath | Location) -> Location:

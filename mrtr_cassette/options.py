@@ -284,8 +284,11 @@ def checked_values(value: Any) -> tuple[tuple[str, str], ...]:
         hint="give it as <<give_value>>",
     )
     pairs = []
-    for name, given in _pairs_in(value, refusal):
-        text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    for name, text_or_path in _pairs_in(value, refusal):
+        text = text_or_path
+        if isinstance(text_or_path, os.PathLike):
+            text = os.fspath(text_or_path)
+
         if not isinstance(name, str) or not _VALUE_NAME.fullmatch(name):
             raise UsageError(
                 f"<<values>>: {name!r} is not a name",
@@ -351,11 +354,11 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 def options_from(
-    kind: type[AnyOptions], given: Mapping[str, Any], owner: str
+    kind: type[AnyOptions], given_options: Mapping[str, Any], owner: str
 ) -> AnyOptions:
     """Return the options that `owner` was given by name."""
-    check_names(given, options_of(kind), owner)
-    return kind(**given)
+    check_names(given_options, options_of(kind), owner)
+    return kind(**given_options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

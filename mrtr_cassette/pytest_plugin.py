@@ -264,8 +264,8 @@ class SuiteRun:
             if self._answers_given:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
 
-                given = [GivenAnswer(*answer) for answer in self._answers_given]
-                untried = untried_line(given)
+                given_answers = [GivenAnswer(*answer) for answer in self._answers_given]
+                untried = untried_line(given_answers)
                 if untried is not None:
                     lines = [*lines, untried]
 

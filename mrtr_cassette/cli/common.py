@@ -357,7 +357,7 @@ def with_free_port(
 
 
 def read_options(
-    options: type[AnyOptions], given: dict[str, Any], log: Log
+    options: type[AnyOptions], given_options: dict[str, Any], log: Log
 ) -> AnyOptions:
     """Return the options that a command was given, and warn of what they open.
 
@@ -367,12 +367,14 @@ def read_options(
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
-            chosen_flags = [value for value in option.flags if given[f"{name}_{value}"]]
+            chosen_flags = [
+                value for value in option.flags if given_options[f"{name}_{value}"]
+            ]
             refuse_together({option.flags[value][0]: True for value in chosen_flags})
             if chosen_flags:
                 values[name] = chosen_flags[0]
         elif option.in_shell:
-            values[name] = _option_value(option, given[name])
+            values[name] = _option_value(option, given_options[name])
 
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
@@ -496,6 +498,6 @@ def refuse_together(options: Mapping[str, object]) -> None:
     Raises:
         UsageError: more than one has a value.
     """
-    given = [option for option, value in options.items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} don't go together")
+    given_options = [option for option, value in options.items() if value]
+    if len(given_options) > 1:
+        raise UsageError(f"{' and '.join(given_options)} don't go together")

@@ -376,7 +376,7 @@ def _unused_values(
     least = _comparisons_by_name(pairs, **{option: values})
     unused = []
     for value in values:
-        others = [given for given in values if given != value]
+        others = [value_given for value_given in values if value_given != value]
         is_idle = _comparisons_by_name(pairs, **{option: [value]}) == whole
         if is_idle and _comparisons_by_name(pairs, **{option: others}) == least:
             unused.append((option, value))

@@ -326,7 +326,7 @@ def verify(
     reports: tuple[Path, ...],
     verdicts: tuple[str, ...],
     review: bool,
-    **given: Any,
+    **given_options: Any,
 ) -> None:
     """Repeat recorded calls with a live server, and compare.
 
@@ -340,7 +340,7 @@ def verify(
     compared.
     """
     log = Log()
-    options = read_options(VerifyOptions, given, log)
+    options = read_options(VerifyOptions, given_options, log)
     paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
     choose = acceptance_of(verdicts, reviews=review)
@@ -579,7 +579,7 @@ def probe(
     words: tuple[str, ...],
     upstream: str | None,
     reports: tuple[Path, ...],
-    **given: Any,
+    **given_options: Any,
 ) -> None:
     """Try answers on a live server that were never recorded.
 
@@ -591,7 +591,7 @@ def probe(
     The exit code is 0 without findings, 1 with a finding, and 4 if no question was reached.
     """
     log = Log()
-    options = read_options(ProbeOptions, given, log)
+    options = read_options(ProbeOptions, given_options, log)
     paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
     probings, code = run_until_signal(_probe_cassettes(paths, server, options))

@@ -150,7 +150,7 @@ def record(
     *,
     stdio: bool,
     takes_next: bool,
-    **given: Any,
+    **given_options: Any,
 ) -> None:
     """Record what passes between client and server.
 
@@ -164,7 +164,7 @@ def record(
     With --stdio it takes the place of a server that a client starts: -- SERVER starts that, and
     the cassette is written when it ends. The exit code is the server's.
     """
-    options = read_options(RecordOptions, given, log)
+    options = read_options(RecordOptions, given_options, log)
     command = tuple(after_dashes(context) or ())
     if stdio:
         if not command or words or upstream is not None:
@@ -342,7 +342,7 @@ def replay(
     *,
     stdio: bool,
     trials: bool,
-    **given: Any,
+    **given_options: Any,
 ) -> None:
     """Serve CASSETTE as if it were the server.
 
@@ -361,7 +361,8 @@ def replay(
     cassette, *others = cassettes = cassettes_in(with_fetched(words))
     command = tuple(after_dashes(context) or ())
     options = replace(
-        read_options(ReplayOptions, given, log), beside=[*map(full_name, others)]
+        read_options(ReplayOptions, given_options, log),
+        beside=[*map(full_name, others)],
     )
     for place in cassettes:
         tell_of_journal(place, log)

@@ -64,7 +64,7 @@ def serve(
     folder: Path,
     log: Log,
     reports: tuple[Path, ...],
-    **given: Any,
+    **given_options: Any,
 ) -> None:
     """Serve the cassettes in FOLDER to a whole suite, in any language.
 
@@ -78,7 +78,7 @@ def serve(
     Ctrl-C ends it, and so does the end of -- COMMAND, such as -- go test ./..., which finds the
     address in the environment variable MRTR_CASSETTE_SERVE. The exit code is 1 if a play missed.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    options = read_options(ServeOptions, given, log)
+    options = read_options(ServeOptions, given_options, log)
     command = after_dashes(context) or []
     if command and options.exit_on_eof:
         raise UsageError(
@@ -89,14 +89,14 @@ def serve(
     place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
     options = with_free_port(options, context, command)
-    served = _PlayServing(place, _mode_of_all(), command, reports, options.exit_on_eof)
-    code, fails = run(_serve_plays(served, options, log))
+    setup = _ServeSetup(place, _mode_of_all(), command, reports, options.exit_on_eof)
+    code, fails = run(_serve_plays(setup, options, log))
     sys.exit(code or int(fails and not options.exit_zero))
 
 
 def serve_trials(
     context: click.Context,
-    given: Trials,
+    trials: Trials,
     options: ReplayOptions,
     log: Log,
     reports: tuple[Path, ...],
@@ -106,14 +106,14 @@ def serve_trials(
     Raises:
         CassetteError: one of the cassettes can't be read.
     """
-    for cassette in given.cassettes:
+    for cassette in trials.cassettes:
         load_cassette(cassette)
 
     command = after_dashes(context) or []
     _check_host(options)
     options = with_free_port(options, context, command)
-    served = _PlayServing(Path.cwd(), "none", command, reports, given=given)
-    code, fails = run(_serve_plays(served, options, log))
+    setup = _ServeSetup(Path.cwd(), "none", command, reports, given=trials)
+    code, fails = run(_serve_plays(setup, options, log))
     sys.exit(code or int(fails))
 
 
@@ -126,7 +126,7 @@ def _check_host(options: ListeningOptions) -> None:
         )
 
 
-class _PlayServing(NamedTuple):
+class _ServeSetup(NamedTuple):
     """What a process serves plays of, to whom, and the reports that it writes at the end."""
 
     folder: Path
@@ -138,21 +138,21 @@ class _PlayServing(NamedTuple):
 
 
 async def _serve_plays(
-    served: _PlayServing, options: ListeningOptions, log: Log
+    setup: _ServeSetup, options: ListeningOptions, log: Log
 ) -> tuple[int, bool]:
     """Serve until the end; return the exit code of the command, and whether plays failed."""
     announcer = Announcer(log.line, given_listeners(log.event), TERMS)
     token = os.environ.get(_TOKEN_VARIABLE, "")
     plays = Plays(
-        served.folder,
-        served.mode,
+        setup.folder,
+        setup.mode,
         token,
         announcer,
-        served.given,
-        keeps_trials=bool(served.reports),
+        setup.given,
+        keeps_trials=bool(setup.reports),
     )
 
-    command = served.command
+    command = setup.command
     code = 0
     async with stop_signals() as signals:
         with listening(options) as listener:
@@ -162,13 +162,13 @@ async def _serve_plays(
                     _tell_ready(plays.url, log)
                     if command:
                         # Programs mostly know the real paths of their files.
-                        folder = str(served.folder.resolve())
+                        folder = str(setup.folder.resolve())
                         end = await run_command(
                             command, plays.url, signals, say, folder=folder
                         )
                         code = end.code
                     else:
-                        if served.exit_on_eof:
+                        if setup.exit_on_eof:
                             _signal_at_eof(signals)
 
                         await signals.get()
@@ -177,9 +177,9 @@ async def _serve_plays(
 
     report = TrialsReport(tuple(plays.trials))
     forms = {".json": trials_data, ".md": trials_markdown, ".xml": trials_junit}
-    write_reports(served.reports, report, forms)
+    write_reports(setup.reports, report, forms)
     valid_trials_text = ""
-    if served.given:
+    if setup.given:
         valid_trials_text = validity_text(
             plays.validity_counts[True], plays.validity_counts.total()
         )
@@ -190,10 +190,10 @@ async def _serve_plays(
 
 def _mode_of_all() -> Mode | None:
     """Return the mode that the environment settles for all plays, or None."""
-    given = os.environ.get(MODE_VARIABLE)
-    if not given:
+    mode_name = os.environ.get(MODE_VARIABLE)
+    if not mode_name:
         return None
-    return mode_named(given, f"the environment variable {MODE_VARIABLE}")
+    return mode_named(mode_name, f"the environment variable {MODE_VARIABLE}")
 
 
 def _tell_ready(url: str, log: Log) -> None:

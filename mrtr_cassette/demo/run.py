@@ -91,12 +91,12 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
         DemoError: a replayed response differs from the recorded one.
     """
     size = 0
-    before = tuple(recorded.exchanges)
-    after = tuple(replayed.exchanges)
-    for old, new in zip(before, after, strict=False):
+    recorded_exchanges = tuple(recorded.exchanges)
+    replayed_exchanges = tuple(replayed.exchanges)
+    for old, new in zip(recorded_exchanges, replayed_exchanges, strict=False):
         old_body = _response_body(old)
         new_body = _response_body(new)
-        if len(before) != len(after) or old_body != new_body:
+        if len(recorded_exchanges) != len(replayed_exchanges) or old_body != new_body:
             raise DemoError(
                 f"{old.call.title}: the replay differs\n"
                 f"  recorded: {old_body!r}\n"
@@ -105,7 +105,7 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
 
         size += len(old_body)
 
-    return len(before), size
+    return len(recorded_exchanges), size
 
 
 def _response_body(exchange: RecordedExchange) -> bytes:

@@ -260,7 +260,7 @@ class Plays:
         mode: Mode | None,
         token: str,
         announcer: Announcer,
-        given: Trials | None = None,
+        trials_setup: Trials | None = None,
         *,
         keeps_trials: bool = False,
     ) -> None:
@@ -268,7 +268,7 @@ class Plays:
 
         Args:
             keeps_trials: keep what each play came to, for a report at the end.
-            given: the cassettes of all plays; None: each names its own.
+            trials_setup: the cassettes of all plays; None: each names its own.
             mode: the mode of all plays, whatever they say; None: each says its own.
             token: what control requests have to be authorized by; empty: nothing.
         """
@@ -282,7 +282,7 @@ class Plays:
         """The URL of the server, without a path; set before the first request."""
         self._served_folder = folder
         self._mode = mode
-        self._trials_setup = given
+        self._trials_setup = trials_setup
         self._bearer_token = token
         self._announcer = announcer
         self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
@@ -400,10 +400,10 @@ class Plays:
 
     def _check_token(self, request: Request) -> None:
         """Refuse a control request without the token that this process requires, if any."""
-        given = request.header("authorization")
+        given_header = request.header("authorization")
         wanted_header = f"Bearer {self._bearer_token}"
         if self._bearer_token and not compare_digest(
-            given.encode(), wanted_header.encode()
+            given_header.encode(), wanted_header.encode()
         ):
             raise _ControlError(
                 401,
@@ -488,9 +488,9 @@ class Plays:
 
         return play
 
-    def _mode_of(self, given: Any) -> Mode:
+    def _mode_of(self, mode_name: Any) -> Mode:
         """Return the mode of all plays if there is any, else the given mode or the default."""
-        given_mode = None if given is None else mode_named(given, "mode")
+        given_mode = None if mode_name is None else mode_named(mode_name, "mode")
         return self._mode or given_mode or default_mode()
 
     def _option_sources(self, values: dict[str, Any]) -> list[OptionSource]:
@@ -503,8 +503,8 @@ class Plays:
             if values.get(option) is not None:
                 values[option] = self._path_of(values[option])
 
-        given = self._trials_setup
-        if given is None:
+        trials_setup = self._trials_setup
+        if trials_setup is None:
             check_names(values, _PLAY_OPTIONS, _A_PLAY)
             values["cassette"] = self._cassettes_of(values)
             return [source_of_call(_A_PLAY, (), values)]
@@ -517,9 +517,9 @@ class Plays:
                 )
 
         check_names(values, _TRIAL_OPTIONS, _A_TRIAL)
-        names = tuple(map(full_name, given.cassettes))
+        names = tuple(map(full_name, trials_setup.cassettes))
         return [
-            OptionSource("the command line", given.options, names),
+            OptionSource("the command line", trials_setup.options, names),
             OptionSource(_A_TRIAL, values),
         ]
 

@@ -125,13 +125,15 @@ class SharedRecording:
         if left_out is None:
             return None
 
-        lost = (_call_counts(load_cassette(self.path)) - _call_counts(recorded)).total()
-        if not lost:
+        lost_call_count = (
+            _call_counts(load_cassette(self.path)) - _call_counts(recorded)
+        ).total()
+        if not lost_call_count:
             return None
 
         return (
             f"{self.path} was not replaced: this run has not recorded "
-            f"{counted(lost, 'call')} that it has, and {left_out}\nrun all tests that "
+            f"{counted(lost_call_count, 'call')} that it has, and {left_out}\nrun all tests that "
             f"share it, add to it with {self.terms['append']}, or delete it first"
         )
 
@@ -416,11 +418,14 @@ class CassetteUse:
             return
 
         options = self._settings.replay
-        given = [("reads", name) for name in options.reads]
+        given_values = [("reads", name) for name in options.reads]
         if isinstance(options.match, Mapping):
-            given += [("match", f"{at}={kind}") for at, kind in options.match.items()]
+            given_values += [
+                ("match", f"{pointer}={kind}")
+                for pointer, kind in options.match.items()
+            ]
 
-        for option, value in given:
+        for option, value in given_values:
             matched = (option, value) not in unused
             self.request.run.option_matches[f"{option} {value!r}"] += matched
 

@@ -82,7 +82,7 @@ class RecordingUse(CassetteUse):
         recording_context: Any
         if is_piped:
             recording_context = recorded_by_client(
-                upstream, place, options, request.run.cwd, named=self.path
+                upstream, place, options, request.run.cwd, shown_place=self.path
             )
         else:
             url, command = self._start_upstream(upstream, options, exit_stack)

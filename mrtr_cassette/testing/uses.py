@@ -205,11 +205,13 @@ class Uses:
         config = OptionSource("the fixture mrtr_cassette_config", suite)
         test = _node_arguments(self._config.invocation_params.dir, request.node)
         has_upstream = _has_upstream_fixture(request)
-        given = []
+        sources_with_texts = []
         for source in [self._ini_source, config, *sources()]:
-            given.append(_with_fixtures(source, request))
+            sources_with_texts.append(_with_fixtures(source, request))
 
-        return settings_of(given, test, scope=request.scope, has_upstream=has_upstream)
+        return settings_of(
+            sources_with_texts, test, scope=request.scope, has_upstream=has_upstream
+        )
 
     def _sharers_of(
         self, request: pytest.FixtureRequest, path: Path, settings: Settings
@@ -404,14 +406,14 @@ class Uses:
         for name, times in results.matched.items():
             self._outcome_counts[f"matched by {name}"] += times
 
-        shown = _shown_path(use.path, self._config)
+        shown_path = _shown_path(use.path, self._config)
         for line in learned_lines(results.learned):
-            self.notes.append(f"{shown}: {line}")
+            self.notes.append(f"{shown_path}: {line}")
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
         """Note what redaction replaced in a cassette, in lines for people."""
-        shown = _shown_path(path, self._config)
-        self.notes += [f"{shown}: {line}" for line in redaction_lines(redacted)]
+        shown_path = _shown_path(path, self._config)
+        self.notes += [f"{shown_path}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome."""
@@ -615,15 +617,15 @@ def _with_cause_first(report: pytest.TestReport, text: str) -> None:
 
     The client's own traceback comes below it, as that of a library is long.
     """
-    shown = report.longrepr
-    if not isinstance(shown, ExceptionChainRepr):
+    traceback = report.longrepr
+    if not isinstance(traceback, ExceptionChainRepr):
         report.sections.append(("mrtr-cassette", text))
         return
 
-    first = shown.chain[0][0]
+    first = traceback.chain[0][0]
     first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]
-    if shown.reprcrash is not None:
-        shown.reprcrash.message = text.partition("\n")[0]
+    if traceback.reprcrash is not None:
+        traceback.reprcrash.message = text.partition("\n")[0]
 
 
 def _write_page(root: Path, use: CassetteUse) -> str | None:
@@ -646,13 +648,13 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
 
 def _replay_of(use: CassetteUse) -> ReplayReport | None:
     """Return what a replay has come to so far; None where the test records."""
-    shown = use.view
-    if shown.is_recording:
+    view = use.view
+    if view.is_recording:
         return None
 
-    unplayed = {details.number for details in shown.unplayed}
+    unplayed = {details.number for details in view.unplayed}
     outcomes = []
-    for details in shown.interactions:
+    for details in view.interactions:
         place = details.place
         file = place.file or str(use.path)
         outcome = InteractionOutcome(place.number, details.call, "played", 1, file)
@@ -661,7 +663,7 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
 
         outcomes.append(outcome)
 
-    report = ReplayReport(str(use.path), tuple(outcomes), shown.misses)
+    report = ReplayReport(str(use.path), tuple(outcomes), view.misses)
     if report.is_of_several:
         # Only the first has a page.
         report = report.of_file(outcomes[0].cassette)
@@ -747,16 +749,16 @@ class Orphans:
             return
 
         opened_file = Path(os.environ.pop(OPENED_VARIABLE))
-        used = set(opened_file.read_text(encoding="utf-8").splitlines())
+        used_paths = set(opened_file.read_text(encoding="utf-8").splitlines())
         opened_file.unlink()
-        self._unknown = self._why_unknown(used)
+        self._unknown = self._why_unknown(used_paths)
         if self._unknown is not None:
             return
 
         orphans = set()
-        for folder in used:
+        for folder in used_paths:
             if folder.endswith("/"):
-                orphans.update(_unused_in(Path(folder), used))
+                orphans.update(_unused_in(Path(folder), used_paths))
 
         self._orphaned_cassettes = sorted(orphans)
         if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
@@ -794,11 +796,11 @@ class Orphans:
             terminalreporter.line("none")
 
 
-def _unused_in(folder: Path, used: Container[str]) -> list[Path]:
+def _unused_in(folder: Path, used_paths: Container[str]) -> list[Path]:
     """Return the cassettes in a folder whose paths are not among those used."""
     unused = []
     for path in folder.rglob("*.json"):
-        is_used = str(path.resolve()) in used
+        is_used = str(path.resolve()) in used_paths
         if path.is_file() and not is_used and is_cassette(path):
             unused.append(path)
 

@@ -143,8 +143,8 @@ class _AskInProgress:
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
         # All of them first: whatever fault one has, the names of the others were asked for.
-        given = list(map(self._sources.given.answer_to, self._questions))
-        for question, answer in zip(self._questions, given, strict=True):
+        answers_of_call = list(map(self._sources.given.answer_to, self._questions))
+        for question, answer in zip(self._questions, answers_of_call, strict=True):
             if answer is not None:
                 self._take_answer(question.key, answer, "call")
                 continue

@@ -159,9 +159,9 @@ class AnswerRule(_StrictModel):
             name for name in _KINDS_BY_ANSWER_MEMBER if getattr(self, name) is not None
         ]
         if len(answers) != 1:
-            given = " and ".join(answers) or "none"
+            given_members = " and ".join(answers) or "none"
             raise ValueError(
-                f"exactly one of action, result and value is needed, it has {given}"
+                f"exactly one of action, result and value is needed, it has {given_members}"
             )
 
         if self.content is not None and self.action != "accept":
@@ -300,9 +300,9 @@ def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]
             call_conditions[member] = call.name
 
     for turn in interaction.turns:
-        given = turn.given_answers or {}
+        given_answers = turn.given_answers or {}
         for key, request in turn.requests.items():
-            answer = given.get(key)
+            answer = given_answers.get(key)
             if answer is None:
                 continue
 
@@ -398,30 +398,30 @@ class WrittenPair(NamedTuple):
         return value_of_text(self.value, schema)
 
 
-def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
-    """Read pairs, which messages call by `what`.
+def read_pairs(texts: Iterable[str], noun: str) -> tuple[WrittenPair, ...]:
+    """Read pairs, which messages call by `noun`.
 
     Raises:
         UsageError: a text is none, its JSON can't be read, or a name comes twice.
     """
     pairs: dict[str, WrittenPair] = {}
     for text in texts:
-        pair = _read_pair(text, what)
+        pair = _read_pair(text, noun)
         if pair.name in pairs:
-            raise UsageError(f"{what} {pair.name!r} is given twice")
+            raise UsageError(f"{noun} {pair.name!r} is given twice")
 
         pairs[pair.name] = pair
 
     return tuple(pairs.values())
 
 
-def _read_pair(text: str, what: str) -> WrittenPair:
-    """Read `name=text` or `name:=json`; the `UsageError` for any other text calls it by `what`."""
+def _read_pair(text: str, noun: str) -> WrittenPair:
+    """Read `name=text` or `name:=json`; the `UsageError` for any other text calls it by `noun`."""
     written, separator, value = text.partition("=")
     name = written.removesuffix(":")
     # The text itself may be a secret.
     if not separator or not name:
-        reason = f"{what}: {name!r} has no name and value"
+        reason = f"{noun}: {name!r} has no name and value"
         raise UsageError(reason, hint="write name=text or name:=json")
 
     if name == written:
@@ -431,7 +431,7 @@ def _read_pair(text: str, what: str) -> WrittenPair:
         read = parse(value.encode("utf-8", "surrogatepass"))
     except NotJsonError:
         raise UsageError(
-            f"{what} {name!r}: the text after := is not JSON",
+            f"{noun} {name!r}: the text after := is not JSON",
             hint=f"a text is written {name}=text, and JSON in quotes of the shell",
         ) from None
 
@@ -556,7 +556,7 @@ class GivenAnswers:
 
         `decline` and `cancel` for a field that is no text refuse the whole form.
         """
-        before = len(self._used_names)
+        used_before = len(self._used_names)
         fields = fields_of(question.request)
         self._names_by_question[question.number] = {
             question.key,
@@ -565,7 +565,7 @@ class GivenAnswers:
         }
         answer = self._named_answer(question, fields)
         # What answered an earlier question of this key was not meant for another kind of question.
-        is_repeated = answer is not None and len(self._used_names) == before
+        is_repeated = answer is not None and len(self._used_names) == used_before
         if is_repeated and problem_of(question.request, answer) is not None:
             return None
 
@@ -596,26 +596,26 @@ class GivenAnswers:
         if names_field and self.spent_name(question):
             return None
 
-        given = self._field_pairs(question, fields)
-        if not given and len(fields) == 1 and whole_pair.value not in ACTIONS:
-            given = dict.fromkeys(fields, whole_pair)
+        field_pairs = self._field_pairs(question, fields)
+        if not field_pairs and len(fields) == 1 and whole_pair.value not in ACTIONS:
+            field_pairs = dict.fromkeys(fields, whole_pair)
 
-        if not names_field and (not given or whole_pair.value in ACTIONS[1:]):
+        if not names_field and (not field_pairs or whole_pair.value in ACTIONS[1:]):
             self._used_names.add(whole_pair.name)
             return _whole_answer(whole_pair, question.request)
 
-        return self._given_form(given, fields)
+        return self._given_form(field_pairs, fields)
 
     def _given_form(
-        self, given: Mapping[str, WrittenPair], fields: Mapping[str, Any]
+        self, field_pairs: Mapping[str, WrittenPair], fields: Mapping[str, Any]
     ) -> Any:
         """Return the answer to a form by pairs for its fields, which are used up by it."""
-        for field, pair in given.items():
+        for field, pair in field_pairs.items():
             self._used_names.add(pair.name)
             if pair.name == field:
                 self._field_names.add(field)
 
-        return _form_answer(given, fields)
+        return _form_answer(field_pairs, fields)
 
     def _pair_named_like_question(self, question: AskedQuestion) -> WrittenPair | None:
         """Return the pair that is named like a question."""
@@ -689,17 +689,19 @@ class GivenAnswers:
         return not any(name.startswith("#") or name in taken_names for name in names)
 
 
-def _form_answer(given: Mapping[str, WrittenPair], fields: Mapping[str, Any]) -> Any:
+def _form_answer(
+    field_pairs: Mapping[str, WrittenPair], fields: Mapping[str, Any]
+) -> Any:
     """Return the answer to a form that is given field by field; None where no field is."""
-    for field, pair in given.items():
+    for field, pair in field_pairs.items():
         if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
             return elicitation_answer(pair.value)
 
-    if not given:
+    if not field_pairs:
         return None
 
     content = {}
-    for field, pair in given.items():
+    for field, pair in field_pairs.items():
         content[field] = pair.read_as(fields[field])
 
     return elicitation_answer("accept", content)

@@ -396,10 +396,10 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
     pages: dict[tuple[str, str, str | None], int] = {}
     for interaction in without_pongs(in_conversation_order(cassette.interactions)):
         call = interaction.exchanges[0].call
-        issued = interaction.exchanges[-1].next_cursor
+        issued_cursor = interaction.exchanges[-1].next_cursor
         page = pages.get((call.endpoint, call.method, call.cursor), 0)
-        if issued is not None:
-            pages[call.endpoint, call.method, issued] = page + 1
+        if issued_cursor is not None:
+            pages[call.endpoint, call.method, issued_cursor] = page + 1
 
         pointers = ignored_for(call)
         ignored = _unmasked_paths(pointers)
@@ -489,10 +489,10 @@ def _answers_by_key(
     turn: RecordedTurn, question: Collection[str], ignored: Collection[MemberPath]
 ) -> Any:
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
-    given = without_null_members(
+    given_answers = without_null_members(
         comparable_by_key(turn.given_answers or {}, turn.names)
     )
-    answers = {key: given[key] for key in given if key in question}
+    answers = {key: given_answers[key] for key in given_answers if key in question}
     if turn.is_posted:
         # The paths are into each answer.
         for key, answer in answers.items():
@@ -525,12 +525,12 @@ def _keys_without_partner(
 def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
     """Return where the arguments of two calls of the same name differ."""
     ignored = _unmasked_paths(new.pointers)
-    before = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
-    after = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
-    if isinstance(before, bytes) or isinstance(after, bytes):
+    old_arguments = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
+    new_arguments = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
+    if isinstance(old_arguments, bytes) or isinstance(new_arguments, bytes):
         return ()
 
-    return tuple(differences(before, after))
+    return tuple(differences(old_arguments, new_arguments))
 
 
 def _aligned_pairs(
@@ -603,9 +603,9 @@ def _outcome_changes(
     if last is not None and live is not None:
         return response_changes(last, live)
 
-    before = ABSENT if last is None else outcome_value(last)
-    after = ABSENT if live is None else outcome_value(live)
-    return [change_of("shape-changed", "", before, after)]
+    old_outcome = ABSENT if last is None else outcome_value(last)
+    new_outcome = ABSENT if live is None else outcome_value(live)
+    return [change_of("shape-changed", "", old_outcome, new_outcome)]
 
 
 def _question_texts(side: _Side | None) -> list[str]:

@@ -215,9 +215,9 @@ def _missing_response(old: Response | None, new: Response | None) -> list[Change
     if old is None and new is None:
         return []
 
-    before = ABSENT if old is None else old.status
-    after = ABSENT if new is None else new.status
-    return [change_of("shape-changed", "/#status", before, after)]
+    old_status = ABSENT if old is None else old.status
+    new_status = ABSENT if new is None else new.status
+    return [change_of("shape-changed", "/#status", old_status, new_status)]
 
 
 def _is_same_response(old: Response, new: Response) -> bool:
@@ -298,9 +298,9 @@ def _changes_to_failure(
         elif change.pointer == "/#status":
             yield change._replace(verdict="refused")
         else:
-            before = outcome_value(recorded)
-            after = outcome_value(live)
-            yield change_of("refused", change.pointer, before, after)
+            recorded_outcome = outcome_value(recorded)
+            live_outcome = outcome_value(live)
+            yield change_of("refused", change.pointer, recorded_outcome, live_outcome)
 
 
 def _call_ending(members: Mapping[str, Any]) -> tuple[object, ...]:

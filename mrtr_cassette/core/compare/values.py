@@ -532,15 +532,15 @@ def without_repeated_values(
 
     any_sent = "|".join(map(re.escape, spellings))
     sent_pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{any_sent})(?![A-Za-z0-9])")
-    counting = []
+    counting_changes = []
     for change in changes:
         as_recorded = sent_pattern.sub(
             lambda match: recorded_by_sent[match[0]], change.received or ""
         )
         if as_recorded != change.recorded:
-            counting.append(change)
+            counting_changes.append(change)
 
-    return counting
+    return counting_changes
 
 
 def _text_in_json(value: Any) -> str:

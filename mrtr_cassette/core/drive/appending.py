@@ -277,9 +277,9 @@ class RecordedAsks:
 
         # What a client adds to a state goes to the server too, to be refused there.
         longest_state = ""
-        for issued in self._entries_by_state:
-            if issued in state and len(issued) > len(longest_state):
-                longest_state = issued
+        for issued_state in self._entries_by_state:
+            if issued_state in state and len(issued_state) > len(longest_state):
+                longest_state = issued_state
 
         if len(longest_state) < SHORTEST_SEARCHED:
             return []
@@ -287,7 +287,7 @@ class RecordedAsks:
         return self._entries_by_state[longest_state]
 
     def _replay_to(
-        self, asking_entry: ReplayEntry, call: Call, shown: Call
+        self, asking_entry: ReplayEntry, call: Call, shown_call: Call
     ) -> ReplayToAsk | Miss:
         """Return how the server is brought to an ask, or why it can't be brought there."""
         exchanges = tuple(
@@ -296,11 +296,11 @@ class RecordedAsks:
         interaction = RecordedInteraction(0, exchanges, None, is_orphan=False)
         reason = why_not_repeatable(interaction)
         if reason is not None:
-            return unrecorded_miss(shown, reason, asking_entry)
+            return unrecorded_miss(shown_call, reason, asking_entry)
 
         recorder = self._new_recorder(seals=True)
         return ReplayToAsk(
-            call, shown, asking_entry, RecordedScript(interaction), recorder
+            call, shown_call, asking_entry, RecordedScript(interaction), recorder
         )
 
 
@@ -319,7 +319,7 @@ class ReplayToAsk(Conversation):
     def __init__(
         self,
         call: Call,
-        shown: Call,
+        shown_call: Call,
         asking_entry: ReplayEntry,
         script: RecordedScript,
         recorder: Recorder,
@@ -328,7 +328,7 @@ class ReplayToAsk(Conversation):
         super().__init__(call.request, script, session, follows_task=False)
         self.asking_entry = asking_entry
         self.states = script.findings.states
-        self._shown = shown
+        self._shown_call = shown_call
 
     @property
     def failure(self) -> Miss | None:
@@ -345,7 +345,7 @@ class ReplayToAsk(Conversation):
 
         asking_entry = _entries_up_to_ask(self.asking_entry)[turn - 1]
         return unrecorded_miss(
-            self._shown, f"the live server {detail}", asking_entry, differences
+            self._shown_call, f"the live server {detail}", asking_entry, differences
         )
 
     def retry_with_live_state(self) -> Request:
@@ -405,12 +405,12 @@ class DivergedWrite:
     detail: str
     differences: tuple[Difference, ...] = ()
 
-    def refusal_of_later_call(self, shown: Call) -> Miss:
+    def refusal_of_later_call(self, shown_call: Call) -> Miss:
         """Return why a request that may depend on the write is not sent on."""
         detail = (
             f"{self.entry.key} was played before it, and repeated first: {self.detail}"
         )
-        return unrecorded_miss(shown, detail, self.entry, self.differences)
+        return unrecorded_miss(shown_call, detail, self.entry, self.differences)
 
 
 class PlayedCalls:
@@ -491,8 +491,8 @@ class PlayedCalls:
         # Unless it is followed to its end, nobody knows whether it has been made.
         no_response = "the live server gave no complete response"
         self._diverged_write = DivergedWrite(call.entry, no_response)
-        shown = self._player.call_as_shown(call.request)
-        failure = yield from self._sessions.open_live_session(shown)
+        shown_call = self._player.call_as_shown(call.request)
+        failure = yield from self._sessions.open_live_session(shown_call)
         if failure is not None:
             return failure
 

@@ -278,12 +278,12 @@ class TaskAsk(LiveAsk):
         return self.answers_for_update(given_answers)
 
     def answers_for_update(
-        self, given: Mapping[str, Any], *, cancels: bool = False
+        self, answers: Mapping[str, Any], *, cancels: bool = False
     ) -> AskAnswer:
         """Return answers by the keys of the task, if there are any."""
         value = None
-        if given:
-            value = write_answers(DIALECTS[0].name, given)
+        if answers:
+            value = write_answers(DIALECTS[0].name, answers)
 
         return AskAnswer(value, cancels=cancels)
 
@@ -813,7 +813,9 @@ class Departure:
     is_answered: bool = False
 
 
-def messages_so_far(response: Response | None, before: int | None = None) -> int:
+def messages_so_far(
+    response: Response | None, before_request: int | None = None
+) -> int:
     """Count the messages of a response, but for pings, that came before a numbered request.
 
     Over a pipe, only messages that name their request count.
@@ -826,7 +828,8 @@ def messages_so_far(response: Response | None, before: int | None = None) -> int
         message = located.message
         is_named = "progressToken" in message.params or message.kind is Kind.REQUEST
         is_early = (
-            before is None or response.pieces[located.piece].arrived_count < before
+            before_request is None
+            or response.pieces[located.piece].arrived_count < before_request
         )
         is_about_call = message.method != PING and (is_named or not response.is_lines)
         if is_early and is_about_call and message.kind is not Kind.RESPONSE:

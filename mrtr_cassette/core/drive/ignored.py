@@ -169,8 +169,8 @@ def learned_places(
             reason = "the server asks more questions in one run than in the other"
             return [LearnedPlace("", reason)]
 
-        for before, after in zip(first_pairs, second_pairs, strict=True):
-            differing = response_changes(before.live, after.live)
+        for first_pair, second_pair in zip(first_pairs, second_pairs, strict=True):
+            differing = response_changes(first_pair.live, second_pair.live)
             for change in without_ignored(differing, known_places):
                 _add_places_of_change(places, change)
 

@@ -432,10 +432,10 @@ class BuiltInClient:
     """
 
     def __init__(
-        self, target: str, kinds: Collection[str], version: str, added: Headers
+        self, target: str, kinds: Collection[str], version: str, added_headers: Headers
     ) -> None:
         self.era: Era | None = None
-        if header_value(added, VERSION_HEADER.lower()) == MODERN_VERSION:
+        if header_value(added_headers, VERSION_HEADER.lower()) == MODERN_VERSION:
             self.era = "modern"
 
         self._target = target
@@ -550,9 +550,9 @@ def with_declared_kinds(request: Request, kinds: Collection[str]) -> Request:
         return request
 
     declared = dict(members_of(message.meta.get(_CAPABILITIES_KEY)))
-    for name, added in _client_capabilities(kinds).items():
+    for name, capability in _client_capabilities(kinds).items():
         declared_options = members_of(declared.get(name))
-        declared[name] = {**declared_options, **added}
+        declared[name] = {**declared_options, **capability}
 
     member = {_CAPABILITIES_KEY: canonical(declared).encode()}
     body = replace_members(request.body, ("params", "_meta"), member)

@@ -266,10 +266,10 @@ def _changed_pairs(
     old: RecordedInteraction, new: RecordedInteraction
 ) -> Iterator[tuple[RecordedExchange, RecordedExchange]]:
     """Yield the new exchanges of a changed interaction, each with the one whose place it takes."""
-    for before, now in zip(old.exchanges, new.exchanges, strict=False):
+    for old_exchange, new_exchange in zip(old.exchanges, new.exchanges, strict=False):
         # The id of a task is in more places than are changed.
-        if now.created_task_id is None:
-            yield now, before
+        if new_exchange.created_task_id is None:
+            yield new_exchange, old_exchange
 
 
 def _exchanges_with_kept_names(

@@ -453,9 +453,9 @@ class RecordedScript:
 
         self._pair_response(recorded, ask, turn)
         self.findings.add_changes(turn, match.changes)
-        issued = _issued_state(recorded)
-        if ask.request_state is not None and issued is not None:
-            self.findings.states.append((ask.request_state, issued))
+        issued_state = _issued_state(recorded)
+        if ask.request_state is not None and issued_state is not None:
+            self.findings.states.append((ask.request_state, issued_state))
 
         if not match.is_expected and not self._is_accepted(turn):
             return AskedOtherwise(ask, tuple(match.changes))
@@ -531,9 +531,9 @@ class RecordedScript:
         """Return the differences that count between a live ask and a recorded one."""
         recorded = self._exchanges[index]
         states = self.findings.recorded_by_live_hash
-        issued = _issued_state(recorded)
-        if ask.request_state is not None and issued is not None:
-            states[sha256_of(ask.request_state)] = issued
+        issued_state = _issued_state(recorded)
+        if ask.request_state is not None and issued_state is not None:
+            states[sha256_of(ask.request_state)] = issued_state
 
         changes = response_changes(
             recorded, live, states, is_at_start=self._is_at_start
@@ -635,14 +635,14 @@ class RecordedScript:
         if matches and self.accepts is None:
             return matches[0]
 
-        added = round_change(ABSENT, {key or "question": asked})
+        added_question = round_change(ABSENT, {key or "question": asked})
         match = self._open_questions.answerable_match(matches, asked)
         if match is None:
-            return _QuestionMatch(number, [added])
+            return _QuestionMatch(number, [added_question])
         if match is matches[0]:
             return match
 
-        return replace(match, changes=[added, *match.changes])
+        return replace(match, changes=[added_question, *match.changes])
 
     def _continues_after(self, match: _QuestionMatch) -> bool:
         """Note what differs in a question; tell whether the conversation goes on after it."""

@@ -115,12 +115,12 @@ class Proposal:
     @property
     def counting_changes(self) -> tuple[Change, ...]:
         """The changes that are more than information."""
-        counting = []
+        counting_changes = []
         for change in self.changes:
             if not change.is_information:
-                counting.append(change)
+                counting_changes.append(change)
 
-        return tuple(counting)
+        return tuple(counting_changes)
 
     @property
     def verdicts(self) -> set[Verdict]:

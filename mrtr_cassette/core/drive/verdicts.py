@@ -233,10 +233,10 @@ class Baseline:
         """Tell whether the server asks something again, at once or in the end."""
         earlier_asks = self.script.seen_asks
         until_answer = earlier_asks[: self.ask.index]
-        after = reaction.next_ask
-        if after is not None and _has_asked_before(after, until_answer):
+        next_ask = reaction.next_ask
+        if next_ask is not None and _has_asked_before(next_ask, until_answer):
             return True
-        if reaction.ask is None or reaction.ask is after:
+        if reaction.ask is None or reaction.ask is next_ask:
             return False
 
         return _has_asked_before(reaction.ask, earlier_asks)

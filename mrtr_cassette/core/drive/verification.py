@@ -111,10 +111,13 @@ class VerifiedInteraction:
     @property
     def differs_only_at_varying_places(self) -> bool:
         """Whether all that differs is at such places."""
-        counting = without_ignored(
+        counting_changes = without_ignored(
             without_turn_numbers(self.changes), self.varying_places
         )
-        return self.verdict == "text-changed" and heaviest_verdict(counting) == "same"
+        return (
+            self.verdict == "text-changed"
+            and heaviest_verdict(counting_changes) == "same"
+        )
 
     @property
     def number(self) -> int:
@@ -295,9 +298,9 @@ class Verifier:
         """Also call tools with these names if they are destructive."""
         self._consented_tools = tools
 
-    def add_settings(self, given: UserSettings) -> None:
+    def add_settings(self, settings: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
-        self._credentials.add_settings(given)
+        self._credentials.add_settings(settings)
 
     def _session_of(self, planned: PlannedInteraction) -> ServerSession:
         """Return the live session that takes the place of an interaction's recorded session."""

@@ -465,11 +465,11 @@ class Call(NamedTuple):
         if method not in ("", self.method):
             return f"Mcp-Method: {method}"
 
-        spelled = self.request.header("mcp-name")
-        if spelled in ("", self.name):
+        spelled_name = self.request.header("mcp-name")
+        if spelled_name in ("", self.name):
             return ""
 
-        name = header_meaning("mcp-name", spelled)
+        name = header_meaning("mcp-name", spelled_name)
         if name == self.name or not method_of(self.method).named_by:
             return ""
 

@@ -336,14 +336,14 @@ def with_params(request: bytes, members: Mapping[str, bytes | None]) -> bytes:
     Raises:
         NotJsonError: `request` is no JSON object, or its params are something else.
     """
-    given = spelled_at(request, ("params",))
-    if given is not None and given.startswith(b"{"):
+    spelled_params = spelled_at(request, ("params",))
+    if spelled_params is not None and spelled_params.startswith(b"{"):
         return replace_members(request, ("params",), members)
 
     params = replace_members(b"{}", (), members)
     if params == b"{}":
         return request
-    if given is not None and parse(given) not in NO_PARAMS:
+    if spelled_params is not None and parse(spelled_params) not in NO_PARAMS:
         raise NotJsonError("params that are not an object")
 
     return replace_members(request, (), {"params": params})

@@ -141,8 +141,10 @@ def notified_states(response: Response | None) -> list[TaskState]:
 
 def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
     """Yield the members of a state that depend on the clock: times, and how often to poll."""
-    at = "params" if message.method else "result"
-    for path, span in find_spans(message.raw, [(at, name) for name in _CLOCK_MEMBERS]):
+    state_member = "params" if message.method else "result"
+    for path, span in find_spans(
+        message.raw, [(state_member, name) for name in _CLOCK_MEMBERS]
+    ):
         yield path[-1], span
 
 
@@ -184,7 +186,7 @@ def read_time(value: object) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def moved_time(spelled: object, by: timedelta) -> str | None:
+def moved_time(spelled: object, delay: timedelta) -> str | None:
     """Return a later time, spelled like a recorded one; None for no time, or beyond year 9999."""
     time = read_time(spelled)
     match = _TIME_TEXT.fullmatch(str(spelled))
@@ -197,7 +199,7 @@ def moved_time(spelled: object, by: timedelta) -> str | None:
         unit = "milliseconds" if len(fraction) <= len(".999") else "microseconds"
 
     try:
-        moved = time + by
+        moved = time + delay
     except OverflowError:
         return None
 

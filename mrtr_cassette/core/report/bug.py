@@ -183,9 +183,9 @@ def _folded_body(title: str, shown: Any, body: bytes) -> list[str]:
     else:
         text = json_text(shown)
 
-    rest = len(text) - _MOST_BODY_CHARS
-    if rest > 0:
-        text = f"{text[:_MOST_BODY_CHARS]}\n… ({rest:,} more characters are in the cassette)"
+    cut_count = len(text) - _MOST_BODY_CHARS
+    if cut_count > 0:
+        text = f"{text[:_MOST_BODY_CHARS]}\n… ({cut_count:,} more characters are in the cassette)"
 
     language = "text" if shown is None else "json"
     fenced = code_block(language, text)

@@ -350,20 +350,20 @@ def _call_words(interaction: InteractionComparison) -> str:
 
     The other side may have the same call with other answers.
     """
-    given = []
+    answer_texts = []
     for stage in interaction.stages:
         if stage.kind != "answer" or interaction.mark not in _ONE_SIDED_WORDS:
             continue
 
         for change in stage.changes:
             answers = parse((change.recorded or change.received or "{}").encode())
-            given.append(answer_words(members_of(answers)))
+            answer_texts.append(answer_words(members_of(answers)))
 
     call = printable(interaction.call)
-    if not given:
+    if not answer_texts:
         return call
 
-    return f"{call}, answered with {', then '.join(given)}"
+    return f"{call}, answered with {', then '.join(answer_texts)}"
 
 
 def _interaction_comparison_lines(interaction: InteractionComparison) -> Iterator[str]:
@@ -638,12 +638,12 @@ def interaction_lines(
     reached = interaction.reached
     responses = {response.turn: response for response in reached}
     for turn, changes in _changes_by_turn(interaction).items():
-        counting = []
+        counting_changes = []
         for change in changes:
             if not change.is_information:
-                counting.append(_with_responses(change, responses.get(turn)))
+                counting_changes.append(_with_responses(change, responses.get(turn)))
 
-        lines += _change_lines(_turn_words(turn), counting)
+        lines += _change_lines(_turn_words(turn), counting_changes)
 
     if is_whole:
         for response in reached:
@@ -854,8 +854,12 @@ def _failing_verdicts(
 def _first_proposal_names(proposals: Sequence[Proposal]) -> str:
     """Return the names of the first few proposals, and how many more there are."""
     names = ", ".join(map(proposal_name, proposals[:_MOST_NAMED]))
-    more = len(proposals) - _MOST_NAMED
-    return f"{names} and {counted(more, 'more response')}" if more > 0 else names
+    more_count = len(proposals) - _MOST_NAMED
+    return (
+        f"{names} and {counted(more_count, 'more response')}"
+        if more_count > 0
+        else names
+    )
 
 
 def proposal_name(proposal: Proposal) -> str:

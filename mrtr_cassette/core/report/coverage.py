@@ -56,9 +56,9 @@ def coverage_of(cassettes: Sequence[CassetteDetails]) -> dict[str, ToolCoverage]
             tool.arguments.add(interaction.arguments_json)
             tool.histories.add(histories[interaction.number])
             tool.errors += _has_failed(interaction)
-            for given in given_answers([interaction]):
-                place = (given.turn, given.key)
-                tool.questions.setdefault(place, Counter())[given.answer] += 1
+            for given_answer in given_answers([interaction]):
+                place = (given_answer.turn, given_answer.key)
+                tool.questions.setdefault(place, Counter())[given_answer.answer] += 1
 
     return dict(covered)
 
@@ -227,10 +227,10 @@ def answer_counts(counts: Counter[str]) -> str:
     return ", ".join([accept, *others])
 
 
-def untried_line(given: Iterable[GivenAnswer]) -> str | None:
+def untried_line(answers_given: Iterable[GivenAnswer]) -> str | None:
     """Return how many questions never got which answer; None if all got each."""
     questions: dict[tuple[str, int, str], set[str]] = defaultdict(set)
-    for tool, turn, key, given_answer in given:
+    for tool, turn, key, given_answer in answers_given:
         questions[tool, turn, key].add(given_answer)
 
     never = []

@@ -377,8 +377,8 @@ def _responses_on_streams(
             session = session_of_exchange(exchange)
             for located in messages_in(response):
                 if located.message.kind is Kind.RESPONSE:
-                    after = response.pieces[located.piece].arrived_count
-                    streamed = interaction.number, after, located.message
+                    arrived_count = response.pieces[located.piece].arrived_count
+                    streamed = interaction.number, arrived_count, located.message
                     streamed_responses[session, located.message.comparable_id].append(
                         streamed
                     )
@@ -480,9 +480,9 @@ def _response_on_other_stream(
     candidates = streamed_responses.get(
         (session_of(exchange.request), request.comparable_id), ()
     )
-    for stream, after, answer in candidates:
+    for stream, arrived_count, answer in candidates:
         # A client may use an id again: responses from before the call are not its own.
-        if after >= (exchange.number or 0):
+        if arrived_count >= (exchange.number or 0):
             return answer, f" on the stream of #{stream}"
 
     return None, ""
@@ -603,9 +603,9 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
     lines = []
     for redaction in redactions:
         shown = _calls_text(redaction.calls[:_MOST_CALLS])
-        rest = len(redaction.calls) - _MOST_CALLS
-        if rest > 0:
-            shown += f"; and {rest} more"
+        further_count = len(redaction.calls) - _MOST_CALLS
+        if further_count > 0:
+            shown += f"; and {further_count} more"
 
         lines.append(f"redacted: {redaction.rule} ×{redaction.count} ({shown})")
 

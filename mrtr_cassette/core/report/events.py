@@ -64,8 +64,8 @@ def request_event(observation: Observation) -> Event:
         "call": observation.label,
     }
 
-    given = _answers_by_key(call, push)
-    if given is None:
+    given_answers = _answers_by_key(call, push)
+    if given_answers is None:
         return event
 
     via = "result"
@@ -83,7 +83,7 @@ def request_event(observation: Observation) -> Event:
     return event | {
         "event": "answered",
         "via": via,
-        "keys": list(map(recorder.loggable_text, sorted(given))),
+        "keys": list(map(recorder.loggable_text, sorted(given_answers))),
         "request_state_sha256": None if state is None else sha256_of(state),
     }
 
@@ -139,9 +139,9 @@ def response_log_line(
     }
 
     line = f"{observation.number:>4}  {label}"
-    given = _answers_by_key(call, observation.answered_push)
-    if given is not None:
-        line += f", {answer_words(given)}"
+    given_answers = _answers_by_key(call, observation.answered_push)
+    if given_answers is not None:
+        line += f", {answer_words(given_answers)}"
 
     line += f" -> {_arrival_words(observation)}"
     if asked is not None:
@@ -246,14 +246,14 @@ def _questions_asked(
 
 
 def _shown_questions(
-    requests: Mapping[str, InputRequest], shown: Callable[[str], str]
+    requests: Mapping[str, InputRequest], redact: Callable[[str], str]
 ) -> dict[str, InputRequest]:
     """Return questions as they may be shown."""
     # A secret is found before a text is cut.
     questions = {}
     for key, request in requests.items():
-        message = shown(" ".join(request.message.split()))
-        questions[shown(key)] = InputRequest(request.kind, message)
+        message = redact(" ".join(request.message.split()))
+        questions[redact(key)] = InputRequest(request.kind, message)
 
     return questions
 

@@ -287,14 +287,16 @@ def _recorded_markup(text: str) -> Markup:
     if isinstance(text, Markup):
         return text
 
-    shown = []
+    markup_parts = []
     for part in split_at_refs(as_bytes(text)):
         if isinstance(part, Ref):
-            shown.append(_PLACEHOLDER_MARK.format(part.raw.decode()))
+            markup_parts.append(_PLACEHOLDER_MARK.format(part.raw.decode()))
         else:
-            shown.append(escape(_printable_text(part.decode("utf-8", "surrogatepass"))))
+            markup_parts.append(
+                escape(_printable_text(part.decode("utf-8", "surrogatepass")))
+            )
 
-    return Markup("").join(shown)
+    return Markup("").join(markup_parts)
 
 
 def is_app(content: Mapping[str, Any]) -> bool:

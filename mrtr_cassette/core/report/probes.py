@@ -289,13 +289,13 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
     """Return outcomes as Markdown, for a pull request or a job's summary."""
     lines = []
     for probing in probings:
-        shown = []
+        sections = []
         for place, probes in _outcomes_by_place(probing.findings).items():
-            shown.append(place)
+            sections.append(place)
             for probed in probes:
-                shown += probed_lines(probed)
+                sections += probed_lines(probed)
 
-        lines += [f"**{probing_line(probing)}**", "", *diff_block(shown), ""]
+        lines += [f"**{probing_line(probing)}**", "", *diff_block(sections), ""]
 
     return "\n".join(lines)
 

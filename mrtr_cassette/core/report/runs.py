@@ -135,18 +135,18 @@ def miss_report(
     """Return a miss as a report; more is recorded to the file `adds_to`, or to the cassette."""
     path = cassette.path
 
-    def shown(text: str) -> str:
+    def redact(text: str) -> str:
         return printable(redacted(text))
 
-    request = shown(_request_text(miss))
-    detail = shown(miss.detail)
-    questions = list(map(shown, _differing_questions(miss)))
-    nearest = _nearest_to(miss, shown, path)
+    request = redact(_request_text(miss))
+    detail = redact(miss.detail)
+    questions = list(map(redact, _differing_questions(miss)))
+    nearest = _nearest_to(miss, redact, path)
     differences = []
     for difference in miss.differences:
-        differences.append(_shown_difference(difference, shown))
+        differences.append(_shown_difference(difference, redact))
 
-    fixes = [shown(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
+    fixes = [redact(fix) for fix in fixes_of(miss, cassette, adds_to or path, terms)]
     lines = [f"{_BEGINS_MISS}{miss.reason.value}: {detail}", f"  request:  {request}"]
     for question in questions:
         lines.append(f"  question: {question}")
@@ -175,7 +175,7 @@ def miss_report(
     )
 
 
-def _nearest_to(miss: Miss, shown: Callable[[str], str], path: str) -> Nearest | None:
+def _nearest_to(miss: Miss, redact: Callable[[str], str], path: str) -> Nearest | None:
     """Return the recorded exchange that comes nearest to a missed request."""
     entry = miss.nearest
     if entry is None:
@@ -185,19 +185,19 @@ def _nearest_to(miss: Miss, shown: Callable[[str], str], path: str) -> Nearest |
     if entry.answered_question is not None:
         key = entry.answered_question.pending.key
 
-    return nearest_recording(entry, shown(str(key)), path)
+    return nearest_recording(entry, redact(str(key)), path)
 
 
 def _shown_difference(
-    difference: Difference, shown: Callable[[str], str]
+    difference: Difference, redact: Callable[[str], str]
 ) -> Difference:
     """Return a difference with values that may be shown."""
     recorded = difference.recorded
     received = difference.received
     return Difference(
-        shown(difference.pointer),
-        None if recorded is None else shown(recorded),
-        None if received is None else shown(received),
+        redact(difference.pointer),
+        None if recorded is None else redact(recorded),
+        None if received is None else redact(received),
     )
 
 
@@ -554,9 +554,9 @@ def _elsewhere_text(place: str) -> str:
 
 def _at_most_ten(lines: list[str]) -> list[str]:
     """Return the first ten lines and, if there are more, a line with the number of the others."""
-    rest = len(lines) - _MOST_LISTED
-    if rest > 0:
-        return [*lines[:_MOST_LISTED], f"  and {rest} more"]
+    further_count = len(lines) - _MOST_LISTED
+    if further_count > 0:
+        return [*lines[:_MOST_LISTED], f"  and {further_count} more"]
     return lines
 
 
@@ -791,7 +791,7 @@ def _is_miss(error: Mapping[str, Any]) -> bool:
 
 
 def _problems_of_call(
-    result: CallResult, spelled: Callable[[UnansweredQuestion], str]
+    result: CallResult, spell_example: Callable[[UnansweredQuestion], str]
 ) -> Iterator[str]:
     """Yield why a call has no result, with the way to answer an open question."""
     if result.problem is not None:
@@ -802,7 +802,7 @@ def _problems_of_call(
         place = f"turn {question.asked.turn} is not answered: {question.key!r}"
         line = f"{place}: {question.detail}"
         if question.example:
-            line += f"; write {printable(spelled(question))}"
+            line += f"; write {printable(spell_example(question))}"
 
         yield line
 

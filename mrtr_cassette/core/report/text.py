@@ -177,13 +177,13 @@ def _content_lines(turn: Turn) -> Iterator[str]:
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
         yield from _indented_lines("\n".join(message_lines(request)), 8)
-        rest = {}
+        other_members = {}
         for name, member in request.definition.items():
             if name not in _SHOWN_APART:
-                rest[name] = member
+                other_members[name] = member
 
-        if rest:
-            yield from _indented_lines(json_text(rest), 8)
+        if other_members:
+            yield from _indented_lines(json_text(other_members), 8)
 
     if turn.answered is None:
         yield "      not answered"
@@ -210,18 +210,18 @@ def _with_json_read(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
 
-    shown = {}
+    members = {}
     for name, member in value.items():
         tree = None
         if name == "text" and isinstance(member, str):
             tree = json_in(member)
 
         if tree is None:
-            shown[name] = _with_json_read(member)
+            members[name] = _with_json_read(member)
         else:
-            shown[f"{name} (JSON)"] = tree
+            members[f"{name} (JSON)"] = tree
 
-    return shown
+    return members
 
 
 def _indented_lines(text: str, columns: int) -> list[str]:
@@ -588,12 +588,12 @@ def code_block(language: str, text: str) -> list[str]:
     return [f"{fence}{language}", text, fence]
 
 
-def diff_block(shown: Sequence[str]) -> list[str]:
+def diff_block(lines: Sequence[str]) -> list[str]:
     """Return lines as a Markdown block that shows what was removed and added."""
-    if not shown:
+    if not lines:
         return []
 
-    return code_block("diff", "\n".join(map(_in_diff, shown)))
+    return code_block("diff", "\n".join(map(_in_diff, lines)))
 
 
 def _in_diff(line: str) -> str:

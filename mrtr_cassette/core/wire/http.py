@@ -306,9 +306,9 @@ class LineFramer:
     def feed(self, chunk: bytes) -> PipeRead:
         """Take the bytes of the next read."""
         self._passed_length = len(self._unfinished_line)
-        *ended, rest = chunk.split(_LINE_END)
+        *ended, unfinished = chunk.split(_LINE_END)
         lines = [self._finished_line(line + _LINE_END) for line in ended]
-        self._unfinished_line += rest
+        self._unfinished_line += unfinished
         is_too_long = len(self._unfinished_line) > self._longest_line
         if self._unfinished_line and (self._is_cut or is_too_long):
             self._is_cut = True

@@ -455,9 +455,9 @@ def _with_members(
             written += (raw[part.start : part.value.start], value, separator)
 
     names = {part.name for part in existing}
-    for name, added in members.items():
-        if added is not None and name not in names:
-            written += (json.dumps(name).encode(), b":", added, b",")
+    for name, new_value in members.items():
+        if new_value is not None and name not in names:
+            written += (json.dumps(name).encode(), b":", new_value, b",")
 
     # Behind the last member nothing is separated.
     return b"".join(written[:-1])
@@ -606,24 +606,24 @@ def repaired_json(raw: bytes) -> bytes:
     return bytes(repair.text)
 
 
-def _end_of_deep(text: str, at: int) -> int:
+def _end_of_deep(text: str, offset: int) -> int:
     """Return where the bracket is that closes the one before an offset, or the end of the text."""
     depth = 1
     while depth > 0:
-        brackets = _BRACKETS_RUN.match(text, at)
+        brackets = _BRACKETS_RUN.match(text, offset)
         if brackets is None:
             raise _unreadable_error()
 
-        at = brackets.end()
+        offset = brackets.end()
         if brackets["opening"]:
             depth += brackets["opening"].count("{") + brackets["opening"].count("[")
         elif brackets["closing"]:
             depth -= len(brackets["closing"])
         else:
-            return at
+            return offset
 
     # The run of brackets may close outer ones too.
-    return at + depth - 1
+    return offset + depth - 1
 
 
 def _unreadable_error() -> NotJsonError:
@@ -649,10 +649,10 @@ class _Repair:
         """Whether the text is nested too deeply here."""
         return self._depth > DEEPEST_NESTING
 
-    def valid_at(self, text: str, at: int) -> re.Match[str] | None:
+    def valid_at(self, text: str, offset: int) -> re.Match[str] | None:
         """Return the valid JSON at an offset, if it is inside the first value and not deep."""
         is_inside = 0 < self._depth <= DEEPEST_NESTING
-        return _VALID_RUN.match(text, at) if is_inside else None
+        return _VALID_RUN.match(text, offset) if is_inside else None
 
     def take_token(self, token: re.Match[str]) -> None:
         """Take the next token."""

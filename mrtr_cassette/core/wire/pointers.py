@@ -162,10 +162,10 @@ def pointer_to(path: MemberPath) -> str:
 
 def without_side(pointer: str, *sides: str) -> str:
     """Return a pointer without its first step, if that is the side it is about."""
-    side, slash, rest = pointer.removeprefix("/").partition("/")
+    side, slash, inner_pointer = pointer.removeprefix("/").partition("/")
     if not slash or side not in sides:
         return pointer
-    return f"/{rest}"
+    return f"/{inner_pointer}"
 
 
 def members_of(value: Any) -> dict[str, Any]:

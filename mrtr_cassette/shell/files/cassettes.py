@@ -85,9 +85,9 @@ def read_file(path: Location) -> bytes:
 
 def _note_opened(path: Location) -> None:
     """Add the path of a cassette on disk to the file that `OPENED_VARIABLE` names, if it is set."""
-    opened = os.environ.get(OPENED_VARIABLE)
-    if opened and isinstance(path, Path):
-        with Path(opened).open("a", encoding="utf-8") as file:
+    list_path = os.environ.get(OPENED_VARIABLE)
+    if list_path and isinstance(path, Path):
+        with Path(list_path).open("a", encoding="utf-8") as file:
             file.write(f"{path.resolve()}\n")
 
 

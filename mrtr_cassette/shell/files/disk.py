@@ -192,14 +192,14 @@ def change_config(
         CassetteError: it can't be read or written.
     """
     try:
-        before = path.read_bytes()
-        after = change(before)
+        old_content = path.read_bytes()
+        new_content = change(old_content)
         # Only now it is a file, which has a name.
         backup = path.with_name(path.name + _BACKUP_SUFFIX)
-        if is_own(before):
-            write_whole(backup, [before], replace=True, like=path)
+        if is_own(old_content):
+            write_whole(backup, [old_content], replace=True, like=path)
 
-        write_whole(path, [after], replace=True)
+        write_whole(path, [new_content], replace=True)
     except OSError as error:
         raise CassetteError(path, system_reason(error)) from None
 
@@ -227,11 +227,11 @@ def is_free_within(path: Path, seconds: float) -> bool:
             fcntl.flock(file, fcntl.LOCK_EX)
 
     # Nothing ends the wait for a lock but the lock: a thread may be left behind.
-    waiting = Thread(target=wait, daemon=True)
-    waiting.start()
-    waiting.join(seconds)
+    lock_waiter = Thread(target=wait, daemon=True)
+    lock_waiter.start()
+    lock_waiter.join(seconds)
 
-    return not waiting.is_alive()
+    return not lock_waiter.is_alive()
 
 
 def monotonic() -> float:

@@ -165,10 +165,10 @@ class Journal:
             OSError: it could not be written whole.
         """
         # What was cut short by a full disk must not spoil the line that fits again.
-        rest = b"\n" + line if self._is_torn else line
+        unwritten = b"\n" + line if self._is_torn else line
         self._is_torn = True
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
+        while unwritten:
+            unwritten = unwritten[os.write(self._descriptor, unwritten) :]
 
         self._is_torn = not line.endswith(b"\n")
 

@@ -37,8 +37,8 @@ class StoreFile(NamedTuple):
 
     def __str__(self) -> str:
         """Return the URL without what may be a credential."""
-        scheme, _, rest = self.url.partition("://")
-        place, question, _ = rest.partition("?")
+        scheme, _, address = self.url.partition("://")
+        place, question, _ = address.partition("?")
         first, slash, inner_path = place.partition("/")
         if ":" in first and "@" in place:
             # Whatever stands before the last one: a password may have any character.
@@ -206,9 +206,9 @@ def location_of(place: FilePath | Location) -> Location:
         return StoreFile(place)
 
     if scheme.lower() in ("http", "https"):
-        shown = StoreFile(place.partition("#")[0])
+        store_file = StoreFile(place.partition("#")[0])
         raise UsageError(
-            f"{shown} is the URL of a server, and not a cassette in a store",
+            f"{store_file} is the URL of a server, and not a cassette in a store",
             hint="download it, and name the file",
         )
 

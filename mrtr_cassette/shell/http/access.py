@@ -62,9 +62,9 @@ def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
         if title in values_by_header:
             values_by_header[title].append(value)
 
-    for name, given in values_by_header.items():
+    for name, values in values_by_header.items():
         # Of several, another program may believe another one.
-        if len(given) > 1:
+        if len(values) > 1:
             return f"refused: the {name} is there more than once"
 
     host = "".join(values_by_header["Host"])
@@ -161,7 +161,7 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
     addresses = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    with ExitStack() as opened:
+    with ExitStack() as exit_stack:
         sockets: list[socket.socket] = []
         # A host's address may be listed twice.
         for family, _, _, _, address in dict.fromkeys(addresses):
@@ -176,12 +176,12 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
                 missing = error
                 continue
 
-            sockets.append(opened.enter_context(bound))
+            sockets.append(exit_stack.enter_context(bound))
             port = bound.getsockname()[1]
 
         if not sockets:
             raise missing
 
         # Whoever called closes them.
-        opened.pop_all()
+        exit_stack.pop_all()
         return tuple(sockets)

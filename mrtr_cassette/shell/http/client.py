@@ -502,13 +502,13 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
 
         problem = _problem_of_url(text)
         is_shown = problem == _NO_BRACKETS or _NO_USER.fullmatch(text)
-        shown = text if is_shown else _NO_URL.sub(r"\1…", text)
+        shown_text = text if is_shown else _NO_URL.sub(r"\1…", text)
         if lacks_scheme(text):
-            hint = f"write http://{shown}"
+            hint = f"write http://{shown_text}"
         elif problem == _NO_BRACKETS:
             hint = "write it like http://[::1]:8000/mcp"
 
-        raise UsageError(f"the upstream {redacted(shown)!r} {problem}", hint=hint)
+        raise UsageError(f"the upstream {redacted(shown_text)!r} {problem}", hint=hint)
 
     return url
 
@@ -597,9 +597,9 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     host = proxy.raw_host
     port = proxy.port
     if proxy.scheme != "http" or not host or port is None:
-        shown = printable(f"{proxy.scheme}://{host} ") if host else ""
+        shown_proxy = printable(f"{proxy.scheme}://{host} ") if host else ""
         raise UsageError(
-            f"the proxy {shown}of the environment (HTTP_PROXY and its like) can't be used",
+            f"the proxy {shown_proxy}of the environment (HTTP_PROXY and its like) can't be used",
             hint=f"give one like http://proxy.example:3128, or put {url.host} into NO_PROXY",
         )
 

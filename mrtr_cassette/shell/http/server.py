@@ -437,14 +437,16 @@ class _ClientConnection(asyncio.Protocol):
 
     def _head_without_offer(self) -> bytes:
         """Return the head of the coming request again, for a parser that reads its body."""
-        coming = cast("HttpDownstream", self._incoming_exchange)
+        incoming = cast("HttpDownstream", self._incoming_exchange)
         self._incoming_exchange = None
-        target = coming.target.encode("utf-8", "surrogateescape")
-        headers = [pair for pair in coming.raw_headers if pair[0].lower() != b"upgrade"]
+        target = incoming.target.encode("utf-8", "surrogateescape")
+        headers = [
+            pair for pair in incoming.raw_headers if pair[0].lower() != b"upgrade"
+        ]
         lines = [b"%b: %b\r\n" % pair for pair in headers]
 
         return b"%b %b HTTP/1.1\r\n%b\r\n" % (
-            coming.method.encode(),
+            incoming.method.encode(),
             target,
             b"".join(lines),
         )

@@ -18,10 +18,10 @@ def shown_command(
     command: Sequence[str], rules: RedactionRules = BUILT_IN_RULES
 ) -> str:
     """Return a server's command as cassettes and messages show it."""
-    shown = text_redactor(
+    redact = text_redactor(
         rules, UserSettings(environment=tuple(_options_of_command(command)))
     )
-    text = shown(shlex.join([Path(command[0]).name, *command[1:]]))
+    text = redact(shlex.join([Path(command[0]).name, *command[1:]]))
     # A cassette doesn't name its user, and is the same in another one's home directory.
     home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111  a user may have none
     if not home:

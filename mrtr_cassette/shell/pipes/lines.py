@@ -145,10 +145,10 @@ class LineWriter:
 
 def _write_all(target: int, raw: bytes) -> bool:
     """Write all bytes; return whether the pipe still has a reader."""
-    rest = memoryview(raw)
+    unwritten = memoryview(raw)
     try:
-        while rest:
-            rest = rest[os.write(target, rest) :]
+        while unwritten:
+            unwritten = unwritten[os.write(target, unwritten) :]
     except OSError:
         return False
 

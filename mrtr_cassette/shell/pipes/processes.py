@@ -175,10 +175,10 @@ class ServerProcess:
             seconds = grace.told_and_closed if client_leaving.done() else grace.told
 
         deadline = monotonic() + seconds
-        coming = [
+        pending_events = [
             future for future in (end_request, client_leaving) if not future.done()
         ]
-        await _wait_for_first(seconds, exited, *coming)
+        await _wait_for_first(seconds, exited, *pending_events)
         if end_request.done() and client_leaving.done():
             await _wait_for_first(
                 min(deadline - monotonic(), grace.told_and_closed), exited

@@ -117,8 +117,8 @@ async def _reached_directly(
     upstream: str | Sequence[str], options: CallOptions, add_settings: AddSettings
 ) -> AsyncIterator[_ReachedServer]:
     """Connect to the server without a recording proxy."""
-    reached = reached_upstream(upstream, options, BUILT_IN_RULES)
-    async with reached as target, target.connect(add_settings) as client:
+    upstream_context = reached_upstream(upstream, options, BUILT_IN_RULES)
+    async with upstream_context as target, target.connect(add_settings) as client:
         is_started = target.recorded_as != target.name
         shown = target.origin
         if is_started and target.command:
@@ -186,11 +186,11 @@ async def call(
     credentials = Credentials(redactor, seals_sessions=False)
     recorder = Recorder(seals=False, credentials=credentials)
     recorder.add_settings(UserSettings(secrets=options.secrets))
-    opened = answers_endpoint(
+    endpoint_context = answers_endpoint(
         sources.file.rest, options.ca_path, verifies=not options.insecure
     )
     if cassette is None:
-        reached_by = _reached_directly(upstream, options, recorder.add_settings)
+        server_context = _reached_directly(upstream, options, recorder.add_settings)
     else:
         writing_options = {
             name: getattr(options, name) for name in options_of(WritingOptions)
@@ -198,11 +198,11 @@ async def call(
         # The call itself is told, and not what its recording says of it.
         writing_options |= {"log": None, "terms": options.terms}
         recorded = RecordOptions(**writing_options)
-        reached_by = _reached_by_proxy(
+        server_context = _reached_by_proxy(
             upstream, recorded, cassette, announcer, recorder.add_settings
         )
 
-    async with opened as endpoint, reached_by as reached:
+    async with endpoint_context as endpoint, server_context as reached:
         caller = _Caller(
             reached,
             BuiltInClient(
@@ -356,13 +356,13 @@ class _Caller:
             return
 
         request = self.client.initialize_request()
-        opened = await self._follow_request(request)
+        initialize_exchange = await self._follow_request(request)
         initialized = None
-        if opened is not None:
-            initialized = self.client.take_initialize_response(opened)
+        if initialize_exchange is not None:
+            initialized = self.client.take_initialize_response(initialize_exchange)
 
         if initialized is None:
-            raise self._session_refusal(request, opened)
+            raise self._session_refusal(request, initialize_exchange)
 
         await self._follow_request(initialized)
         listening = Conversation(
@@ -371,25 +371,27 @@ class _Caller:
         await self.server.listen(listening, self._supply_outside)
 
     def _session_refusal(
-        self, request: Request, opened: RecordedExchange | None
+        self, request: Request, initialize_exchange: RecordedExchange | None
     ) -> UpstreamError:
         """Return the error for an `initialize` that has opened no session."""
         shown = self.server.shown_as
-        if opened is None or opened.response is None:
+        if initialize_exchange is None or initialize_exchange.response is None:
             return UpstreamError(
                 f"{shown} opens no session: no response at {request.target}"
             )
 
-        status = opened.response.status
+        status = initialize_exchange.response.status
         if status in NOT_SERVED_STATUSES:
             is_started = self.reached.is_started
             return not_served_error(
                 request.target, shown, status, is_started=is_started
             )
 
-        place = f" at {request.target}" if opened.rpc_response is None else ""
+        place = (
+            f" at {request.target}" if initialize_exchange.rpc_response is None else ""
+        )
         return UpstreamError(
-            f"{shown} opens no session: {response_in_words(opened)}{place}"
+            f"{shown} opens no session: {response_in_words(initialize_exchange)}{place}"
         )
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
@@ -461,10 +463,10 @@ def _sources_of(answers: Answers) -> AnswerSources:
     return AnswerSources(GivenAnswers(_pairs_of(answers, "answers")))
 
 
-def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
+def _pairs_of(values: Any, noun: str) -> tuple[WrittenPair, ...]:
     """Return named values of Python as JSON values."""
     if not isinstance(values, Mapping):
-        raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
+        raise UsageError(f"{noun} is {values!r}, and not a mapping of names to values")
 
     pairs = []
     for name, value in values.items():
@@ -472,7 +474,7 @@ def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
             pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
         except TypeError:
             raise UsageError(
-                f"{what}: {name!r} has no value that JSON can carry"
+                f"{noun}: {name!r} has no value that JSON can carry"
             ) from None
 
     return tuple(pairs)

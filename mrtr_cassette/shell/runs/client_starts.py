@@ -94,9 +94,9 @@ class ClientStarts:
         Raises:
             UsageError: clients on pipes start a command instead.
         """
-        done = "recorded" if self.is_recording else "played"
+        use = "recorded" if self.is_recording else "played"
         raise UsageError(
-            f"{self.path} is {done} over pipes, where there is no URL",
+            f"{self.path} is {use} over pipes, where there is no URL",
             hint="have the client start `command`",
         )
 
@@ -146,11 +146,11 @@ class ClientStarts:
 
         from mrtr_cassette.shell.files.journals import recorded_so_far
 
-        running = recorded_so_far(self.path)
-        if running is None and cassette_exists(self.path):
+        cassette_so_far = recorded_so_far(self.path)
+        if cassette_so_far is None and cassette_exists(self.path):
             return load_cassette(self.path)
 
-        return running
+        return cassette_so_far
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
@@ -235,12 +235,12 @@ def recorded_by_client(
     options: RecordOptions,
     cwd: Path | None = None,
     *,
-    named: Path | None = None,
+    shown_place: Path | None = None,
 ) -> AbstractAsyncContextManager[ClientStarts]:
     """Prepare the recording of a server on pipes; a client starts its `command`.
 
     Each start publishes what it recorded when it ends, and is added to those before it. Messages
-    name the cassette `named`.
+    name the cassette `shown_place`.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -248,7 +248,7 @@ def recorded_by_client(
     """
     from mrtr_cassette.shell.runs.journaling import check_output, check_transport
 
-    shown = str(named or output)
+    shown = str(shown_place or output)
     earlier = check_output(output, options)
     if earlier is not None:
         check_transport(earlier, shown, "stdio")
@@ -392,7 +392,7 @@ async def _record_or_replay(
         on_event,
         cwd=work["cwd"],
         client=StartingClient(work["client"], None, folder),
-        named=work["named"],
+        shown_place=work["named"],
         on_begin=sessions.append,
     )
 

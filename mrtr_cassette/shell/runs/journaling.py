@@ -384,7 +384,7 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     return earlier
 
 
-def check_transport(earlier: Cassette, named: str, transport: Transport) -> None:
+def check_transport(earlier: Cassette, shown_place: str, transport: Transport) -> None:
     """Make sure that a recording over a transport can be added to a cassette.
 
     Raises:
@@ -396,7 +396,7 @@ def check_transport(earlier: Cassette, named: str, transport: Transport) -> None
     recorded = TRANSPORTS[earlier.transport]
     now = TRANSPORTS[transport]
     raise UsageError(
-        f"{named} was recorded over {recorded}, and this recording would be over {now}",
+        f"{shown_place} was recorded over {recorded}, and this recording would be over {now}",
         hint="choose another <<cassette>>, or record all of it again with <<replace>>",
     )
 
@@ -406,11 +406,13 @@ def combined_rules(earlier: Cassette | None, rules: RedactionRules) -> Redaction
     if earlier is None or earlier.redaction is None:
         return rules
 
-    before = earlier.redaction
+    earlier_rules = earlier.redaction
     return RedactionRules(
-        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
-        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
-        disabled=tuple(name for name in before.disabled if name in rules.disabled),
+        patterns=tuple(dict.fromkeys((*earlier_rules.patterns, *rules.patterns))),
+        keys=tuple(dict.fromkeys((*earlier_rules.keys, *rules.keys))),
+        disabled=tuple(
+            name for name in earlier_rules.disabled if name in rules.disabled
+        ),
     )
 
 
@@ -455,8 +457,8 @@ class RecordedServer(NamedTuple):
 
 def _ignored_by_call(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the calls and pointers that don't count, if the recording replaces a cassette."""
-    given = options.ignore or options.ignore_from or options.masks
-    if options.existing != "replace" or not given:
+    ignores_something = options.ignore or options.ignore_from or options.masks
+    if options.existing != "replace" or not ignores_something:
         return ()
 
     # A client that waits for its server doesn't wait for the import.

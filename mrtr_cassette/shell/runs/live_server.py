@@ -217,12 +217,12 @@ class LiveServer:
             observation, conversation, supply, head_event
         ).reading
         self._keep_in_background(reading)
-        waiting = asyncio.ensure_future(head_event.wait())
-        either: set[asyncio.Future[Any]] = {reading, waiting}
+        head_wait = asyncio.ensure_future(head_event.wait())
+        either: set[asyncio.Future[Any]] = {reading, head_wait}
         await asyncio.wait(
             either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
         )
-        waiting.cancel()
+        head_wait.cancel()
 
         return observation
 

@@ -54,7 +54,7 @@ _PREDECESSOR_S: Final = 5.0
 
 
 async def _wait_for_predecessor(
-    client: StartingClient, cassette: Location, named: str
+    client: StartingClient, cassette: Location, shown_place: str
 ) -> None:
     """Wait until the client's last recording is published; it may have been killed.
 
@@ -66,7 +66,7 @@ async def _wait_for_predecessor(
         return
     if not await asyncio.to_thread(is_free_within, journal, _PREDECESSOR_S):
         raise CassetteError(
-            named,
+            shown_place,
             "a server that the client has started before is still running",
             hint="end it first: two servers at once can't share a recording",
         )
@@ -108,7 +108,7 @@ async def record_pipe(
     *,
     client: StartingClient | None,
     cwd: Path | None = None,
-    named: str = "",
+    shown_place: str = "",
     on_begin: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
@@ -119,7 +119,7 @@ async def record_pipe(
 
     Args:
         client: None where nobody can tell who it is.
-        named: the cassette as messages show it.
+        shown_place: the cassette as messages show it.
 
     Returns:
         the session, and the server's exit code; 0 where it was never started.
@@ -131,9 +131,9 @@ async def record_pipe(
     """
     command = options.filled_command(command)
     plays_cassette = options.existing == "append"
-    named = named or str(output)
+    shown_place = shown_place or str(output)
     if client is not None:
-        await _wait_for_predecessor(client, output, named)
+        await _wait_for_predecessor(client, output, shown_place)
         if client.continues_recording(output):
             options = replace(options, existing="append")
 
@@ -143,8 +143,8 @@ async def record_pipe(
     shown = _shown_command(command, earlier, options)
     player = None
     if plays_cassette and earlier is not None:
-        check_transport(earlier, named, "stdio")
-        earlier = replace(earlier, path=named)
+        check_transport(earlier, shown_place, "stdio")
+        earlier = replace(earlier, path=shown_place)
         player = player_of(
             over_pipes(earlier), options, credentials_given_to(command), strict=True
         )

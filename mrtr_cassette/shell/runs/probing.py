@@ -160,10 +160,10 @@ def read_expected_file(path: Path) -> tuple[ExpectedFinding, ...]:
 def _verify_options(options: ProbeOptions, only: Collection[str]) -> VerifyOptions:
     """Return how the recorded calls are repeated."""
     names = [*options_of(UpstreamOptions), "ignore", "ignore_from", "timeout"]
-    given = {name: getattr(options, name) for name in names}
+    option_values = {name: getattr(options, name) for name in names}
     allowed = options.allow_destructive
 
-    return VerifyOptions(only=only, allow_destructive=allowed, **given)
+    return VerifyOptions(only=only, allow_destructive=allowed, **option_values)
 
 
 async def probe_cassette(
@@ -196,11 +196,11 @@ async def probe_recorded(
         expected = read_expected_file(Path(options.expect))
 
     cassette = with_examples(recorded)
-    sent = cassette
+    sent_cassette = cassette
     if options.record is None or cassette.transport == "stdio":
-        sent = as_sent(cassette, upstream)
+        sent_cassette = as_sent(cassette, upstream)
 
-    sent = cassette_with_joined_streams(sent)
+    sent_cassette = cassette_with_joined_streams(sent_cassette)
     branching: AbstractAsyncContextManager[_Branches | None] = nullcontext()
     if options.record is not None:
         _check_takes_branches(recorded, upstream)
@@ -208,7 +208,7 @@ async def probe_recorded(
 
     numbers = []
     for plan in plans_of(
-        cassette, sent, upstream, _verify_options(options, options.only)
+        cassette, sent_cassette, upstream, _verify_options(options, options.only)
     ):
         for ask in probed_asks(plan):
             numbers.append(f"{ask.planned.interaction.number}")
@@ -219,7 +219,7 @@ async def probe_recorded(
     async with branching as branches:
         probing = await _probe_cassette(
             cassette,
-            sent,
+            sent_cassette,
             upstream,
             options,
             numbers,
@@ -266,13 +266,13 @@ async def _recorded_branches(
         CassetteError: the file exists, or can't be written.
         UsageError: branches are to be added to another cassette than the probed one.
     """
-    given = {name: getattr(options, name) for name in options_of(SecretOptions)}
+    option_values = {name: getattr(options, name) for name in options_of(SecretOptions)}
     record = RecordOptions(
         existing=options.existing,
         max_body=options.max_body,
         terms=options.terms,
         publish_anyway=True,
-        **given,
+        **option_values,
     )
 
     is_itself = str(output) == recorded.path
@@ -310,9 +310,9 @@ class _Branches:
         async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
             """Open a server whose responses are recorded, all of them before the block ends."""
 
-            def add(given: UserSettings) -> None:
-                add_settings(given)
-                self.session.recorder.add_settings(given)
+            def add(settings: UserSettings) -> None:
+                add_settings(settings)
+                self.session.recorder.add_settings(settings)
 
             async with target.connect(add) as live, self.session.finishing():
                 relay = Relay(live, target.origin, self.session)
@@ -395,7 +395,7 @@ class _BranchUpstream:
 
 async def _probe_cassette(
     cassette: Cassette,
-    sent: Cassette,
+    sent_cassette: Cassette,
     upstream: str | Sequence[str],
     options: ProbeOptions,
     numbers: Sequence[str],
@@ -406,7 +406,7 @@ async def _probe_cassette(
     """Probe the questions of the interactions with these numbers of one cassette."""
     repeating = _verify_options(options, numbers)
     probers = []
-    for plan in plans_of(cassette, sent, upstream, repeating):
+    for plan in plans_of(cassette, sent_cassette, upstream, repeating):
         probers.append(_Prober(plan, options, observer, branches))
 
     requests = sum(prober.most_requests for prober in probers)
@@ -414,15 +414,15 @@ async def _probe_cassette(
     shown_server = ""
     rules = rules_of(repeating)
     for prober in probers:
-        reached = live_run(
+        run_context = live_run(
             cassette,
-            part_of(sent, prober.plan),
+            part_of(sent_cassette, prober.plan),
             upstream,
             repeating,
             RunFindings(rules),
             consented=options.only,
         )
-        async with reached as run:
+        async with run_context as run:
             shown_server = run.shown
             if branches is not None:
                 run.target = branches.recorded_target(run.target)
@@ -463,9 +463,9 @@ class _Prober:
     @property
     def most_conversations(self) -> int:
         """How many conversations it has at most."""
-        sent = [call for call in self.plan if call.is_sent]
+        sent_calls = [call for call in self.plan if call.is_sent]
         probes = sum(len(probes) + 2 for probes in self.asks.values())
-        return len(sent) + probes
+        return len(sent_calls) + probes
 
     @property
     def most_requests(self) -> int:
@@ -728,18 +728,18 @@ class _Prober:
         return script
 
     async def _send_retry(
-        self, baseline: Baseline, reached: ProbingScript, state: str | None
+        self, baseline: Baseline, script_at_ask: ProbingScript, state: str | None
     ) -> Reaction:
         """Answer an ask that was reached as recorded, with a state; return how the call ends."""
-        asked = reached.live_ask
-        if asked is None or reached.reply is None:
+        asked = script_at_ask.live_ask
+        if asked is None or script_at_ask.reply is None:
             raise AssertionError("unreachable because the ask was reached")
 
         conversation, script = self._conversation_and_script(baseline.ask, None)
         for earlier_ask in baseline.script.seen_asks[: baseline.ask.index]:
             script.answer(earlier_ask)
 
-        conversation.go_on_with_retry(asked, reached.reply.value, state)
+        conversation.go_on_with_retry(asked, script_at_ask.reply.value, state)
         return await self._follow_conversation(conversation, script)
 
     async def _states_of_other_asks(

@@ -148,14 +148,14 @@ async def recording(
 
     place = kept_for or output
     site = site or PortSite(options)
-    reached = reached_upstream(
+    upstream_context = reached_upstream(
         upstream, options, options.redaction, path_source, started
     )
-    async with reached as target:
-        running = _recording_target(
+    async with upstream_context as target:
+        recording_context = _recording_target(
             target, output, options, earlier, place, site=site, on_event=on_event
         )
-        async with running as session:
+        async with recording_context as session:
             session.publishes = kept_for is None
             yield session
 
@@ -205,12 +205,12 @@ async def _recording_target(
                     _opened_handler(relay, options) as handler,
                     session.finishing(),
                 ):
-                    served = OriginRewriter(
+                    rewriter = OriginRewriter(
                         handler, ServerOrigin(target.name), base_url
                     )
-                    session.elsewhere = served.elsewhere
-                    running = site.serving(served.handle, announcer)
-                    async with running as session.admin_url:
+                    session.elsewhere = rewriter.elsewhere
+                    serving_context = site.serving(rewriter.handle, announcer)
+                    async with serving_context as session.admin_url:
                         yield session
 
 
@@ -441,8 +441,9 @@ class Relay:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
         session = self.session
         session.unreachable += 1
-        shown = f"{request.method} {session.recorder.loggable_text(request.target, is_target=True)}"
-        session.announcer.say(unreachable_log_line, shown, problem)
+        target = session.recorder.loggable_text(request.target, is_target=True)
+        shown_request = f"{request.method} {target}"
+        session.announcer.say(unreachable_log_line, shown_request, problem)
         await downstream.send_whole(
             502, JSON_HEADERS, upstream_error_body(request, problem)
         )
@@ -507,20 +508,20 @@ class Appender:
             await self._relay_live_request(request, decision, downstream)
 
     async def _relay_live_request(
-        self, request: Request, shown: Call, downstream: Downstream
+        self, request: Request, shown_call: Call, downstream: Downstream
     ) -> None:
         """Relay a request that the cassette lacks, once the upstream is where the client is."""
         try:
-            sent = await self._bring_server_to_turn(request, shown)
+            live_request = await self._bring_server_to_turn(request, shown_call)
         except (UpstreamError, BodyTooLargeError) as error:
             await self._relay.answer_unreachable(request, downstream, str(error))
             return
 
-        if isinstance(sent, Miss):
-            await self._refuse_request(request, sent, downstream)
+        if isinstance(live_request, Miss):
+            await self._refuse_request(request, live_request, downstream)
         else:
             await self._relay.handle(
-                self._appending.request_as_recorded(request), downstream, sent
+                self._appending.request_as_recorded(request), downstream, live_request
             )
 
     async def close(self) -> None:
@@ -534,11 +535,11 @@ class Appender:
         )
 
     async def _bring_server_to_turn(
-        self, request: Request, shown: Call
+        self, request: Request, shown_call: Call
     ) -> Request | Miss:
         """Bring the live server to the client's turn, and return the request in its terms."""
         async with self._bringing_lock:
-            conversations = self._appending.bring_server_to_client(request, shown)
+            conversations = self._appending.bring_server_to_client(request, shown_call)
             while True:
                 try:
                     conversation = next(conversations)
@@ -608,8 +609,8 @@ class _AnsweredUpstream:
 
         reply = await self.answerers.answer(self.rounds, ask)
         if self.rounds.turns:
-            who = dict.fromkeys(self.rounds.turns[-1].answered_by.values())
-            self.answered_by = ", ".join(who) or "nobody: a retry only"
+            sources = dict.fromkeys(self.rounds.turns[-1].answered_by.values())
+            self.answered_by = ", ".join(sources) or "nobody: a retry only"
 
         return reply
 

@@ -108,11 +108,11 @@ async def _serving_replay(
     with site.opened() as base_url:
         session.url = f"{base_url}{place}"
         session.shown_url = player.shown_text(session.url)
-        served = OriginRewriter(server.handle, origin, base_url)
-        session.elsewhere = served.elsewhere
+        rewriter = OriginRewriter(server.handle, origin, base_url)
+        session.elsewhere = rewriter.elsewhere
         try:
-            running = site.serving(served.handle, server.announcer)
-            async with running as session.admin_url:
+            serving_context = site.serving(rewriter.handle, server.announcer)
+            async with serving_context as session.admin_url:
                 yield session
         finally:
             await server.close()
@@ -429,15 +429,17 @@ class ReplayServer:
 
     async def close(self) -> None:
         """Wait no more for what accepted calls may still get: a miss of them comes too late."""
-        waiting = tuple(self._waiting_responses)
-        for response in waiting:
+        waiting_tasks = tuple(self._waiting_responses)
+        for response in waiting_tasks:
             response.cancel()
 
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*waiting_tasks, return_exceptions=True)
 
-    def _begin_waiting(self, waiting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin_waiting(
+        self, coroutine: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
         """Begin to wait for the time at which a call gets its miss."""
-        task = asyncio.create_task(waiting)
+        task = asyncio.create_task(coroutine)
         self._waiting_responses.add(task)
         task.add_done_callback(self._waiting_responses.discard)
         return task

@@ -93,11 +93,11 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
     """Return a coroutine's result; a signal cancels it, and is raised if no result comes."""
     working = asyncio.ensure_future(main)
     async with stop_signals() as signals:
-        coming = asyncio.ensure_future(signals.get())
-        either: set[asyncio.Future[Any]] = {working, coming}
+        next_signal = asyncio.ensure_future(signals.get())
+        either: set[asyncio.Future[Any]] = {working, next_signal}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not coming.done():
-            coming.cancel()
+        if not next_signal.done():
+            next_signal.cancel()
             return await working
 
         # Further signals don't break off what ends the processes that it has started.
@@ -106,7 +106,7 @@ async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
             return await working
 
     _ignore_signals()
-    raise StoppedError(coming.result())
+    raise StoppedError(next_signal.result())
 
 
 @asynccontextmanager
@@ -166,12 +166,12 @@ async def catching_end_signals() -> AsyncIterator[asyncio.Event]:
     """Set an event at SIGINT, SIGTERM and SIGHUP, and ignore them after the block."""
     requested = asyncio.Event()
     async with stop_signals() as signals:
-        coming = asyncio.ensure_future(signals.get())
-        coming.add_done_callback(lambda _: requested.set())
+        next_signal = asyncio.ensure_future(signals.get())
+        next_signal.add_done_callback(lambda _: requested.set())
         try:
             yield requested
         finally:
-            coming.cancel()
+            next_signal.cancel()
 
     _ignore_signals()
 
@@ -183,10 +183,10 @@ def _ignore_signals() -> None:
 
 def _without_proxy(url: str) -> dict[str, str]:
     """Return the variables that make clients call a URL without a proxy of the environment."""
-    given = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
+    no_proxy_lists = [os.environ[name] for name in _NO_PROXY if os.environ.get(name)]
     hosts = "*"
-    if "*" not in given:
-        hosts = ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
+    if "*" not in no_proxy_lists:
+        hosts = ",".join([*dict.fromkeys(no_proxy_lists), urlsplit(url).hostname or ""])
 
     return dict.fromkeys(_NO_PROXY, hosts)
 
@@ -194,12 +194,12 @@ def _without_proxy(url: str) -> dict[str, str]:
 @contextmanager
 def reached_without_proxy(url: str) -> Iterator[None]:
     """Let this process reach a URL without a proxy until the block ends."""
-    before = {name: os.environ.get(name) for name in _NO_PROXY}
+    earlier_values = {name: os.environ.get(name) for name in _NO_PROXY}
     os.environ.update(_without_proxy(url))
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in earlier_values.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
@@ -296,18 +296,18 @@ _EnteredFuture = Future[tuple[T, Callable[[], object]]]
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
-    entered_future: _EnteredFuture[T] = Future()
+    entered: _EnteredFuture[T] = Future()
     exit_future: Future[None] = Future()
 
     def work() -> None:
         """Run the context manager in the thread; errors go to one of the futures."""
         try:
-            run(_stay_until_left(manager, entered_future))
+            run(_stay_until_left(manager, entered))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            if entered_future.done():
+            if entered.done():
                 exit_future.set_exception(error)
             else:
-                entered_future.set_exception(error)
+                entered.set_exception(error)
         else:
             exit_future.set_result(None)
 
@@ -315,10 +315,10 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     thread = Thread(target=work, name="mrtr-cassette", daemon=True)
     try:
         thread.start()
-        value, leave = _result_of(entered_future)
+        value, leave = _result_of(entered)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
-        entered_future.add_done_callback(_leave_abandoned)
+        entered.add_done_callback(_leave_abandoned)
         raise
 
     try:
@@ -424,11 +424,11 @@ class Proxy(Generic[T]):
 
     def __init__(
         self,
-        opened: Callable[[], AbstractAsyncContextManager[Any]],
+        open_proxy: Callable[[], AbstractAsyncContextManager[Any]],
         shown_as: Callable[[Any], T],
         check: Callable[[T], None],
     ) -> None:
-        self._open_manager = opened
+        self._open_manager = open_proxy
         self._shown_as = shown_as
         self._check_value = check
         self._block_value: T | None = None
@@ -463,9 +463,9 @@ class Proxy(Generic[T]):
         await self._running_manager.__aexit__(*raised)
         self._check_after_block(raised[1])
 
-    def _keep_entered_value(self, opened: Any) -> T:
+    def _keep_entered_value(self, value: Any) -> T:
         """Keep and return the value that the block gets."""
-        self._block_value = self._shown_as(opened)
+        self._block_value = self._shown_as(value)
         return self._block_value
 
     def _check_after_block(self, error: object) -> None:

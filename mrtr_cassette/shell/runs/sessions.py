@@ -26,25 +26,25 @@ def miss_terms(options: ProxyOptions) -> Terms:
 
     It is given the options that decide what is played of the cassette, and what is hidden.
     """
-    given: dict[str, str | Sequence[str]] = {
+    term_values: dict[str, str | Sequence[str]] = {
         "ignore": [*options.ignore],
         "reads": [*options.reads],
         "redact_env": [*options.redact_env],
     }
     if options.history == "strict":
-        given["history"] = options.history
+        term_values["history"] = options.history
 
     if options.repeat == "never":
-        given["repeat"] = options.repeat
+        term_values["repeat"] = options.repeat
 
     if isinstance(options.match, Mapping):
         pairs = options.match.items()
-        given["match"] = [f"{pointer}={kind}" for pointer, kind in pairs]
+        term_values["match"] = [f"{pointer}={kind}" for pointer, kind in pairs]
 
     if options.redact_values:
-        given["redact_values"] = ["TEXT"]
+        term_values["redact_values"] = ["TEXT"]
 
-    return {**options.terms, "played_as": given_options(given, options.terms)}
+    return {**options.terms, "played_as": given_options(term_values, options.terms)}
 
 
 @dataclass(slots=True, eq=False)
@@ -141,9 +141,9 @@ class Session:
         Raises:
             UsageError: clients of HTTP are given a URL instead.
         """
-        done = "recorded" if self.is_recording else "served"
+        use = "recorded" if self.is_recording else "served"
         raise UsageError(
-            f"{self.path} is {done} over HTTP, where there is no command",
+            f"{self.path} is {use} over HTTP, where there is no command",
             hint="have the client connect to `url`",
         )
 
@@ -161,28 +161,28 @@ class ReplaySession(Session):
     faults: Faults | None = None
     """What goes wrong in it."""
 
-    _outcome_of_counts: tuple[object, RunOutcome] | None = None
+    _outcome_of_state: tuple[object, RunOutcome] | None = None
     """What it came to when somebody asked last, and after what."""
 
     @property
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
         player = self.player
-        counts = (player.reply_count, len(player.misses), len(player.harmless))
-        counts_told = (
-            counts,
+        reply_counts = (player.reply_count, len(player.misses), len(player.harmless))
+        counts = (
+            reply_counts,
             player.unknown_tools.total(),
             player.stopped_request_count,
         )
         faults = self.fault_outcomes
-        after = (counts_told, faults, self.problem)
-        if self._outcome_of_counts is None or self._outcome_of_counts[0] != after:
-            self._outcome_of_counts = (
-                after,
+        state = (counts, faults, self.problem)
+        if self._outcome_of_state is None or self._outcome_of_state[0] != state:
+            self._outcome_of_state = (
+                state,
                 replace(self._outcome_so_far(), faults=faults),
             )
 
-        return self._outcome_of_counts[1]
+        return self._outcome_of_state[1]
 
     @property
     def fault_outcomes(self) -> tuple[FaultOutcome, ...]:

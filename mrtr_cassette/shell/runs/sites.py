@@ -306,13 +306,15 @@ class PortSite:
             return
 
         counted = metrics.counted_handler(handler)
-        served = serving(counted, listener, options, log, drain_s=self._drain_s)
+        serving_context = serving(
+            counted, listener, options, log, drain_s=self._drain_s
+        )
         # The admin port has the clients' host and names.
         admin_options = replace(options, port=options.admin_port)
         with listening(admin_options) as bound:
             async with (
                 serving(self._answer_admin_request, bound, admin_options, log),
-                served,
+                serving_context,
             ):
                 url = bound.url("")
                 announcer.say(

@@ -126,7 +126,7 @@ def _target_at(
     if proxy is not None:
         environment = (*environment, *proxy.headers)
 
-    given = settings_of_command._replace(
+    settings = settings_of_command._replace(
         environment=environment,
         headers=(*url_credentials(url), *options.added_headers),
         query=tuple(url.query.items()),
@@ -134,14 +134,14 @@ def _target_at(
     )
 
     def connected(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
-        add_settings(given)
-        return connected_client(url.origin(), tls, proxy, given.headers)
+        add_settings(settings)
+        return connected_client(url.origin(), tls, proxy, settings.headers)
 
     return Target(
         name=name,
         origin=shown_url(url.origin()),
         path=path,
-        settings=given,
+        settings=settings,
         connect=connected,
         recorded_as=recorded_as,
         command=shown_command(command, rules) if command else None,
@@ -189,8 +189,8 @@ async def reached_upstream(
         return
 
     path = path_to_call(options.upstream_path, recorded)
-    async with running_command(upstream, Path.cwd(), path=path) as running:
-        yield target_of(running.url, options, rules, upstream)
+    async with running_command(upstream, Path.cwd(), path=path) as running_server:
+        yield target_of(running_server.url, options, rules, upstream)
 
 
 def not_served_error(
@@ -204,10 +204,10 @@ def not_served_error(
     return UpstreamError(f"{shown} has nothing at {path} (HTTP {status})", hint=hint)
 
 
-def path_to_call(given: str | None, recorded: Cassette | None) -> str:
+def path_to_call(given_path: str | None, recorded: Cassette | None) -> str:
     """Return the path of a server that we start: as the user says, as recorded, or the default."""
-    if given is not None:
-        return given
+    if given_path is not None:
+        return given_path
     return ENDPOINT if recorded is None else recorded_path(recorded)
 
 
@@ -277,7 +277,7 @@ async def running_command(
             text = f"can't run the upstream command {shown!r}: {system_reason(error)}"
             raise UpstreamError(text) from None
 
-        running = RunningCommand(
+        running_server = RunningCommand(
             f"http://{_LOCAL_HOST}:{port}{path}", output, without_secrets
         )
         with guarded_process_group(process.pid):
@@ -285,9 +285,9 @@ async def running_command(
                 problem = await _why_not_listening(process, port, start_s)
                 if problem is not None:
                     text = f"the upstream command {shown!r} {problem}; it printed:"
-                    raise UpstreamError(f"{text}\n{running.output}")
+                    raise UpstreamError(f"{text}\n{running_server.output}")
 
-                yield running
+                yield running_server
             finally:
                 await ProcessGroup(process).stop_in_thread(_GRACE_S)
 

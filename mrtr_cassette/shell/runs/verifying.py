@@ -137,8 +137,10 @@ async def _verify_cassette(
     verified: list[VerifiedInteraction] = []
     for plan in plans_of(cassette, recorded, upstream, options):
         part = part_of(recorded, plan)
-        reached = live_run(cassette, part, upstream, options, findings, accepts=accepts)
-        async with reached as run:
+        run_context = live_run(
+            cassette, part, upstream, options, findings, accepts=accepts
+        )
+        async with run_context as run:
             shown_server = run.shown
             verified += await run.repeat_all(plan)
             run.refuse_if_all_not_found(verified)
@@ -196,23 +198,27 @@ def as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
 
 def plans_of(
     cassette: Cassette,
-    sent: Cassette,
+    sent_cassette: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
 ) -> list[list[PlannedInteraction]]:
     """Return what is repeated of a cassette as it is sent, apart for each server to start."""
     takes_lines = is_over_old_transport(cassette) or is_on_pipes(upstream)
-    firsts = [interaction.exchanges[0].request for interaction in sent.interactions]
+    firsts = [
+        interaction.exchanges[0].request for interaction in sent_cassette.interactions
+    ]
     # A server on pipes takes requests of HTTP, too.
     is_piped = takes_lines and any(first.is_line for first in firsts)
-    plan = planned_interactions(sent, tuple(options.only), is_on_pipes=is_piped)
+    plan = planned_interactions(
+        sent_cassette, tuple(options.only), is_on_pipes=is_piped
+    )
     had_server_for_each_run = (
         cassette.command is not None or cassette.transport == "stdio"
     )
     if isinstance(upstream, str) or not had_server_for_each_run:
         return [plan]
 
-    return planned_by_run(plan, sent.recorders) or [plan]
+    return planned_by_run(plan, sent_cassette.recorders) or [plan]
 
 
 @asynccontextmanager
@@ -228,8 +234,8 @@ async def live_run(
 ) -> AsyncIterator[LiveRun]:
     """Reach the live server, to repeat a part of a cassette, until the block ends."""
     redaction = cassette.redaction or BUILT_IN_RULES
-    reached = reached_upstream(upstream, options, redaction, cassette)
-    async with reached as target, AsyncExitStack() as stack:
+    upstream_context = reached_upstream(upstream, options, redaction, cassette)
+    async with upstream_context as target, AsyncExitStack() as stack:
         verifier = Verifier(
             part,
             target.path,
@@ -258,12 +264,12 @@ def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
 
 def _values_for_terms(cassette: Cassette, options: VerifyOptions) -> Values:
     """Return the values that a cassette knows; others may know the rest."""
-    given = {}
+    known_values = {}
     for name, text in options.texts.items():
         if name in cassette.values:
-            given[name] = text
+            known_values[name] = text
 
-    return values_of(cassette.values, given, cassette.path, needs_all=True)
+    return values_of(cassette.values, known_values, cassette.path, needs_all=True)
 
 
 def _target_over_lines(target: Target) -> Target:
