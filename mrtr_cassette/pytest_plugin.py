@@ -24,7 +24,7 @@ from mrtr_cassette.options import (
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.views import MrtrCassette
-    from mrtr_cassette.testing.uses import Uses
+    from mrtr_cassette.testing.uses import CassetteUses
 
 _INI_PREFIX = "mrtr_cassette_"
 _INI_OPTIONS = (
@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
-        from mrtr_cassette.testing.uses import Orphans
+        from mrtr_cassette.testing.names import Orphans
 
         orphan_finder = Orphans(config, fails=orphans == "fail")
         config.pluginmanager.register(orphan_finder, "mrtr-cassette-orphans")
@@ -145,14 +145,14 @@ class SuiteRun:
         self.option_matches: Counter[str] = Counter()
         self._answers_given: list[Any] = []
         self._sharing_problems: list[str] = []
-        self._own_uses: Uses | None = None
+        self._own_uses: CassetteUses | None = None
         self._left_out: str | None = None
         """What the run leaves out, as a clause; None: it has all tests."""
 
-    def uses(self) -> Uses:
+    def uses(self) -> CassetteUses:
         """Return what opens and follows the cassettes of the run."""
         if self._own_uses is None:
-            from mrtr_cassette.testing.uses import Uses
+            from mrtr_cassette.testing.uses import CassetteUses
 
             ini = {}
             for name in _INI_OPTIONS:
@@ -160,7 +160,7 @@ class SuiteRun:
                 if value is not None:
                     ini[name] = value
 
-            self._own_uses = Uses(
+            self._own_uses = CassetteUses(
                 self.config,
                 self.mode,
                 self.counts,
@@ -276,7 +276,7 @@ class SuiteRun:
 _RUN_KEY = pytest.StashKey[SuiteRun]()
 
 
-def _uses_of_run(request: pytest.FixtureRequest) -> Uses:
+def _uses_of_run(request: pytest.FixtureRequest) -> CassetteUses:
     """Return the object that opens the cassettes of the run to which a request belongs."""
     return request.config.stash[_RUN_KEY].uses()
 

@@ -1,4 +1,4 @@
-"""The cassettes of pytest's tests: their options by markers, and their files."""
+"""Which cassettes pytest's tests have: options by markers, files, and those that no test has."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Container, Iterable, Sequence
+import sys
+from collections.abc import Container, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from tempfile import mkstemp
+from typing import Any, Final, Literal
 
 import pytest
 
 from mrtr_cassette.errors import MrtrCassetteError
-from mrtr_cassette.shell.files.cassettes import journal_path
+from mrtr_cassette.shell.files.cassettes import (
+    OPENED_VARIABLE,
+    is_cassette,
+    journal_path,
+)
 from mrtr_cassette.shell.files.disk import check_name
 from mrtr_cassette.terms import (
     RECORDING,
@@ -29,7 +35,7 @@ from mrtr_cassette.testing.settings import (
     settings_from,
     source_of_call,
 )
-from mrtr_cassette.testing.suite_cassette import Settings
+from mrtr_cassette.testing.suite_cassette import Settings, TestOutcome
 
 
 def settings_of(
@@ -155,6 +161,30 @@ def hint_at_rename(path: Path, used: Container[Path]) -> str:
     return ""
 
 
+def hint_at_faked_files(node: Any) -> str:
+    """Return a line about pyfakefs, where a test uses it, or nothing."""
+    has_fixture = "fs" in getattr(node, "fixturenames", ())
+    if not has_fixture or "pyfakefs" not in sys.modules:
+        return ""
+
+    return (
+        "\nthe fixture fs fakes the file system of this test, cassettes too: request "
+        "mrtr_cassette before fs to replay it, and record it without fs"
+    )
+
+
+def hint_at_xfail(node: Any, path: Path) -> str:
+    """Return a line about a missing cassette of a test that is expected to fail, or nothing."""
+    is_own = isinstance(node, pytest.Item) and path == cassette_path(node, None)
+    if not is_own or node.get_closest_marker("xfail") is None:
+        return ""
+
+    return (
+        "\nthis test is expected to fail, and a test's own cassette is written when it passes"
+        f"{hint_at_name(path)}"
+    )
+
+
 def _short_name(path: Path) -> str:
     """Return a cassette's name without its ending and `test_`, to compare it with others."""
     return path.stem.removeprefix("test_")
@@ -227,3 +257,164 @@ def file_name(name: str) -> str:
 
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{safe}-{digest[:10]}"
+
+
+def shown_path(path: Path, config: pytest.Config) -> Path:
+    """Return a path as the root directory names it, if it is in there."""
+    root = config.rootpath
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
+# Cassettes that no test has
+
+
+def opens_by_name(item: pytest.Item) -> bool:
+    """Tell whether a test may open cassettes whose names are unknown until then."""
+    return "mrtr_cassettes" in getattr(item, "fixturenames", ())
+
+
+def given_up_outcome(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None:
+    """Return whether a test was skipped or failed as expected; None if neither."""
+    if not report.skipped:
+        return None
+    return "xfailed" if hasattr(report, "wasxfail") else "skipped"
+
+
+def note_outcome(outcomes: dict[str, TestOutcome], report: pytest.TestReport) -> None:
+    """Note a test's outcome; one that is run again has the outcome of its last attempt.
+
+    A test with a failed subtest failed; else its own report counts, which comes last.
+    """
+    test = report.nodeid
+    if report.failed:
+        outcomes[test] = "failed"
+    if outcomes.get(test) == "failed":
+        return
+
+    given_up = given_up_outcome(report)
+    if given_up is not None:
+        outcomes[test] = given_up
+    elif report.passed and report.when == "call":
+        outcomes[test] = "passed"
+
+
+_UNKNOWN_PREFIX = "unknown:"
+"""Begins a line about cassettes whose paths are unknown."""
+
+_OPENER_PREFIX = "opener:"
+"""Begins a line with a test that opens cassettes whose names are known when it has run."""
+
+
+class Orphans:
+    """Finds cassettes that no collected test uses; a plugin where that is asked for."""
+
+    def __init__(self, config: pytest.Config, *, fails: bool) -> None:
+        """Begin with none; with `fails` an orphan makes the run fail."""
+        self._config = config
+        self._fails_on_orphans = fails
+        self._orphaned_cassettes: list[Path] = []
+        self._test_outcomes: dict[str, TestOutcome] = {}
+        self._unknown: str | None = None
+        """Why it is unknown which cassettes are used, as a clause."""
+        # Workers of pytest-xdist, and all that tests start, have the variable too.
+        self._is_first = OPENED_VARIABLE not in os.environ
+        if self._is_first:
+            file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
+            os.close(file)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None]:
+        """Note what the tests use, also those that are deselected, and the folders of it.
+
+        What a test opens by name is known when it has run.
+        """
+        self._note({f"{cassette_folder(item)}/" for item in items})
+        self._note(str(path.resolve()) for path in cassettes_of(items))
+        openers = tuple(filter(opens_by_name, items))
+        yield
+        selected = set(items)
+        for item in openers:
+            if item in selected:
+                self._note([f"{_OPENER_PREFIX}{item.nodeid}"])
+            else:
+                self._note([f"{_UNKNOWN_PREFIX}{item.nodeid} was deselected"])
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that the cassettes of a file are unknown."""
+        if not report.passed:
+            self._note([f"{_UNKNOWN_PREFIX}{report.nodeid} was not collected"])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test's outcome: one that has not passed may have left out to open cassettes."""
+        note_outcome(self._test_outcomes, report)
+
+    def _note(self, lines: Iterable[str]) -> None:
+        """Add lines to the file that all processes of the run share."""
+        with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Look for the cassettes that were neither noted nor opened while the tests ran."""
+        if not self._is_first:
+            return
+
+        opened_file = Path(os.environ.pop(OPENED_VARIABLE))
+        used_paths = set(opened_file.read_text(encoding="utf-8").splitlines())
+        opened_file.unlink()
+        self._unknown = self._why_unknown(used_paths)
+        if self._unknown is not None:
+            return
+
+        orphans = set()
+        for folder in used_paths:
+            if folder.endswith("/"):
+                orphans.update(_unused_in(Path(folder), used_paths))
+
+        self._orphaned_cassettes = sorted(orphans)
+        if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _why_unknown(self, noted_lines: Iterable[str]) -> str | None:
+        """Return why it is unknown which cassettes are used; None if it is known."""
+        if self._config.getoption("collectonly"):
+            return "no test was run"
+
+        for line in sorted(noted_lines):
+            if line.startswith(_UNKNOWN_PREFIX):
+                return line.removeprefix(_UNKNOWN_PREFIX)
+            if not line.startswith(_OPENER_PREFIX):
+                continue
+
+            test = line.removeprefix(_OPENER_PREFIX)
+            outcome = self._test_outcomes.get(test, "not run")
+            if outcome == "failed":
+                return f"{test} failed"
+            if outcome != "passed":
+                return f"{test} was {outcome}"
+
+        return None
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """List the orphans."""
+        terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
+        for path in self._orphaned_cassettes:
+            terminalreporter.line(str(shown_path(path, self._config)))
+
+        if self._unknown is not None:
+            terminalreporter.line(f"unknown: {self._unknown}")
+        elif not self._orphaned_cassettes:
+            terminalreporter.line("none")
+
+
+def _unused_in(folder: Path, used_paths: Container[str]) -> list[Path]:
+    """Return the cassettes in a folder whose paths are not among those used."""
+    unused = []
+    for path in folder.rglob("*.json"):
+        is_used = str(path.resolve()) in used_paths
+        if path.is_file() and not is_used and is_cassette(path):
+            unused.append(path)
+
+    return unused

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import unittest
 from collections import Counter
-from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import pytest
@@ -26,18 +24,22 @@ from mrtr_cassette.core.report.runs import (
 )
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import Mode
-from mrtr_cassette.shell.files.cassettes import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.shell.files.reports import write_page
 from mrtr_cassette.shell.runs.views import MrtrCassette
 from mrtr_cassette.terms import SUITE_TERMS
 from mrtr_cassette.testing.names import (
     MARKER,
-    cassette_folder,
     cassette_path,
     cassettes_of,
+    given_up_outcome,
+    hint_at_faked_files,
     hint_at_name,
     hint_at_rename,
+    hint_at_xfail,
+    note_outcome,
+    opens_by_name,
     settings_of,
+    shown_path,
     sources_of_markers,
 )
 from mrtr_cassette.testing.settings import OptionSource, source_of_call
@@ -75,7 +77,7 @@ class _Fixture(NamedTuple):
     name: str | None
 
 
-class Uses:
+class CassetteUses:
     """Opens the cassettes of a run and follows them; a plugin from the first one on."""
 
     def __init__(
@@ -155,10 +157,10 @@ class Uses:
 
         def fail(error: MrtrCassetteError) -> NoReturn:
             """Fail the test, with a hint if its files are faked or it may have been renamed."""
-            hint = _hint_at_faked_files(request.node)
+            hint = hint_at_faked_files(request.node)
             if not (hint or path.exists()):
                 hint = hint_at_rename(path, self._tests_of(request.session))
-                hint = hint or _hint_at_xfail(request.node, path)
+                hint = hint or hint_at_xfail(request.node, path)
 
             raise pytest.fail.Exception(
                 error.in_terms(SUITE_TERMS) + hint, pytrace=False
@@ -244,7 +246,7 @@ class Uses:
         report = yield
         # The test's own report comes after those of its subtests.
         if report.skipped or report.when == "call":
-            self._note_given_up(item, _is_given_up(report))
+            self._note_given_up(item, given_up_outcome(report))
 
         if report.passed:
             return report
@@ -377,7 +379,7 @@ class Uses:
             # What tests share, the end of the run decides on: some may be run again.
             passes = is_shared or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
-            hint = _hint_at_faked_files(item)
+            hint = hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
             self._count_outcome(use.outcome)
             self._note_redacted(use.path, use.redacted)
@@ -406,18 +408,18 @@ class Uses:
         for name, times in results.matched.items():
             self._outcome_counts[f"matched by {name}"] += times
 
-        shown_path = _shown_path(use.path, self._config)
+        path_text = shown_path(use.path, self._config)
         for line in learned_lines(results.learned):
-            self.notes.append(f"{shown_path}: {line}")
+            self.notes.append(f"{path_text}: {line}")
 
     def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
         """Note what redaction replaced in a cassette, in lines for people."""
-        shown_path = _shown_path(path, self._config)
-        self.notes += [f"{shown_path}: {line}" for line in redaction_lines(redacted)]
+        path_text = shown_path(path, self._config)
+        self.notes += [f"{path_text}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome."""
-        _note_outcome(self._test_outcomes, report)
+        note_outcome(self._test_outcomes, report)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
@@ -473,7 +475,7 @@ class Uses:
     def _opener_left_out(self, items: Iterable[pytest.Item]) -> str | None:
         """Return which test may have left out calls to any cassette of `mrtr_cassettes`."""
         for item in items:
-            if not _opens_by_name(item):
+            if not opens_by_name(item):
                 continue
 
             outcome = self._test_outcomes.get(item.nodeid, "not run")
@@ -491,31 +493,6 @@ class Uses:
             return _write_page(self._config.rootpath, use)
         except (MrtrCassetteError, OSError) as error:
             return f"could not be written: {error}"
-
-
-def _is_given_up(report: pytest.TestReport) -> Literal["skipped", "xfailed"] | None:
-    """Return whether a test was skipped or failed as expected; None if neither."""
-    if not report.skipped:
-        return None
-    return "xfailed" if hasattr(report, "wasxfail") else "skipped"
-
-
-def _note_outcome(outcomes: dict[str, TestOutcome], report: pytest.TestReport) -> None:
-    """Note a test's outcome; one that is run again has the outcome of its last attempt.
-
-    A test with a failed subtest failed; else its own report counts, which comes last.
-    """
-    test = report.nodeid
-    if report.failed:
-        outcomes[test] = "failed"
-    if outcomes.get(test) == "failed":
-        return
-
-    given_up = _is_given_up(report)
-    if given_up is not None:
-        outcomes[test] = given_up
-    elif report.passed and report.when == "call":
-        outcomes[test] = "passed"
 
 
 def _with_fixtures(
@@ -545,12 +522,6 @@ def _with_paths_beside(settings: Settings, node: Any) -> Settings:
     return replace(settings, replay=replace(settings.replay, beside=beside))
 
 
-def _shown_path(path: Path, config: pytest.Config) -> Path:
-    """Return a path as the root directory names it, if it is in there."""
-    root = config.rootpath
-    return path.relative_to(root) if path.is_relative_to(root) else path
-
-
 def _node_arguments(folder: Path, node: Any) -> str:
     """Return what pytest takes for a test, a class or a module, when it runs in a folder."""
     file, colons, rest = str(node.nodeid).partition("::")
@@ -561,39 +532,10 @@ def _node_arguments(folder: Path, node: Any) -> str:
     return f"{os.path.relpath(root / file, folder)}{colons}{rest}"
 
 
-def _hint_at_faked_files(node: Any) -> str:
-    """Return a line about pyfakefs, where a test uses it, or nothing."""
-    has_fixture = "fs" in getattr(node, "fixturenames", ())
-    if not has_fixture or "pyfakefs" not in sys.modules:
-        return ""
-
-    return (
-        "\nthe fixture fs fakes the file system of this test, cassettes too: request "
-        "mrtr_cassette before fs to replay it, and record it without fs"
-    )
-
-
-def _hint_at_xfail(node: Any, path: Path) -> str:
-    """Return a line about a missing cassette of a test that is expected to fail, or nothing."""
-    is_own = isinstance(node, pytest.Item) and path == cassette_path(node, None)
-    if not is_own or node.get_closest_marker("xfail") is None:
-        return ""
-
-    return (
-        "\nthis test is expected to fail, and a test's own cassette is written when it passes"
-        f"{hint_at_name(path)}"
-    )
-
-
 def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
     """Tell whether a suite overrides `mrtr_upstream`, which may start a server when it is asked."""
     manager = request.session._fixturemanager  # noqa: SLF001  pytest has nothing public for it
     return len(manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
-
-
-def _opens_by_name(item: pytest.Item) -> bool:
-    """Tell whether a test may open cassettes whose names are unknown until then."""
-    return "mrtr_cassettes" in getattr(item, "fixturenames", ())
 
 
 def _is_alone(item: pytest.Item) -> bool:
@@ -683,125 +625,3 @@ def _narrowing_arguments(config: pytest.Config) -> str | None:
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return "only the tests under the given paths were collected"
     return None
-
-
-_UNKNOWN_PREFIX = "unknown:"
-"""Begins a line about cassettes whose paths are unknown."""
-
-_OPENER_PREFIX = "opener:"
-"""Begins a line with a test that opens cassettes whose names are known when it has run."""
-
-
-class Orphans:
-    """Finds cassettes that no collected test uses; a plugin where that is asked for."""
-
-    def __init__(self, config: pytest.Config, *, fails: bool) -> None:
-        """Begin with none; with `fails` an orphan makes the run fail."""
-        self._config = config
-        self._fails_on_orphans = fails
-        self._orphaned_cassettes: list[Path] = []
-        self._test_outcomes: dict[str, TestOutcome] = {}
-        self._unknown: str | None = None
-        """Why it is unknown which cassettes are used, as a clause."""
-        # Workers of pytest-xdist, and all that tests start, have the variable too.
-        self._is_first = OPENED_VARIABLE not in os.environ
-        if self._is_first:
-            file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
-            os.close(file)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(
-        self, items: list[pytest.Item]
-    ) -> Generator[None]:
-        """Note what the tests use, also those that are deselected, and the folders of it.
-
-        What a test opens by name is known when it has run.
-        """
-        self._note({f"{cassette_folder(item)}/" for item in items})
-        self._note(str(path.resolve()) for path in cassettes_of(items))
-        openers = tuple(filter(_opens_by_name, items))
-        yield
-        selected = set(items)
-        for item in openers:
-            if item in selected:
-                self._note([f"{_OPENER_PREFIX}{item.nodeid}"])
-            else:
-                self._note([f"{_UNKNOWN_PREFIX}{item.nodeid} was deselected"])
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note that the cassettes of a file are unknown."""
-        if not report.passed:
-            self._note([f"{_UNKNOWN_PREFIX}{report.nodeid} was not collected"])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test's outcome: one that has not passed may have left out to open cassettes."""
-        _note_outcome(self._test_outcomes, report)
-
-    def _note(self, lines: Iterable[str]) -> None:
-        """Add lines to the file that all processes of the run share."""
-        with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Look for the cassettes that were neither noted nor opened while the tests ran."""
-        if not self._is_first:
-            return
-
-        opened_file = Path(os.environ.pop(OPENED_VARIABLE))
-        used_paths = set(opened_file.read_text(encoding="utf-8").splitlines())
-        opened_file.unlink()
-        self._unknown = self._why_unknown(used_paths)
-        if self._unknown is not None:
-            return
-
-        orphans = set()
-        for folder in used_paths:
-            if folder.endswith("/"):
-                orphans.update(_unused_in(Path(folder), used_paths))
-
-        self._orphaned_cassettes = sorted(orphans)
-        if self._fails_on_orphans and self._orphaned_cassettes and not exitstatus:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-    def _why_unknown(self, noted_lines: Iterable[str]) -> str | None:
-        """Return why it is unknown which cassettes are used; None if it is known."""
-        if self._config.getoption("collectonly"):
-            return "no test was run"
-
-        for line in sorted(noted_lines):
-            if line.startswith(_UNKNOWN_PREFIX):
-                return line.removeprefix(_UNKNOWN_PREFIX)
-            if not line.startswith(_OPENER_PREFIX):
-                continue
-
-            test = line.removeprefix(_OPENER_PREFIX)
-            outcome = self._test_outcomes.get(test, "not run")
-            if outcome == "failed":
-                return f"{test} failed"
-            if outcome != "passed":
-                return f"{test} was {outcome}"
-
-        return None
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """List the orphans."""
-        terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
-        for path in self._orphaned_cassettes:
-            terminalreporter.line(str(_shown_path(path, self._config)))
-
-        if self._unknown is not None:
-            terminalreporter.line(f"unknown: {self._unknown}")
-        elif not self._orphaned_cassettes:
-            terminalreporter.line("none")
-
-
-def _unused_in(folder: Path, used_paths: Container[str]) -> list[Path]:
-    """Return the cassettes in a folder whose paths are not among those used."""
-    unused = []
-    for path in folder.rglob("*.json"):
-        is_used = str(path.resolve()) in used_paths
-        if path.is_file() and not is_used and is_cassette(path):
-            unused.append(path)
-
-    return unused

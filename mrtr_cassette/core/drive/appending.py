@@ -413,7 +413,7 @@ class DivergedWrite:
         return unrecorded_miss(shown_call, detail, self.entry, self.differences)
 
 
-class PlayedCalls:
+class PlayedCallRepeater:
     """Has the live server make the calls that were played, before a request that may need them.
 
     It makes all writes, in their order, and those reads in which it makes up a text that the client
@@ -582,7 +582,7 @@ class Appending:
         self._live_streams = live_streams
         self._sessions = Sessions(new_recorder)
         self._recorded_asks = RecordedAsks(player, new_recorder)
-        self._played_calls = PlayedCalls(
+        self._played_calls = PlayedCallRepeater(
             player, self._sessions, new_recorder, ignored_for
         )
 

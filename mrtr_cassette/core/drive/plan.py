@@ -56,7 +56,7 @@ class PlannedInteraction:
     call: Call
     part: ConversationPart
     session: str
-    opens: str
+    opens_session: str
     why_skipped: str | None
     is_compared: bool = True
     """It was selected."""
@@ -108,16 +108,16 @@ def planned_interactions(
     for interaction in interactions:
         first = interaction.exchanges[0]
         call = first.call
-        opens = NO_SESSION
+        opens_session = NO_SESSION
         if call.method == INITIALIZE:
-            opens = opened_session(first.response)
+            opens_session = opened_session(first.response)
 
         planned = PlannedInteraction(
             interaction,
             call,
             _conversation_part(first, call),
             session_of(first.request),
-            opens,
+            opens_session,
             why_skipped=None,
             is_compared=not only or is_selected(interaction, call, only),
             departure=departures.get(interaction.number),
@@ -341,7 +341,7 @@ def planned_by_run(
         own_exchanges = planned.interaction.own_exchanges
         run = _run_of(own_exchanges[0], runs)
         needed: list[PlannedInteraction] = []
-        session = planned.opens or planned.session
+        session = planned.opens_session or planned.session
         if (run, session) not in sessions_opened_in_run:
             sessions_opened_in_run.add((run, session))
             needed += openings.get(session, ())

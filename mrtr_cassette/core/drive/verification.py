@@ -304,7 +304,7 @@ class Verifier:
 
     def _session_of(self, planned: PlannedInteraction) -> ServerSession:
         """Return the live session that takes the place of an interaction's recorded session."""
-        key = planned.opens or planned.session
+        key = planned.opens_session or planned.session
         if key not in self._sessions:
             recorder = Recorder(
                 seals=True,
@@ -401,7 +401,7 @@ class Verifier:
 
     def forget_session(self, planned: PlannedInteraction) -> None:
         """Begin the session of an interaction anew: it was lost."""
-        self._sessions.pop(planned.opens or planned.session, None)
+        self._sessions.pop(planned.opens_session or planned.session, None)
 
     def separate_script(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the answers of an interaction, for a conversation apart from all others."""
@@ -596,8 +596,8 @@ class Verifier:
         if self._has_diverged(repeated, verified):
             self._note_diverged_call(planned, verified.verdict)
 
-        if planned.opens:
-            self._note_session_opening(planned.opens, verified)
+        if planned.opens_session:
+            self._note_session_opening(planned.opens_session, verified)
 
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _ONLY_NEEDED if planned.is_needed else _NOT_SELECTED
@@ -672,8 +672,8 @@ class Verifier:
     ) -> VerifiedInteraction:
         """Return that an interaction got no response, and why."""
         verified = VerifiedInteraction(planned, "not-reached", reason=reason)
-        if planned.opens:
-            self._note_session_opening(planned.opens, verified)
+        if planned.opens_session:
+            self._note_session_opening(planned.opens_session, verified)
 
         if self._may_write(planned):
             self._note_diverged_call(planned, "not-reached")

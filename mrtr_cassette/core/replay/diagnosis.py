@@ -117,10 +117,12 @@ def miss_led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
     return Miss(call, Reason.ELSEWHERE, printable(detail), entry)
 
 
-def miss_without_response(call: Call, entry: ReplayEntry, *, is_given_up: bool) -> Miss:
+def miss_without_response(
+    call: Call, entry: ReplayEntry, *, given_up_outcome: bool
+) -> Miss:
     """Explain why a call has no response: its client left, or cancelled it, while recording."""
     detail = "its response was not recorded"
-    if not is_given_up:
+    if not given_up_outcome:
         detail = (
             "its response was recorded after its cancellation, which this client "
             "hasn't sent"

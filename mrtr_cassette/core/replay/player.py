@@ -715,8 +715,10 @@ class Player:
             return None
 
         call = self._shown_call(self._request_as_recorded(play.request, session)[0])
-        is_given_up = self._timelines.is_given_up(play.entry)
-        miss = miss_without_response(call, play.entry, is_given_up=is_given_up)
+        given_up_outcome = self._timelines.given_up_outcome(play.entry)
+        miss = miss_without_response(
+            call, play.entry, given_up_outcome=given_up_outcome
+        )
         return self._count_miss(miss)
 
     def refuse_unheard_call(self, delivery: Delivery) -> Miss:
@@ -794,7 +796,7 @@ class Player:
     def numbers_without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         played = self._play_order.entries_played
-        given_up = filter(self._timelines.is_given_up, played)
+        given_up = filter(self._timelines.given_up_outcome, played)
         return sorted({entry.interaction for entry in given_up})
 
     @property

@@ -241,7 +241,7 @@ class Timelines:
         )
         return Lifetime(entry.arrival, (ended, _NEVER, _NEVER))
 
-    def is_given_up(self, entry: ReplayEntry) -> bool:
+    def given_up_outcome(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
         response = entry.exchange.response
         if response is not None and not response.is_acknowledgement:
@@ -264,12 +264,12 @@ class Timelines:
         Somewhat longer than the recorded one waited, which left or cancelled its call; None for
         what has its response without that.
         """
-        is_given_up = self.is_given_up(entry)
-        if not is_given_up and not self.is_cancelled(entry.stream):
+        given_up_outcome = self.given_up_outcome(entry)
+        if not given_up_outcome and not self.is_cancelled(entry.stream):
             return None
 
         waited_ms = self._given_up_ms(entry) - entry.exchange.started_ms
-        return Patience(waited_ms / 1000 + _EXTRA_PATIENCE_S, not is_given_up)
+        return Patience(waited_ms / 1000 + _EXTRA_PATIENCE_S, not given_up_outcome)
 
     def is_cancelled(self, call: ReplayEntry) -> bool:
         """Tell whether a client cancelled a call before it had the response."""

@@ -135,7 +135,7 @@ class Probing:
             for probed in sorted(shown, key=lambda probed: not probed.is_found):
                 lines += probed_lines(probed)
 
-            lines += _lines_of_untold_probes(probes)
+            lines += _lines_of_probes_in_short(probes)
 
         return "\n".join([*lines, probing_line(self)])
 
@@ -248,7 +248,7 @@ def probed_lines(probed: Probed) -> Iterator[str]:
         yield f"      also      {'; '.join(probed.also)}"
 
 
-def _lines_of_untold_probes(probes: Sequence[Probed]) -> Iterator[str]:
+def _lines_of_probes_in_short(probes: Sequence[Probed]) -> Iterator[str]:
     """Yield the outcomes that need no words, by verdict and reason."""
     names: dict[str, list[str]] = defaultdict(list)
     for probed in probes:

@@ -664,7 +664,7 @@ class _Prober:
         self.run.verifier.forget_session(call)
         for opening in self.plan:
             is_opening = opening.part in ("opening", "listening")
-            session = opening.opens or opening.session
+            session = opening.opens_session or opening.session
             if is_opening and session == call.session:
                 await self.run.repeat_call(opening)
 
