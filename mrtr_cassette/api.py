@@ -82,7 +82,7 @@ def record(
     """
     from mrtr_cassette.shell.runs.recording import recording
 
-    checked = options_from(RecordOptions, options, "record")
+    checked_options = options_from(RecordOptions, options, "record")
     open_session: Callable[..., Any] = recording
     if stdio:
         if isinstance(upstream, str):
@@ -91,13 +91,13 @@ def record(
                 hint="with stdio=True it is the server's program and arguments",
             )
 
-        _refuse_with_pipes(checked, "admin_port", "answers")
+        _refuse_with_pipes(checked_options, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
 
         open_session = recorded_by_client
 
-    open_proxy = partial(open_session, upstream, location_of(path), checked)
-    return Proxy(open_proxy, Recording, partial(_check_recording, checked))
+    open_proxy = partial(open_session, upstream, location_of(path), checked_options)
+    return Proxy(open_proxy, Recording, partial(_check_recording, checked_options))
 
 
 def replay(
@@ -125,22 +125,22 @@ def replay(
     """
     places = [full_name(_read_place(cassette)) for cassette in beside]
     options["beside"] = [*places, *options.get("beside", ())]
-    checked = options_from(ReplayOptions, options, "replay")
+    checked_options = options_from(ReplayOptions, options, "replay")
     place = _read_place(path)
     open_session: Callable[..., Any] = replaying
     if stdio:
-        if checked.stateless:
+        if checked_options.stateless:
             raise UsageError(
                 "stdio and stateless don't go together: a pipe has one process"
             )
 
-        _refuse_with_pipes(checked, "admin_port")
+        _refuse_with_pipes(checked_options, "admin_port")
         from mrtr_cassette.shell.runs.client_starts import replayed_by_client
 
         open_session = replayed_by_client
 
-    open_proxy = partial(open_session, place, checked)
-    return Proxy(open_proxy, Replay, partial(_check_replay, checked))
+    open_proxy = partial(open_session, place, checked_options)
+    return Proxy(open_proxy, Replay, partial(_check_replay, checked_options))
 
 
 def _read_place(path: FilePath | Location) -> Location:
@@ -184,11 +184,11 @@ def verify(
         verify_cassette,
     )
 
-    checked = options_from(VerifyOptions, options, "verify")
+    checked_options = options_from(VerifyOptions, options, "verify")
     place = _read_place(path)
-    check_selection_and_values_fit([place], checked.only, checked.texts)
+    check_selection_and_values_fit([place], checked_options.only, checked_options.texts)
 
-    return result_in_thread(verify_cassette(place, upstream, checked))
+    return result_in_thread(verify_cassette(place, upstream, checked_options))
 
 
 def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Probing:
@@ -210,11 +210,11 @@ def probe(path: FilePath, upstream: str | Sequence[str], **options: Any) -> Prob
     from mrtr_cassette.shell.runs.probing import probe_cassette
     from mrtr_cassette.shell.runs.verifying import check_selection_and_values_fit
 
-    checked = options_from(ProbeOptions, options, "probe")
+    checked_options = options_from(ProbeOptions, options, "probe")
     place = _read_place(path)
-    check_selection_and_values_fit([place], checked.only, checked.texts)
+    check_selection_and_values_fit([place], checked_options.only, checked_options.texts)
 
-    return result_in_thread(probe_cassette(place, upstream, checked))
+    return result_in_thread(probe_cassette(place, upstream, checked_options))
 
 
 def _check_recording(options: RecordOptions, recording: Recording) -> None:
@@ -229,10 +229,10 @@ def _check_recording(options: RecordOptions, recording: Recording) -> None:
     _warn_of_unused(recording)
 
 
-def _warn_of_unused(used: Recording | Replay) -> None:
+def _warn_of_unused(view: Recording | Replay) -> None:
     """Warn of the values of options that matched nothing in a recording or a replay."""
-    for name, value in used.unused_options or ():
-        warnings.warn(f"{name} {value!r} matched nothing in {used.place}", stacklevel=2)
+    for name, value in view.unused_options or ():
+        warnings.warn(f"{name} {value!r} matched nothing in {view.place}", stacklevel=2)
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
@@ -341,9 +341,9 @@ def call(
     """
     from mrtr_cassette.shell.runs.calling import answered_call
 
-    checked = options_from(CallOptions, options, "call")
+    checked_options = options_from(CallOptions, options, "call")
     result = answered_call(
-        upstream, name, arguments, method, answers, path=path, options=checked
+        upstream, name, arguments, method, answers, path=path, options=checked_options
     )
     if result.unused:
         warnings.warn(unused_text(result.unused), stacklevel=2)

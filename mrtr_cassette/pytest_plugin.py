@@ -199,8 +199,8 @@ class SuiteRun:
 
     def pytest_report_header(self, config: pytest.Config) -> str:
         """Say in which mode the cassettes are used, and where they are."""
-        beside = "a folder `cassettes` beside each test file"
-        folder = config.getini("mrtr_cassette_dir") or beside
+        default_folder = "a folder `cassettes` beside each test file"
+        folder = config.getini("mrtr_cassette_dir") or default_folder
         return f"mrtr-cassette: mode {self.mode}, cassettes in {folder}"
 
     @pytest.hookimpl(optionalhook=True)
@@ -265,9 +265,9 @@ class SuiteRun:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
 
                 given_answers = [GivenAnswer(*answer) for answer in self._answers_given]
-                untried = untried_line(given_answers)
-                if untried is not None:
-                    lines = [*lines, untried]
+                untried_text = untried_line(given_answers)
+                if untried_text is not None:
+                    lines = [*lines, untried_text]
 
             for line in lines:
                 terminalreporter.write_line(f"mrtr-cassette: {line}")

@@ -247,7 +247,7 @@ RECORDING: Final = (
 
 def without_upstream(terms: Terms) -> dict[str, str]:
     """Return the terms for a test, or a play, that names no server: it has to."""
-    changed = {**terms, "command": "[...]", "upstream": "..."}
+    terms_without_upstream = {**terms, "command": "[...]", "upstream": "..."}
     is_play = terms["append"] == _MODE_APPEND
     for name in RECORDING:
         slot = "<<command>>"
@@ -258,9 +258,9 @@ def without_upstream(terms: Terms) -> dict[str, str]:
         if is_play:
             upstream = f"upstream: {slot} <<in_place>>"
 
-        changed[name] = f"{upstream}, and {terms[name]}"
+        terms_without_upstream[name] = f"{upstream}, and {terms[name]}"
 
-    return changed
+    return terms_without_upstream
 
 
 COMMANDS: Final[Mapping[str, str]] = {
@@ -311,7 +311,7 @@ def in_terms(
         term = terms.get(slot[1], slot[1])
         is_shell = term.startswith(_SHELL_PREFIXES)
         # A flag of the command line is repeated for each of several values.
-        between = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
+        separator = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
 
         def value_of(inner_slot: re.Match[str]) -> str:
             """Return a value as a shell or Python spells it; if there is none, its term."""
@@ -319,7 +319,7 @@ def in_terms(
             if name not in values_of_slots:
                 return terms.get(name, name)
             if is_shell:
-                return shell_words(values_of_slots[name], between)
+                return shell_words(values_of_slots[name], separator)
 
             value = values_of_slots[name]
             return repr(value if isinstance(value, str) else [*value])
@@ -336,16 +336,16 @@ def given_options(options: Values, terms: Terms) -> str:
         if not value:
             continue
 
-        spelled = in_terms(f"<<given_{name}>>", terms, {name: value})
-        if spelled:
-            text += terms["between_options"] + spelled
+        spelled_option = in_terms(f"<<given_{name}>>", terms, {name: value})
+        if spelled_option:
+            text += terms["between_options"] + spelled_option
 
     return text
 
 
-def shell_words(value: str | Sequence[str], between: str = " ") -> str:
+def shell_words(value: str | Sequence[str], separator: str = " ") -> str:
     """Return a value, or several, as words of a shell."""
     words = [value] if isinstance(value, str) else value
-    return between.join(
+    return separator.join(
         word if _IN_HOME.fullmatch(word) else shlex.quote(word) for word in words
     )

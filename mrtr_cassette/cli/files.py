@@ -147,8 +147,8 @@ def inspect(
     refuse_together({"--markdown": markdown, "--git": for_git, "--full": full})
     refuse_together({"--markdown": markdown, "--git": for_git, "--json": as_json})
     refuse_together({"--coverage": shows_coverage, "--git": for_git, "--full": full})
-    least = _least_shares(thresholds)
-    if least and not shows_coverage:
+    least_shares = _least_shares(thresholds)
+    if least_shares and not shows_coverage:
         raise UsageError("--fail-under needs --coverage")
 
     if for_git:
@@ -162,7 +162,7 @@ def inspect(
             details.append(details_of(load_cassette(cassette)))
 
         if shows_coverage:
-            _show_coverage(details, least, as_json=as_json, markdown=markdown)
+            _show_coverage(details, least_shares, as_json=as_json, markdown=markdown)
             return
 
         if as_json:
@@ -179,7 +179,7 @@ def inspect(
 
 def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
     """Return the least percentage of questions that each answer is to be recorded for."""
-    least = {}
+    shares = {}
     for threshold in thresholds:
         answer, _, percent = threshold.partition("=")
         is_share = percent.isdecimal() and int(percent) <= 100
@@ -189,14 +189,14 @@ def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
                 hint=f"the answers are {', '.join(ACTIONS)}, such as decline=80",
             )
 
-        least[answer] = int(percent)
+        shares[answer] = int(percent)
 
-    return least
+    return shares
 
 
 def _show_coverage(
     details: Sequence[CassetteDetails],
-    least: Mapping[str, int],
+    least_shares: Mapping[str, int],
     *,
     as_json: bool,
     markdown: bool,
@@ -210,14 +210,14 @@ def _show_coverage(
     else:
         click.echo(coverage_text(covered))
 
-    lacking = []
-    for answer, percent in least.items():
+    lacking_sentences = []
+    for answer, percent in least_shares.items():
         sentence = untried_questions(covered, answer, percent)
         if sentence is not None:
-            lacking.append(f"--fail-under {answer}={percent}: {sentence}")
+            lacking_sentences.append(f"--fail-under {answer}={percent}: {sentence}")
 
-    if lacking:
-        say(*lacking)
+    if lacking_sentences:
+        say(*lacking_sentences)
         sys.exit(1)
 
 
@@ -305,7 +305,7 @@ def diff(
         ((name, only),) = comparisons.items()
         comparisons = {name: replace(only, recorded=f"a/{name}", received=f"b/{name}")}
 
-    differing = _differing_comparisons(comparisons)
+    differing_comparisons = _differing_comparisons(comparisons)
     if as_json:
         # A start takes a quarter less time without it.
         from mrtr_cassette.core.report.comparison import comparison_data
@@ -313,10 +313,10 @@ def diff(
         data = list(map(comparison_data, comparisons.values()))
         click.echo(json_report(data if are_folders else data[0]))
     elif are_folders:
-        _show_comparisons(differing, markdown=markdown, has_names=True)
-        verb = "differs" if len(differing) == 1 else "differ"
+        _show_comparisons(differing_comparisons, markdown=markdown, has_names=True)
+        verb = "differs" if len(differing_comparisons) == 1 else "differ"
         click.echo(
-            f"{len(differing)} of {counted(len(comparisons), 'cassette')} {verb}"
+            f"{len(differing_comparisons)} of {counted(len(comparisons), 'cassette')} {verb}"
         )
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
@@ -324,7 +324,7 @@ def diff(
     unused = _unused_values("ignore", ignored, pairs)
     unused += _unused_values("masks", places["masks"], pairs)
     tell_unused(unused, Log(), LEFT_NOTHING_OUT)
-    context.exit(1 if differing and not for_git else 0)
+    context.exit(1 if differing_comparisons and not for_git else 0)
 
 
 def _file_pairs(
@@ -345,12 +345,12 @@ def _differing_comparisons(
     comparisons: Mapping[str, CassetteComparison],
 ) -> dict[str, CassetteComparison]:
     """Return the comparisons with differences that count, by the names of the cassettes."""
-    differing = {}
+    differing_by_name = {}
     for name, comparison in comparisons.items():
         if not comparison.is_same:
-            differing[name] = comparison
+            differing_by_name[name] = comparison
 
-    return differing
+    return differing_by_name
 
 
 def _comparisons_by_name(
@@ -372,13 +372,19 @@ def _unused_values(
     if not values:
         return []
 
-    whole = _comparisons_by_name(pairs)
-    least = _comparisons_by_name(pairs, **{option: values})
+    comparisons_with_none = _comparisons_by_name(pairs)
+    comparisons_with_all = _comparisons_by_name(pairs, **{option: values})
     unused = []
     for value in values:
-        others = [value_given for value_given in values if value_given != value]
-        is_idle = _comparisons_by_name(pairs, **{option: [value]}) == whole
-        if is_idle and _comparisons_by_name(pairs, **{option: others}) == least:
+        other_values = [candidate for candidate in values if candidate != value]
+        is_idle = (
+            _comparisons_by_name(pairs, **{option: [value]}) == comparisons_with_none
+        )
+        if (
+            is_idle
+            and _comparisons_by_name(pairs, **{option: other_values})
+            == comparisons_with_all
+        ):
             unused.append((option, value))
 
     return unused
@@ -473,16 +479,16 @@ def _recover_cassette(cassette: Location) -> None:
         say(f"{cassette} is complete; removed {journal}, which was published before")
         return
 
-    published, lost = recovered
+    publication, lost = recovered
     if lost is not None:
         say(f"{journal}: {lost}")
 
-    if published is None:
+    if publication is None:
         say(f"{journal} has no complete exchange; no cassette was written")
     else:
         say(
             recording_text(
-                RecordingReport(cassette=str(cassette), **published._asdict())
+                RecordingReport(cassette=str(cassette), **publication._asdict())
             )
         )
 
@@ -507,13 +513,13 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     once.
     """
     files = cassettes_in(recordings, (".json", ".journal"))
-    merged, notes = merge_files(files, output, replaces=force)
+    merged_cassette, notes = merge_files(files, output, replaces=force)
     for note in notes:
         say(f"note: {note}")
 
-    interactions = counted(len(merged.interactions), "interaction")
+    interactions = counted(len(merged_cassette.interactions), "interaction")
     say(
-        f"wrote {output}: {interactions} of {counted(len(merged.recorders), 'recorder')}"
+        f"wrote {output}: {interactions} of {counted(len(merged_cassette.recorders), 'recorder')}"
     )
 
 
@@ -569,12 +575,12 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
             f"{cassette}: {counted(cassettes.accept_edits(cassette), 'exchange')} changed; accepted"
         )
 
-    checked = cassettes.load_cassette(cassette)
-    secrets = list(exposed_secrets(checked))
+    loaded = cassettes.load_cassette(cassette)
+    secrets = list(exposed_secrets(loaded))
     tell(
-        f"{cassette}: {counted(len(checked.interactions), 'interaction')}, all as recorded"
+        f"{cassette}: {counted(len(loaded.interactions), 'interaction')}, all as recorded"
     )
-    for interaction in checked.interactions:
+    for interaction in loaded.interactions:
         if any(exchange.number is None for exchange in interaction.own_exchanges):
             tell(
                 f"{cassette}: #{interaction.number} was written by hand: `recording` has no digest "
@@ -729,23 +735,23 @@ def prune(cassette: Location, report: Path) -> None:
             f"the replay of --report {report} missed requests, and may be cut short"
         )
 
-    unplayed = set()
-    for played in replay.interactions:
-        if played.outcome == "never played":
-            unplayed.add(played.number)
+    unplayed_numbers = set()
+    for interaction in replay.interactions:
+        if interaction.outcome == "never played":
+            unplayed_numbers.add(interaction.number)
 
-    unplayed -= needed_by_others(recording, unplayed)
-    kept_recording = without_interactions(recording, unplayed)
+    unplayed_numbers -= needed_by_others(recording, unplayed_numbers)
+    kept_recording = without_interactions(recording, unplayed_numbers)
     if not kept_recording.interactions:
         raise UsageError(f"the replay of --report {report} played nothing")
 
-    if not unplayed:
+    if not unplayed_numbers:
         say(f"{cassette}: everything was played; nothing was removed")
         return
 
     publish_cassette(cassette, [dump(kept_recording)], replace=True)
     for outcome in replay.interactions:
-        if outcome.number in unplayed:
+        if outcome.number in unplayed_numbers:
             tell(f"removed #{outcome.number} {outcome.call}")
 
     say(f"wrote {cassette}: {counted(len(kept_recording.interactions), 'interaction')}")
@@ -882,20 +888,20 @@ def _part_to_share(part: Cassette, *, blanks_text: bool) -> Cassette:
     """Return a cassette for strangers, and say what was taken out of it."""
     from mrtr_cassette.core.record.sharing import shareable_cassette
 
-    sharing = shareable_cassette(part, blanks_text=blanks_text)
-    for line in redaction_lines(redactions_of(sharing.cassette, part)):
+    shareable = shareable_cassette(part, blanks_text=blanks_text)
+    for line in redaction_lines(redactions_of(shareable.cassette, part)):
         say(line)
 
-    if sharing.cassette.server != part.server:
+    if shareable.cassette.server != part.server:
         say("redacted: the address of the server, or its command")
 
-    if sharing.clients:
-        say(f"redacted: clientInfo, but for name and version ×{sharing.clients}")
+    if shareable.clients:
+        say(f"redacted: clientInfo, but for name and version ×{shareable.clients}")
 
     if not blanks_text:
         say("note: other text stays; read it, or take it out with --blank-text")
 
-    return sharing.cassette
+    return shareable.cassette
 
 
 def _chosen_calls(

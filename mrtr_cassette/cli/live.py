@@ -189,9 +189,9 @@ def call(
 
     announcer = Announcer(log.line, given_listeners(log.event), options.terms)
     person = ask_at_terminal if has_person else None
-    called = (server, wanted, sources, options, announcer)
+    call_arguments = (server, wanted, sources, options, announcer)
     result = run_until_signal(
-        call_server(*called, cassette=cassette, ask_person=person)
+        call_server(*call_arguments, cassette=cassette, ask_person=person)
     )
     # A replay on pipes, and one that has started this command, tell misses on the same terminal.
     is_told = not isinstance(server, str) or server == os.environ.get(
@@ -251,10 +251,10 @@ def _server_of(
 
         return command, words
 
-    unnamed = [word for word in words[1:] if "=" not in word]
+    words_without_name = [word for word in words[1:] if "=" not in word]
     # A single one is more likely an argument without its value, such as env.
-    if len(unnamed) > 1:
-        refuse_misplaced(unnamed)
+    if len(words_without_name) > 1:
+        refuse_misplaced(words_without_name)
 
     if upstream is None:
         upstream = _server_in_environment()
@@ -505,10 +505,12 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
 
 
 def _accepted_at_terminal(
-    verdicts: Collection[str], decided: dict[object, bool], proposed: Sequence[Proposal]
+    verdicts: Collection[str],
+    decisions: dict[object, bool],
+    proposed: Sequence[Proposal],
 ) -> list[Proposal]:
     """Ask at the terminal which responses are accepted, but for changes with these verdicts."""
-    chosen: list[Proposal] = []
+    accepted_proposals: list[Proposal] = []
     for proposal in proposed:
         if proposal.problem is not None:
             continue
@@ -518,13 +520,13 @@ def _accepted_at_terminal(
         bases = [response.recorded for response in proposal.taken]
         key = (*bases, *groups)
         asked = [group for group in groups if group.first.verdict not in verdicts]
-        if asked and key not in decided:
-            decided[key] = _is_accepted_at_terminal(proposal, asked)
+        if asked and key not in decisions:
+            decisions[key] = _is_accepted_at_terminal(proposal, asked)
 
-        if decided.get(key, True):
-            chosen.append(proposal)
+        if decisions.get(key, True):
+            accepted_proposals.append(proposal)
 
-    return chosen
+    return accepted_proposals
 
 
 def _is_accepted_at_terminal(proposal: Proposal, groups: Sequence[ChangeGroup]) -> bool:
@@ -608,12 +610,12 @@ async def _probe_cassettes(
 ) -> tuple[list[Probing], int]:
     """Probe the questions of cassettes and show the progress; return also the exit code."""
     progress = _show_progress if sys.stderr.isatty() else _question_progress()
-    watching = RunObserver(say, progress)
+    observer = RunObserver(say, progress)
     probings: list[Probing] = []
     problems = 0
     for path in paths:
         try:
-            probing = await probe_cassette(path, upstream, options, watching)
+            probing = await probe_cassette(path, upstream, options, observer)
         except CassetteError as error:
             problems = tell_error(error)
             continue

@@ -285,8 +285,8 @@ async def _record_pipe(
     session, code = await record_pipe(
         command, output, options, log.event, client=starting_client()
     )
-    concluded = _conclude_recording(session, log, reports)
-    return code or concluded
+    conclusion = _conclude_recording(session, log, reports)
+    return code or conclusion
 
 
 def _conclude_recording(
@@ -296,10 +296,10 @@ def _conclude_recording(
     from mrtr_cassette.core.report.events import recording_log_line
     from mrtr_cassette.core.report.runs import summary_data
 
-    concluded = session.report
-    event, line = recording_log_line(concluded)
+    recording_report = session.report
+    event, line = recording_log_line(recording_report)
     log.tell(line, event)
-    write_reports(reports, concluded, {".json": summary_data})
+    write_reports(reports, recording_report, {".json": summary_data})
     tell_unused(session.outcome.unused or (), log)
     if session.problem is not None:
         text = f"error: the recording is incomplete: {session.problem}"
@@ -406,9 +406,9 @@ def _serve_trials(
         options = replace(options, history="strict")
 
     values: dict[str, Any] = {}
-    listening = options_of(ListeningOptions)
+    listening_options = options_of(ListeningOptions)
     for name in options_of(ReplayOptions):
-        if name in listening or name in ("log", "beside"):
+        if name in listening_options or name in ("log", "beside"):
             continue
 
         value = getattr(options, name)
@@ -620,7 +620,7 @@ def wrap(
     """
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
-        ours = [
+        arguments = [
             "record",
             "--stdio",
             "--next",
@@ -633,11 +633,11 @@ def wrap(
         for cassette in cassettes_in([str(place)]):
             _check_playable(cassette, file, server)
 
-        ours = ["replay", "--stdio", str(place)]
+        arguments = ["replay", "--stdio", str(place)]
     else:
         raise UsageError("give either --record or --replay, with a cassette")
 
-    command = [*_command_of_program(), *ours]
+    command = [*_command_of_program(), *arguments]
     backup = change_config(
         file,
         lambda data: wrapped_config(data, str(file), server, command),

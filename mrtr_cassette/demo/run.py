@@ -52,23 +52,28 @@ CALLS = (
 def run_demo(say: Callable[[str], None]) -> None:
     """Record the calls and replay them; a response that is not the same is a `DemoError`."""
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
-        live = Path(folder, "demo.json")
-        again = Path(folder, "again.json")
+        recorded_path = Path(folder, "demo.json")
+        replayed_path = Path(folder, "again.json")
         with in_thread(serving_application(create_app())) as upstream:
             say(
                 f"1. record: a server at {upstream}, a client, and the proxy in between"
             )
-            with record(upstream, live) as recording:
+            with record(upstream, recorded_path) as recording:
                 for line in _make_calls(recording):
                     say(f"   {line}")
 
         say(
             "2. the server is stopped; replay the cassette to the same client, and record that"
         )
-        with replay(live) as replayed, record(replayed.url, again) as recording:
+        with (
+            replay(recorded_path) as replayed_server,
+            record(replayed_server.url, replayed_path) as recording,
+        ):
             list(_make_calls(recording))
 
-        count, size = compare_responses(load_cassette(live), load_cassette(again))
+        count, size = compare_responses(
+            load_cassette(recorded_path), load_cassette(replayed_path)
+        )
         say(
             f"3. compare: {count} responses, {size:,} bytes: all replayed byte for byte"
         )

@@ -141,12 +141,12 @@ def hint_at_name(path: Path) -> str:
     )
 
 
-def hint_at_rename(path: Path, used: Container[Path]) -> str:
+def hint_at_rename(path: Path, used_paths: Container[Path]) -> str:
     """Return a line about an unused cassette whose test may have been renamed, or nothing."""
     unused = {
         _short_name(file): file
         for file in path.parent.glob("*.json")
-        if file not in used
+        if file not in used_paths
     }
 
     for name in difflib.get_close_matches(_short_name(path), unused, n=1):
@@ -250,13 +250,13 @@ def file_name(name: str) -> str:
     and `.`, capitals in a parameter, or a long name.
     """
     function, bracket, parameters = name.partition("[")
-    plain = f"{function}-{parameters.removesuffix(']')}" if bracket else function
-    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:_LONGEST_NAME]
-    if safe == plain and parameters == parameters.lower():
-        return plain
+    plain_name = f"{function}-{parameters.removesuffix(']')}" if bracket else function
+    safe_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain_name)[:_LONGEST_NAME]
+    if safe_name == plain_name and parameters == parameters.lower():
+        return plain_name
 
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{safe}-{digest[:10]}"
+    return f"{safe_name}-{digest[:10]}"
 
 
 def shown_path(path: Path, config: pytest.Config) -> Path:

@@ -125,10 +125,10 @@ class CassettePlay:
         """What it came to so far, as JSON."""
         view = self.use.view
         results = view.results
-        unplayed = []
+        unplayed_calls = []
         for interaction in view.interactions_with_numbers(results.unplayed or ()):
             place = interaction.place
-            unplayed.append(
+            unplayed_calls.append(
                 {
                     "number": place.number,
                     "cassette": place.file or view.place,
@@ -151,7 +151,7 @@ class CassettePlay:
                 "harmless": results.harmless,
                 "unknown_tools": results.unknown_tools,
                 "stopped": results.stopped,
-                "unplayed": unplayed,
+                "unplayed": unplayed_calls,
                 "first_divergence": None if nearest is None else nearest.facts,
                 "faults": results.faults,
                 "matched": results.matched,
@@ -305,11 +305,11 @@ class Plays:
         # An upstream may take long to start, and nobody waits for it any more.
         self._loop_of_threads.give_up_entering()
         await asyncio.gather(*self._unfinished, return_exceptions=True)
-        async with AsyncExitStack() as closing:
-            closing.callback(self._suite_run.close)
-            closing.callback(self._worker_threads.shutdown)
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.callback(self._suite_run.close)
+            exit_stack.callback(self._worker_threads.shutdown)
             for play in reversed(self.open.values()):
-                closing.push_async_callback(self._end_forgotten, play)
+                exit_stack.push_async_callback(self._end_forgotten, play)
 
     async def _end_forgotten(self, play: CassettePlay) -> None:
         """End a play that its suite did not end."""
@@ -372,8 +372,8 @@ class Plays:
         if request.body or self._trials_setup is None:
             values = _json_of(request)
 
-        beginning = self._in_thread(partial(self._begin_play, values))
-        play: CassettePlay = await self._finished(beginning)
+        play_future = self._in_thread(partial(self._begin_play, values))
+        play: CassettePlay = await self._finished(play_future)
         self._announcer.tell(lambda: {"event": "began", **play.beginning})
 
         return 201, play.beginning
@@ -424,11 +424,11 @@ class Plays:
 
     async def _finished(self, work: Awaitable[T]) -> T:
         """Return the result of work, which a client that goes away does not end."""
-        unfinished = asyncio.ensure_future(work)
-        self._unfinished.add(unfinished)
-        unfinished.add_done_callback(self._unfinished.discard)
+        work_future = asyncio.ensure_future(work)
+        self._unfinished.add(work_future)
+        work_future.add_done_callback(self._unfinished.discard)
 
-        return await asyncio.shield(unfinished)
+        return await asyncio.shield(work_future)
 
     # Plays
 
@@ -476,11 +476,11 @@ class Plays:
         if isinstance(use, MissingUse):
             raise _ControlError(404, use.error.in_terms(terms))
 
-        inside = f"{self._served_folder}{os.sep}"
+        folder_prefix = f"{self._served_folder}{os.sep}"
         names = []
         for place in (path, *settings.replay.beside):
             # The name of one in a store may have credentials.
-            names.append(str(location_of(place)).removeprefix(inside))
+            names.append(str(location_of(place)).removeprefix(folder_prefix))
 
         name = ", ".join(names)
         play = CassettePlay(identity, name, site, use)
@@ -599,8 +599,8 @@ class Plays:
     ) -> dict[str, Any]:
         """End a play, count and say what it came to, and return the report."""
         try:
-            ending = partial(self._conclude_play, play, outcome)
-            report: dict[str, Any] = await self._in_thread(ending)
+            conclude = partial(self._conclude_play, play, outcome)
+            report: dict[str, Any] = await self._in_thread(conclude)
         finally:
             del self.open[play.id]
             self._ended_play_ids.append(play.id)

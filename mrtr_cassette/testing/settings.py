@@ -134,21 +134,23 @@ def combined_options(sources: Sequence[OptionSource], terms: Terms) -> dict[str,
 def settings_from(values: Mapping[str, Any], terms: Terms) -> Settings:
     """Return the settings of a test's cassette with these options; messages have these terms."""
 
-    def chosen(kind: type[AnyOptions], **fixed: Any) -> AnyOptions:
-        """Return options of this kind with the values that it knows; `fixed` overrides them."""
+    def options_of_kind(kind: type[AnyOptions], **overriding: Any) -> AnyOptions:
+        """Return options of this kind with the values that it knows, but for overriding ones."""
         options = {"terms": terms}
         for name in options_of(kind):
             if name in values:
                 options[name] = values[name]
 
-        return kind(**options | fixed)
+        return kind(**options | overriding)
 
     return Settings(
         values.get("name"),
         values.get("upstream"),
-        record=chosen(RecordOptions, existing="append", ignore_from=None, answers=None),
-        replay=chosen(ReplayOptions),
-        verify=chosen(VerifyOptions),
+        record=options_of_kind(
+            RecordOptions, existing="append", ignore_from=None, answers=None
+        ),
+        replay=options_of_kind(ReplayOptions),
+        verify=options_of_kind(VerifyOptions),
         max_age=values.get("max_age", 0),
         # Those of the marker are for calls without a client.
         answers=values.get("answers"),

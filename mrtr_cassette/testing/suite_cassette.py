@@ -80,9 +80,9 @@ class SharedRecording:
 
         A run that is `narrowed` may not have all tests, for this reason.
         """
-        discarded = self._why_discarded(outcomes)
-        if discarded is not None:
-            return discarded, None
+        outcome = self._why_discarded(outcomes)
+        if outcome is not None:
+            return outcome, None
 
         recorded = load_cassette(self.place)
         is_new = not self.path.exists()
@@ -93,9 +93,9 @@ class SharedRecording:
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
 
-        published = self.write_cassette(recorded)
-        self.redacted = published.redacted
-        if published.is_same:
+        publication = self.write_cassette(recorded)
+        self.redacted = publication.redacted
+        if publication.is_same:
             return "same, kept", None
         if self.existing == "append" and not is_new:
             return "added to", None
@@ -165,8 +165,8 @@ class Applications:
         from mrtr_cassette.shell.runs.upstreams import serving_application
 
         if id(application) not in self._urls_by_application:
-            serving = in_thread(serving_application(application))
-            url = self._served_applications.enter_context(serving)
+            server_context = in_thread(serving_application(application))
+            url = self._served_applications.enter_context(server_context)
             self._urls_by_application[id(application)] = (application, url)
 
         _, url = self._urls_by_application[id(application)]
@@ -426,8 +426,8 @@ class CassetteUse:
             ]
 
         for option, value in given_values:
-            matched = (option, value) not in unused
-            self.request.run.option_matches[f"{option} {value!r}"] += matched
+            has_matched = (option, value) not in unused
+            self.request.run.option_matches[f"{option} {value!r}"] += has_matched
 
     def unreported_differences(self, *, is_alone: bool) -> str | None:  # noqa: ARG002
         """Return what differs by the end of a test's call in mode verify, once; or None.

@@ -139,8 +139,10 @@ class RecordingUse(CassetteUse):
                 return run.applications.url(upstream, path), ()
 
             upstream = options.filled_command(upstream)
-            started = running_command(upstream, run.cwd, path=path)
-            self._started_command = exit_stack.enter_context(run.entering(started))
+            command_context = running_command(upstream, run.cwd, path=path)
+            self._started_command = exit_stack.enter_context(
+                run.entering(command_context)
+            )
         except UpstreamError as error:
             if not self._is_outdated:
                 raise
@@ -227,19 +229,19 @@ class RecordingUse(CassetteUse):
                 hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
             )
 
-        shared = run.shared.get(self.path)
-        if shared is None:
-            shared = SharedRecording(
+        shared_recording = run.shared.get(self.path)
+        if shared_recording is None:
+            shared_recording = SharedRecording(
                 self.path,
                 self._treatment_of_existing(),
                 self._writer(),
                 self._temporary_place(),
                 self.terms,
             )
-            run.shared[self.path] = shared
+            run.shared[self.path] = shared_recording
 
-        shared.tests |= dict.fromkeys(sharers)
-        return shared
+        shared_recording.tests |= dict.fromkeys(sharers)
+        return shared_recording
 
     def _recording_options(self, place: Path) -> RecordOptions:
         """Return the options, with `existing` for the place of the recording."""
@@ -282,14 +284,14 @@ class RecordingUse(CassetteUse):
                 )
                 return []
 
-            published, lost = self._publish_or_keep()
+            publication, lost = self._publish_or_keep()
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
 
         if lost is not None:
             return [f"the recording is incomplete: {lost}"]
 
-        self.outcome = self._outcome_if_recorded(self._outcome_kept(published))
+        self.outcome = self._outcome_if_recorded(self._outcome_kept(publication))
         return []
 
     def _recording_objections(self) -> list[str]:
@@ -330,27 +332,27 @@ class RecordingUse(CassetteUse):
         elif session.exchanges:
             recorded = load_cassette(session.path)
 
-        published = None
+        publication = None
         if recorded is not None and self._shared_recording is not None:
             self._shared_recording.keep_until_end(recorded)
         elif recorded is not None:
-            published = self._writer()(recorded, hint=hint)
-            self.redacted = published.redacted
+            publication = self._writer()(recorded, hint=hint)
+            self.redacted = publication.redacted
 
         if isinstance(session, RecordSession):
-            session.published = published
+            session.published = publication
 
         self._discard_journal()
-        return published, lost
+        return publication, lost
 
-    def _outcome_kept(self, published: Publication | None) -> str | None:
+    def _outcome_kept(self, publication: Publication | None) -> str | None:
         """Return what became of a recording that is good; None if that comes later."""
         if self._shared_recording is not None:
             return None
         if self._session.outcome.played:
             return "added to"
 
-        is_same = published is not None and published.is_same
+        is_same = publication is not None and publication.is_same
         return "same, kept" if is_same else "recorded"
 
     def _outcome_if_recorded(self, if_recorded: str | None) -> str | None:

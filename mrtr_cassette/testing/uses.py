@@ -427,10 +427,10 @@ class CassetteUses:
         try:
             yield
         finally:
-            with ExitStack() as ending:
-                ending.callback(self._suite_run.close)
+            with ExitStack() as exit_stack:
+                exit_stack.callback(self._suite_run.close)
                 for use in self._fixtures_by_use:
-                    ending.callback(self._conclude_interrupted, use)
+                    exit_stack.callback(self._conclude_interrupted, use)
 
     def _conclude_interrupted(self, use: CassetteUse) -> None:
         """Stop what an interrupted test used, and forget its recording."""
@@ -451,13 +451,13 @@ class CassetteUses:
         problems = []
         left_out = left_out or _narrowing_arguments(self._config)
         possible_loss = left_out or self._opener_left_out(items)
-        for shared in self._suite_run.shared.values():
-            if not shared.place.exists():
+        for shared_recording in self._suite_run.shared.values():
+            if not shared_recording.place.exists():
                 continue
 
             try:
-                is_named_by_tests = shared.path in self._named_by_tests
-                outcome, problem = shared.publish(
+                is_named_by_tests = shared_recording.path in self._named_by_tests
+                outcome, problem = shared_recording.publish(
                     self._test_outcomes,
                     possible_loss if is_named_by_tests else left_out,
                 )
@@ -466,7 +466,7 @@ class CassetteUses:
                 problem = error.in_terms(SUITE_TERMS)
 
             self._count_outcome(outcome)
-            self._note_redacted(shared.path, shared.redacted)
+            self._note_redacted(shared_recording.path, shared_recording.redacted)
             if problem is not None:
                 problems.append(problem)
 
@@ -518,8 +518,8 @@ def _with_paths_beside(settings: Settings, node: Any) -> Settings:
     if not names:
         return settings
 
-    beside = [str(cassette_path(node, name)) for name in names]
-    return replace(settings, replay=replace(settings.replay, beside=beside))
+    paths = [str(cassette_path(node, name)) for name in names]
+    return replace(settings, replay=replace(settings.replay, beside=paths))
 
 
 def _node_arguments(folder: Path, node: Any) -> str:

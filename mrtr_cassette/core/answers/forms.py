@@ -80,8 +80,8 @@ class AskedTurn:
             self.requests.items(), start=self.first
         ):
             end = _last_key_part(key)
-            short = end if end and ends[end] == 1 else key
-            questions.append(AskedQuestion(key, short, number, request))
+            short_key = end if end and ends[end] == 1 else key
+            questions.append(AskedQuestion(key, short_key, number, request))
 
         return questions
 
@@ -334,8 +334,8 @@ def _problem_of_choice(value: Any, schema: Mapping[str, Any]) -> str | None:
     """Return why a value, or part of a list, is not among a field's choices; None if it is."""
     choices = [canonical(choice) for choice, _ in titled_choices(schema)]
     is_list = isinstance(value, list)
-    chosen = value if is_list else [value]
-    if not choices or {*map(canonical, chosen)} <= {*choices}:
+    chosen_values = value if is_list else [value]
+    if not choices or {*map(canonical, chosen_values)} <= {*choices}:
         return None
 
     problem = f"is not one of {', '.join(choices)}"
@@ -373,7 +373,7 @@ def _problem_of_size(
     value: Any, wanted_type: str, schema: Mapping[str, Any]
 ) -> str | None:
     """Return why a number, or the length of a text or a list, is out of bounds, or None."""
-    least, most, noun = _SIZE_BOUNDS.get(wanted_type, ("", "", ""))
+    least_member, most_member, noun = _SIZE_BOUNDS.get(wanted_type, ("", "", ""))
     size = decimal_of(value)
     sentence_start = "must be"
     if noun:
@@ -383,13 +383,13 @@ def _problem_of_size(
     if size is None:
         return None
 
-    lower = decimal_of(schema.get(least))
+    lower = decimal_of(schema.get(least_member))
     if lower is not None and size < lower:
-        return f"{sentence_start} at least {canonical(schema[least])}"
+        return f"{sentence_start} at least {canonical(schema[least_member])}"
 
-    upper = decimal_of(schema.get(most))
+    upper = decimal_of(schema.get(most_member))
     if upper is not None and size > upper:
-        return f"{sentence_start} at most {canonical(schema[most])}"
+        return f"{sentence_start} at most {canonical(schema[most_member])}"
 
     return None
 
@@ -493,10 +493,10 @@ def _list_from_text(text: str, schema: Mapping[str, Any]) -> list[Any]:
 
 def _boolean_from_text(text: str) -> bool | str:
     """Return the boolean that a text means, such as `yes` or `off`; any other text stays."""
-    folded = text.strip().lower()
-    if folded in _TRUE_WORDS:
+    word = text.strip().lower()
+    if word in _TRUE_WORDS:
         return True
-    if folded in _FALSE_WORDS:
+    if word in _FALSE_WORDS:
         return False
 
     return text
@@ -671,13 +671,13 @@ def _value_of_line(line: str, schema: Mapping[str, Any]) -> Any:
     if type_of_text(schema) != "array":
         return _choice_of_text(line.strip(), choices)
 
-    chosen = []
+    chosen_values = []
     for part in line.split(","):
         text = part.strip()
         if text:
-            chosen.append(_choice_of_text(text, choices))
+            chosen_values.append(_choice_of_text(text, choices))
 
-    return chosen
+    return chosen_values
 
 
 def _choice_of_text(text: str, choices: Sequence[tuple[Any, str]]) -> Any:

@@ -98,16 +98,16 @@ def answer_from_sources(asked: AskedTurn, sources: AnswerSources) -> Fulfilment:
     The call's own answers come first, then rules, endpoint, person, and what happens otherwise. A
     source that answers wrongly is a fault; the next one is not asked in its place.
     """
-    answering = _AskInProgress(asked, sources)
+    ask_in_progress = _AskInProgress(asked, sources)
     try:
-        answering.answer_by_call_and_rules()
-        yield from answering.answer_by_endpoint()
-        yield from answering.answer_by_person()
+        ask_in_progress.answer_by_call_and_rules()
+        yield from ask_in_progress.answer_by_endpoint()
+        yield from ask_in_progress.answer_by_person()
     except _WrongAnswerError as fault:
         key, detail = fault.args
         return UnansweredQuestion(asked, key, detail, is_fault=True)
 
-    return answering.outcome()
+    return ask_in_progress.outcome()
 
 
 class _AskInProgress:
@@ -122,23 +122,23 @@ class _AskInProgress:
     def _take_answer(self, key: str, value: Any, source: str) -> None:
         """Take a source's answer, with the form's defaults, or raise a fault if it doesn't fit."""
         request = self._asked_turn.requests[key]
-        completed = with_defaults(request, value)
-        problem = problem_of(request, completed)
+        completed_answer = with_defaults(request, value)
+        problem = problem_of(request, completed_answer)
         if problem is not None:
             raise _WrongAnswerError(
                 key, f"the answer ({source}) doesn't fit: {problem}"
             )
 
-        self._answers[key] = Answer(completed, source)
+        self._answers[key] = Answer(completed_answer, source)
 
     def _open_questions(self) -> list[AskedQuestion]:
         """Return the questions that have no answer so far."""
-        missing = []
+        open_questions = []
         for question in self._questions:
             if question.key not in self._answers:
-                missing.append(question)
+                open_questions.append(question)
 
-        return missing
+        return open_questions
 
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
@@ -156,18 +156,19 @@ class _AskInProgress:
 
     def answer_by_endpoint(self) -> Generator[Step, Any, None]:
         """Let the endpoint of the file answer what is missing."""
-        missing = self._open_questions()
-        if not missing or self._sources.file.rest is None:
+        open_questions = self._open_questions()
+        if not open_questions or self._sources.file.rest is None:
             return
 
         part = replace(
-            self._asked_turn, requests={item.key: item.request for item in missing}
+            self._asked_turn,
+            requests={item.key: item.request for item in open_questions},
         )
         reply = yield to_json(part.data()).encode()
         answers = _read_reply(part, reply)
         if isinstance(answers, str):
             raise _WrongAnswerError(
-                missing[0].key, f"the endpoint gives no answer: {answers}"
+                open_questions[0].key, f"the endpoint gives no answer: {answers}"
             )
 
         for key, value in answers.items():

@@ -278,13 +278,13 @@ def answers_text(cassette: Cassette, name: str) -> str:
     blocks = [
         f"# The answers of {printable(name)}; the first rule that fits answers.\n"
     ]
-    written = {}
+    rule_texts = {}
     for interaction in cassette.interactions:
         for conditions, answer in _rule_texts_of(interaction):
-            if conditions not in written:
-                written[conditions] = answer
+            if conditions not in rule_texts:
+                rule_texts[conditions] = answer
                 blocks.append(f"[[rule]]\n{conditions}{answer}")
-            elif written[conditions] != answer:
+            elif rule_texts[conditions] != answer:
                 text = f"#{interaction.number} answers the same question otherwise:\n{answer}"
                 blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
 
@@ -417,14 +417,14 @@ def read_pairs(texts: Iterable[str], noun: str) -> tuple[WrittenPair, ...]:
 
 def _read_pair(text: str, noun: str) -> WrittenPair:
     """Read `name=text` or `name:=json`; the `UsageError` for any other text calls it by `noun`."""
-    written, separator, value = text.partition("=")
-    name = written.removesuffix(":")
+    written_name, separator, value = text.partition("=")
+    name = written_name.removesuffix(":")
     # The text itself may be a secret.
     if not separator or not name:
         reason = f"{noun}: {name!r} has no name and value"
         raise UsageError(reason, hint="write name=text or name:=json")
 
-    if name == written:
+    if name == written_name:
         return WrittenPair(name, value, is_json=False)
 
     try:
@@ -573,9 +573,9 @@ class GivenAnswers:
 
     def _named_answer(self, question: AskedQuestion, fields: Mapping[str, Any]) -> Any:
         """Return the answer by the pair named like a question, or else by its fields' pairs."""
-        whole = self._pair_named_like_question(question)
-        if whole is not None:
-            return self._answer_by_whole_pair(whole, question, fields)
+        whole_pair = self._pair_named_like_question(question)
+        if whole_pair is not None:
+            return self._answer_by_whole_pair(whole_pair, question, fields)
         if self.spent_name(question):
             return None
 
@@ -662,8 +662,8 @@ class GivenAnswers:
 
         A key that is no plain word may be another one then.
         """
-        fields, whole = example_answer(question.request)
-        names = fields or {question.short_key: whole}
+        fields, whole_answer = example_answer(question.request)
+        names = fields or {question.short_key: whole_answer}
         is_lasting = (
             bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
         )
@@ -672,7 +672,7 @@ class GivenAnswers:
                 return dict(names)
 
         if not fields:
-            return {question.place: whole}
+            return {question.place: whole_answer}
 
         example = {}
         for field, value in fields.items():

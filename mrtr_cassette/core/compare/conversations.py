@@ -251,14 +251,14 @@ def _take_handles(
 
 def _with_recorded_handles(received: Cassette, handles: Handles) -> Cassette:
     """Return a cassette with the handles of the recording that it is compared with."""
-    changed = {}
+    changed_exchanges = {}
     for interaction in received.interactions:
         for exchange in (*interaction.exchanges, *interaction.own_exchanges):
             with_handles = handles.with_recorded_handles(exchange)
             if with_handles is not exchange:
-                changed[exchange] = with_handles
+                changed_exchanges[exchange] = with_handles
 
-    return received.with_exchanges(changed)
+    return received.with_exchanges(changed_exchanges)
 
 
 def _interaction_comparison(

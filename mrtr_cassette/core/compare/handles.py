@@ -82,7 +82,7 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
         for exchange in interaction.own_exchanges:
             exchanges.append((interaction.number, exchange))
 
-    exchanges.sort(key=lambda numbered: numbered[1].number or 0)
+    exchanges.sort(key=lambda numbered_exchange: numbered_exchange[1].number or 0)
     issued_texts = _IssuedTexts()
     client_tokens: set[str] = set()
     for number, exchange in exchanges:
@@ -274,11 +274,13 @@ def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
     if value.startswith(_ENCODED_PREFIX):
         return value
 
-    replaced = _TOKEN_PATTERN.sub(lambda match: new.get(match[0], match[0]), value)
-    if replaced == value:
+    replaced_value = _TOKEN_PATTERN.sub(
+        lambda match: new.get(match[0], match[0]), value
+    )
+    if replaced_value == value:
         return value
 
-    return header_text(replaced)
+    return header_text(replaced_value)
 
 
 def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
@@ -291,10 +293,10 @@ def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
     def value(match: re.Match[bytes]) -> bytes:
         """Return a text with other words, or a number replaced by another number."""
         recorded = match[0]
-        replaced = _ESCAPE_OR_LONG_TOKEN.sub(word, recorded)
+        replaced_text = _ESCAPE_OR_LONG_TOKEN.sub(word, recorded)
         is_text = recorded.startswith(b'"')
-        if is_text or replaced.isdigit():
-            return replaced
+        if is_text or replaced_text.isdigit():
+            return replaced_text
 
         return recorded
 

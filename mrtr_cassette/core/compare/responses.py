@@ -459,16 +459,16 @@ def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
 
 def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members:
     """Return the questions of a task for `question_changes`."""
-    spelled: Members = spelled_requests(requests)
-    return comparable_by_key(spelled, stable_key_names(requests, task_id))
+    spelled_questions: Members = spelled_requests(requests)
+    return comparable_by_key(spelled_questions, stable_key_names(requests, task_id))
 
 
 def comparable_by_key(
     values: Mapping[str, Any], question_names: Mapping[str, str]
 ) -> Members:
     """Return values by the names of the questions in place of their keys."""
-    renamed = canonical(_members_under_keys(values, question_names))
-    tree: Members = comparable_tree(renamed.encode())
+    renamed_text = canonical(_members_under_keys(values, question_names))
+    tree: Members = comparable_tree(renamed_text.encode())
     return tree
 
 
@@ -669,15 +669,15 @@ def _body_of(response: Response, states: States) -> Any:
 def _compared_headers(response: Response) -> dict[str, str]:
     """Return the headers that are compared, by their names in lower case."""
     headers = kept_response_headers(response.headers)
-    compared = {}
+    compared_headers = {}
     for name, _ in headers:
         key = name.lower()
         if key in _VOLATILE_HEADERS:
-            compared[key] = ""
+            compared_headers[key] = ""
         elif key not in _IGNORED_HEADERS:
-            compared[key] = header_value(headers, key)
+            compared_headers[key] = header_value(headers, key)
 
-    return compared
+    return compared_headers
 
 
 def _compared_message(tree: Members, token: str | None, message: Message) -> Members:
@@ -786,10 +786,10 @@ def _unrelated_at_recorded_places(
 
         partners.append(partner)
 
-    placed = []
+    placed_messages = []
     for message in recorded:
         if not _is_of_no_request(message):
-            placed += related_messages[:1]
+            placed_messages += related_messages[:1]
             del related_messages[:1]
             continue
 
@@ -797,9 +797,9 @@ def _unrelated_at_recorded_places(
         if partner is None:
             partner = waiting_unrelated.pop(0)
 
-        placed.append(partner)
+        placed_messages.append(partner)
 
-    return placed + related_messages
+    return placed_messages + related_messages
 
 
 def first_calls_on_pipes(interactions: Sequence[RecordedInteraction]) -> set[int]:

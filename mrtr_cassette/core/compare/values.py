@@ -152,8 +152,8 @@ def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
     if not places:
         return False
 
-    differing = changed_words(change)
-    return bool(differing) and places.issuperset(differing)
+    differing_words = changed_words(change)
+    return bool(differing_words) and places.issuperset(differing_words)
 
 
 def changed_words(change: Change) -> list[int]:
@@ -167,15 +167,15 @@ def changed_words(change: Change) -> list[int]:
     if len(old) != len(new):
         return []
 
-    differing = []
+    differing_places = []
     for place, word in enumerate(old):
         if word != new[place]:
-            differing.append(place)
+            differing_places.append(place)
 
-    if len(differing) == len(old):
+    if len(differing_places) == len(old):
         return []
 
-    return differing
+    return differing_places
 
 
 def word_places(change: Change) -> list[str]:
@@ -431,9 +431,9 @@ def _item_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | Non
         if old_texts != new_texts and sorted(old_texts) == sorted(new_texts):
             return None
 
-        shuffled = _shuffled_item_places(pointer, old, new)
-        if shuffled:
-            return shuffled
+        shuffled_places = _shuffled_item_places(pointer, old, new)
+        if shuffled_places:
+            return shuffled_places
 
     places = []
     for at_old, at_new in pair_items(old, new):
@@ -585,9 +585,9 @@ def with_masked_texts(
         return {name: mask_within(member) for name, member in value.items()}
 
     if in_text and (type(value) is int or isinstance(value, Number)):
-        spelled = canonical(value)
-        text = _masked_text(spelled, masks)
-        return value if text == spelled else text
+        spelled_value = canonical(value)
+        text = _masked_text(spelled_value, masks)
+        return value if text == spelled_value else text
 
     return value
 
@@ -654,13 +654,13 @@ def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
     """
     for mask in masks:
         try:
-            searched = user_pattern(mask)
+            search_pattern = user_pattern(mask)
         except ValueError as error:
             raise UsageError(
                 f"<<masks>> {mask!r} is not a regular expression: {error}"
             ) from None
 
-        if searched.fullmatch(b""):
+        if search_pattern.fullmatch(b""):
             raise UsageError(
                 f"<<masks>> {mask!r} matches an empty text",
                 hint="let it need a character, such as \\d+ in place of \\d*",

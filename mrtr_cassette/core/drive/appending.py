@@ -524,8 +524,8 @@ class PlayedCallRepeater:
 
     def _repeated_play(self, call: Play) -> RepeatedPlayedCall:
         """Return a played call for the live server, in its session and with its handles."""
-        matched = read_call(call.entry.matched.request)
-        ignored = self._ignored_for(matched)
+        matched_call = read_call(call.entry.matched.request)
+        ignored = self._ignored_for(matched_call)
         interaction = self._interaction_of(call)
         script = RecordedScript(
             interaction,
@@ -614,9 +614,9 @@ class Appending:
 
     def _note_play(self, play: Play) -> None:
         """Take note of a play: it may open a session, or be a write for the live server to make."""
-        sealed = self._recorder.values.sealed_request(play.request)
+        sealed_request = self._recorder.values.sealed_request(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
-        play = play._replace(request=sealed, delivery=None)
+        play = play._replace(request=sealed_request, delivery=None)
         exchange = play.entry.exchange
         method = play.entry.key.method
         self._sessions.note_play(play.request, method, exchange.response)

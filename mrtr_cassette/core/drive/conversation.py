@@ -425,8 +425,8 @@ class Conversation:
 
     def _leaving_request(self) -> Observation | None:
         """Return the request that cancels the call or its task; None if nothing is pending."""
-        pending = self.leaving.pending_request
-        if pending is None:
+        pending_request = self.leaving.pending_request
+        if pending_request is None:
             return self.leave_task()
 
         self.leaving.pending_request = None
@@ -435,18 +435,20 @@ class Conversation:
             # The recorded client closed the connection.
             return None
 
-        return self._cancel_pending_request(pending)
+        return self._cancel_pending_request(pending_request)
 
-    def _cancel_pending_request(self, pending: Observation) -> Observation | None:
+    def _cancel_pending_request(
+        self, pending_request: Observation
+    ) -> Observation | None:
         """Return the notification that cancels a pending request; None if that has no id."""
-        message = pending.call.message
+        message = pending_request.call.message
         identity = None if message is None else message.spelled_id
         if identity is None:
             return None
 
-        cancelling = self.session.post(_CANCELLED_NOTIFICATION % identity, self)
-        self.leaving.sent_cancellation = cancelling
-        return cancelling
+        cancel_post = self.session.post(_CANCELLED_NOTIFICATION % identity, self)
+        self.leaving.sent_cancellation = cancel_post
+        return cancel_post
 
     def response_part_received(self, observation: Observation) -> Observation | None:
         """Take a part of a response, after which the call may be left.
@@ -488,8 +490,10 @@ class Conversation:
             return None
 
         exchange, message = self.session.push_as_recorded(push)
-        pending = self.leaving.pending_request
-        response_so_far = None if pending is None else pending.seal(End.OPEN, 0.0)
+        pending_request = self.leaving.pending_request
+        response_so_far = (
+            None if pending_request is None else pending_request.seal(End.OPEN, 0.0)
+        )
         ask = PushedAsk(
             self._ask_count + 1,
             exchange,
@@ -544,11 +548,11 @@ class Conversation:
             state = asked.request_state
             self._let_script_answer(LiveAsk(turn, exchange, state, response, keys))
         else:
-            following = self._following_request(exchange, response)
-            if following is None:
+            following_request = self._following_request(exchange, response)
+            if following_request is None:
                 self.stopping_point = FinishedCall(turn, exchange, response)
             else:
-                self._due_requests = [following]
+                self._due_requests = [following_request]
 
     def _following_request(
         self, _exchange: RecordedExchange, _response: Message | None
@@ -671,17 +675,20 @@ def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, st
     if exchange.ask is None:
         return {}
 
-    sealed = exchange.ask.input_requests
-    return dict(zip(sealed, asked.input_requests, strict=False))
+    recorded_requests = exchange.ask.input_requests
+    return dict(zip(recorded_requests, asked.input_requests, strict=False))
 
 
 class ToolList(Conversation):
     """The tools of a live server, listed page after page."""
 
     def __init__(
-        self, listing: Request, session: ServerSession, script: Script | None = None
+        self,
+        list_request: Request,
+        session: ServerSession,
+        script: Script | None = None,
     ) -> None:
-        super().__init__(listing, script, session, follows_task=False)
+        super().__init__(list_request, script, session, follows_task=False)
         self.tools: list[Any] = []
         self.is_whole = True
         self._page_count = 0
@@ -729,12 +736,12 @@ class AnsweredPoll(Conversation):
         poll: Request,
         session: ServerSession,
         call: Call,
-        seen: dict[str, bool],
+        answered_by_key: dict[str, bool],
         asked: int,
     ) -> None:
         super().__init__(poll, None, session)
         self._call = call
-        self._answered_by_key = seen
+        self._answered_by_key = answered_by_key
         self._ask_count = asked
 
     def leave_task(self) -> Observation | None:

@@ -53,15 +53,15 @@ def cut_interactions(
         unvisited_numbers += needs.opening_of(number)
         unvisited_numbers += needs.writes_before(number)
 
-    needed = set()
+    needed_numbers = set()
     while unvisited_numbers:
         number = unvisited_numbers.pop()
-        if number not in needed:
-            needed.add(number)
+        if number not in needed_numbers:
+            needed_numbers.add(number)
             unvisited_numbers += needs.needed_by(number)
 
     all_numbers = {interaction.number for interaction in cassette.interactions}
-    return without_interactions(cassette, all_numbers - needed)
+    return without_interactions(cassette, all_numbers - needed_numbers)
 
 
 def last_call(cassette: Cassette) -> int:
@@ -99,14 +99,14 @@ class _Dependencies:
     def writes_before(self, number: int) -> Iterator[int]:
         """Yield the writes on which the result of a call may depend."""
         place = self._places_by_number[number]
-        selected = self._ordered_interactions[place]
-        call = selected.exchanges[0].call
+        selected_call = self._ordered_interactions[place]
+        call = selected_call.exchanges[0].call
         if self._leaves_out_earlier_calls or not call.depends_on_writes:
             return
 
         for earlier in self._ordered_interactions[:place]:
             is_write = earlier.number in self._numbers_of_writes
-            if is_write and _session_in(earlier) == _session_in(selected):
+            if is_write and _session_in(earlier) == _session_in(selected_call):
                 yield earlier.number
 
     def needed_by(self, number: int) -> Iterator[int]:
@@ -125,12 +125,12 @@ class _Dependencies:
         Equal requests count once, so that a cassette of many clients becomes small.
         """
         selected_place = self._places_by_number[number]
-        selected = self._ordered_interactions[selected_place]
-        wanted_lists = _LISTS_BY_METHOD.get(selected.exchanges[0].call.method, ())
+        selected_call = self._ordered_interactions[selected_place]
+        wanted_lists = _LISTS_BY_METHOD.get(selected_call.exchanges[0].call.method, ())
         openings_by_key: dict[object, int] = {}
         for place, opening in enumerate(self._ordered_interactions):
             session = _session_in(opening)
-            if session not in (NO_SESSION, _session_in(selected)):
+            if session not in (NO_SESSION, _session_in(selected_call)):
                 continue
 
             key = _opening_key(opening, wanted_lists)

@@ -91,10 +91,8 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
 
 def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
     """Return the places that a table names; a `ValueError` says what is wrong with it."""
-    needed = "`pointers`, a list of JSON Pointers, which begin with a slash"
-    wrong_table = (
-        f"{where} has {needed}, may have `call`, a text, `masks`, and nothing else"
-    )
+    needed_words = "`pointers`, a list of JSON Pointers, which begin with a slash"
+    wrong_table = f"{where} has {needed_words}, may have `call`, a text, `masks`, and nothing else"
     if not isinstance(rule, dict) or not rule.keys() <= {"call", "pointers", "masks"}:
         raise ValueError(wrong_table)
 
@@ -170,8 +168,8 @@ def learned_places(
             return [LearnedPlace("", reason)]
 
         for first_pair, second_pair in zip(first_pairs, second_pairs, strict=True):
-            differing = response_changes(first_pair.live, second_pair.live)
-            for change in without_ignored(differing, known_places):
+            differing_places = response_changes(first_pair.live, second_pair.live)
+            for change in without_ignored(differing_places, known_places):
                 _add_places_of_change(places, change)
 
     learned_pointers = [

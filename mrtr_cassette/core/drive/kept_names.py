@@ -104,14 +104,16 @@ class KeptNames:
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
 
-        renamed = with_texts(new, self._text_with_kept_names)
-        message = renamed.call.message
+        renamed_exchange = with_texts(new, self._text_with_kept_names)
+        message = renamed_exchange.call.message
         if message is None or message.kind is not Kind.REQUEST:
-            return renamed
+            return renamed_exchange
 
-        body = with_values(renamed.request.body, SENT_BACK_PATHS, self._kept_values.get)
-        request = replace(renamed.request, body=body)
-        return replace(renamed, request=request)
+        body = with_values(
+            renamed_exchange.request.body, SENT_BACK_PATHS, self._kept_values.get
+        )
+        request = replace(renamed_exchange.request, body=body)
+        return replace(renamed_exchange, request=request)
 
     def _text_with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""

@@ -153,12 +153,12 @@ class ServerSession:
         """Return the request that posts a message which is no call, where its owner sends."""
         first = owner.request
         if first.is_line:
-            posted = line_request(body)
+            post_request = line_request(body)
         else:
             headers = (*POST_HEADERS, *_shared_headers(first))
-            posted = Request("POST", first.target, headers, body)
+            post_request = Request("POST", first.target, headers, body)
 
-        return self.request_in_session(posted, owner)
+        return self.request_in_session(post_request, owner)
 
     def post_response(
         self,
@@ -190,8 +190,8 @@ class ServerSession:
         if exchange.response is None:
             return exchange, push.message
 
-        sealed = server_message(exchange.response.body)
-        return exchange, sealed or push.message
+        sealed_message = server_message(exchange.response.body)
+        return exchange, sealed_message or push.message
 
     def response_received(self, observation: Observation) -> RequestOwner | None:
         """Take the whole response to a request; return the owner of the request.
@@ -349,8 +349,8 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         if ref.kind not in LIVE or ref.name not in live_by_name:
             return None
 
-        quoted = to_json(live_by_name[ref.name])
-        return quoted[1:-1].encode()
+        quoted_value = to_json(live_by_name[ref.name])
+        return quoted_value[1:-1].encode()
 
     return with_changed_refs(raw, live)
 
@@ -375,9 +375,9 @@ def request_beside(
 ) -> Request:
     """Return another request of the client that makes a call, with its headers and `_meta`."""
     members = dict(params)
-    calling = read_call(call).message
-    if calling is not None and "_meta" in calling.params:
-        meta = dict(calling.meta)
+    call_message = read_call(call).message
+    if call_message is not None and "_meta" in call_message.params:
+        meta = dict(call_message.meta)
         meta.pop("progressToken", None)
         members["_meta"] = meta
 
@@ -549,12 +549,12 @@ def with_declared_kinds(request: Request, kinds: Collection[str]) -> Request:
     if message is None or not isinstance(message.params.get("_meta"), dict):
         return request
 
-    declared = dict(members_of(message.meta.get(_CAPABILITIES_KEY)))
+    declared_capabilities = dict(members_of(message.meta.get(_CAPABILITIES_KEY)))
     for name, capability in _client_capabilities(kinds).items():
-        declared_options = members_of(declared.get(name))
-        declared[name] = {**declared_options, **capability}
+        declared_options = members_of(declared_capabilities.get(name))
+        declared_capabilities[name] = {**declared_options, **capability}
 
-    member = {_CAPABILITIES_KEY: canonical(declared).encode()}
+    member = {_CAPABILITIES_KEY: canonical(declared_capabilities).encode()}
     body = replace_members(request.body, ("params", "_meta"), member)
     return with_body(request, body)
 

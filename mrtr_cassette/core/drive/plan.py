@@ -103,7 +103,9 @@ def planned_interactions(
     endpoint = endpoint_of(cassette.upstream)
     interactions = without_pongs(in_conversation_order(cassette.interactions))
     departures = _departures_in(interactions)
-    cancelled = {departure.notice: number for number, departure in departures.items()}
+    cancelled_by_notice = {
+        departure.notice: number for number, departure in departures.items()
+    }
     plan = []
     for interaction in interactions:
         first = interaction.exchanges[0]
@@ -121,7 +123,7 @@ def planned_interactions(
             why_skipped=None,
             is_compared=not only or is_selected(interaction, call, only),
             departure=departures.get(interaction.number),
-            cancelled_call=cancelled.get(interaction.number),
+            cancelled_call=cancelled_by_notice.get(interaction.number),
         )
 
         why_skipped = _why_skipped(planned, endpoint, is_on_pipes=is_on_pipes)
@@ -302,7 +304,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
             "the recorded conversation begins with a retry whose ask was not recorded"
         )
 
-    answering: set[RecordedExchange] = set()
+    answering_exchanges: set[RecordedExchange] = set()
     for turn in interaction.turns:
         answers = canonical(turn.given_answers)
         if has_kind(answers, ANSWER):
@@ -310,10 +312,10 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
         if has_secrets(answers):
             return f"the recorded answer of turn {turn.number} has redacted secrets"
 
-        answering.update(turn.answering)
+        answering_exchanges.update(turn.answering)
 
     for step in interaction.steps:
-        if step.is_update and step.exchange not in answering:
+        if step.is_update and step.exchange not in answering_exchanges:
             return "it answers a question in a notification of its task, or nothing"
 
     return None
@@ -409,7 +411,7 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
     return departures_by_number
 
 
-def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
+def _is_pending(call: RecordedExchange, cancelling_exchange: RecordedExchange) -> bool:
     """Tell whether a call had no response when a notification came that cancels it."""
     if listens(call.call, call.response):
         return False
@@ -418,10 +420,10 @@ def _is_pending(call: RecordedExchange, cancelling: RecordedExchange) -> bool:
     located = call.located_response
     if located is None or response is None:
         return True
-    if cancelling.number is None:
+    if cancelling_exchange.number is None:
         return False
 
-    return response.pieces[located.piece].arrived_count >= cancelling.number
+    return response.pieces[located.piece].arrived_count >= cancelling_exchange.number
 
 
 def _departure_by_notice(

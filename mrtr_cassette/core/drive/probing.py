@@ -198,11 +198,13 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
     for group in groups.values():
         accepted_asks = [ask for ask in group if _is_accepted(ask)]
         chosen_ask = (accepted_asks or group)[0]
-        declining = [
+        declining_interactions = [
             ask.planned.interaction for ask in group if ask not in accepted_asks
         ]
         if accepted_asks:
-            chosen_ask = replace(chosen_ask, declined_interactions=tuple(declining))
+            chosen_ask = replace(
+                chosen_ask, declined_interactions=tuple(declining_interactions)
+            )
 
         asks.append(chosen_ask)
 
@@ -375,9 +377,9 @@ def _wrong_values(
     elif _is_choice(members_of(schema.get("items"))):
         yield "answer-not-in-enum", [_STRANGE_TEXT]
 
-    outside = _value_out_of_bounds(schema)
-    if outside is not None:
-        yield "answer-out-of-bounds", outside
+    value_out_of_bounds = _value_out_of_bounds(schema)
+    if value_out_of_bounds is not None:
+        yield "answer-out-of-bounds", value_out_of_bounds
 
 
 def _is_choice(schema: Mapping[str, Any]) -> bool:
@@ -421,9 +423,9 @@ def altered_state(state: str) -> str:
     """Return a state with another character, in the first part that encodes a readable text."""
     parts = state.split(".")
     for index, part in enumerate(parts):
-        altered = _altered_within(part)
-        if altered is not None:
-            parts[index] = altered
+        altered_part = _altered_within(part)
+        if altered_part is not None:
+            parts[index] = altered_part
             return ".".join(parts)
 
     return _with_altered_character(state)
@@ -441,10 +443,10 @@ def _altered_within(encoded: str) -> str | None:
             continue
 
         if text and text.isprintable():
-            altered = base64.b64encode(
+            altered_bytes = base64.b64encode(
                 _with_altered_character(text).encode(), alphabet
             ).decode()
-            return altered if encoded.endswith("=") else altered.rstrip("=")
+            return altered_bytes if encoded.endswith("=") else altered_bytes.rstrip("=")
 
     return None
 
@@ -555,9 +557,9 @@ class ProbingScript:
 
         # Where a task asks, its questions may have other keys, and come in another order.
         pairs = self.recorded.findings.complete_pairs
-        renamed = pairs[-1].keys if pairs else {}
+        recorded_keys = pairs[-1].keys if pairs else {}
         for name, live_key in ask.live_keys.items():
-            if renamed.get(name, name) == question:
+            if recorded_keys.get(name, name) == question:
                 return live_key
 
         live_keys = list(ask.live_keys.values())

@@ -79,7 +79,7 @@ def recorded_over(
         return recorded, 0
 
     partners: dict[int, RecordedInteraction] = {}
-    unchanged: set[int] = set()
+    unchanged_numbers: set[int] = set()
     handles = handles_between(earlier, recorded, ignored_for)
     for pair in cassette_comparison(
         earlier, recorded, ignored_for, handles
@@ -91,12 +91,16 @@ def recorded_over(
         new_interaction = recorded.interactions[pair.received - 1]
         partners[new_interaction.number] = earlier_interaction
         if _is_unchanged(pair, earlier_interaction, new_interaction):
-            unchanged.add(new_interaction.number)
+            unchanged_numbers.add(new_interaction.number)
 
-    if len(unchanged) == len(earlier.interactions) == len(recorded.interactions):
-        return earlier, len(unchanged)
+    if (
+        len(unchanged_numbers)
+        == len(earlier.interactions)
+        == len(recorded.interactions)
+    ):
+        return earlier, len(unchanged_numbers)
 
-    replacement = _Replacement(earlier, recorded, partners, unchanged, handles)
+    replacement = _Replacement(earlier, recorded, partners, unchanged_numbers, handles)
     kept_numbers = _numbers_kept_together(replacement)
     return _merged_cassette(replace(replacement, kept=kept_numbers)), len(kept_numbers)
 
@@ -127,10 +131,10 @@ def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool
             return True
 
         if earlier_exchange.response is not None and new_exchange.response is not None:
-            added = _header_names(new_exchange.response) - _header_names(
+            added_names = _header_names(new_exchange.response) - _header_names(
                 earlier_exchange.response
             )
-            if not added.isdisjoint(VALIDATING_HEADERS):
+            if not added_names.isdisjoint(VALIDATING_HEADERS):
                 return True
 
     return False
@@ -184,20 +188,20 @@ def _exchanges_without_steps(
 
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     """Return for each interaction itself and those without which it can't be kept."""
-    connected = {}
+    numbers_by_number = {}
     form = MatchedForm(cassette, ignored=())
     entries = entries_of(cassette, form.matched_recorded_request)
     pairs = list(connected_interactions(entries.by_arrival))
     for interaction in cassette.interactions:
-        connected[interaction.number] = {interaction.number}
+        numbers_by_number[interaction.number] = {interaction.number}
         if interaction.branch is not None:
             pairs.append((interaction.number, interaction.branch.of))
 
     for number, connected_number in pairs:
-        connected[number].add(connected_number)
-        connected[connected_number].add(number)
+        numbers_by_number[number].add(connected_number)
+        numbers_by_number[connected_number].add(number)
 
-    return connected
+    return numbers_by_number
 
 
 # Exchanges
@@ -455,23 +459,26 @@ def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     """
     recorded = replacement.recorded.interactions
     earlier_places = _earlier_numbers(replacement)
-    arriving = deque(in_conversation_order(recorded))
+    arriving_interactions = deque(in_conversation_order(recorded))
     in_flight: list[tuple[int, int]] = []
-    ordered: dict[int, None] = {}
+    ordered_numbers: dict[int, None] = {}
     call_ends = []
     for interaction in recorded:
         call_ends.append((_ended_after(interaction), interaction.number))
 
     for ended_after, ended_number in sorted(call_ends):
-        while arriving and first_number(arriving[0]) <= ended_after:
-            number = arriving.popleft().number
+        while (
+            arriving_interactions
+            and first_number(arriving_interactions[0]) <= ended_after
+        ):
+            number = arriving_interactions.popleft().number
             heappush(in_flight, (earlier_places[number], number))
 
-        while ended_number not in ordered:
+        while ended_number not in ordered_numbers:
             _, number = heappop(in_flight)
-            ordered[number] = None
+            ordered_numbers[number] = None
 
-    return list(ordered)
+    return list(ordered_numbers)
 
 
 def _earlier_numbers(replacement: _Replacement) -> dict[int, int]:

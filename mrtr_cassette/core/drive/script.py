@@ -471,17 +471,17 @@ class RecordedScript:
         position = self._progress.position
         recorded = self._recorded_now
         live = self._as_recorded(recorded, ask)
-        unasked = self._open_questions.turns_open_at(position)
+        open_turns_here = self._open_questions.turns_open_at(position)
         if position >= len(self._exchanges) or recorded.ask is None:
             changes = [_additional_ask_change(live)]
-        elif unasked:
-            changes = [_missing_turn_change(unasked[0])]
+        elif open_turns_here:
+            changes = [_missing_turn_change(open_turns_here[0])]
         else:
             changes = self._ask_changes(position, live, ask)
             if self._open_questions.has_fitting_answer(changes):
                 return _AskMatch(position, changes, is_expected=True)
 
-        if self.accepts is None or unasked:
+        if self.accepts is None or open_turns_here:
             return _AskMatch(None, changes)
 
         return self._answerable_ask(live, ask, changes)
@@ -554,9 +554,9 @@ class RecordedScript:
         return AskAnswer(answers_text(retry))
 
     def _live_keys(
-        self, recorded: InputRequired, ask: LiveAsk, renamed: Mapping[str, str]
+        self, recorded: InputRequired, ask: LiveAsk, renamed_keys: Mapping[str, str]
     ) -> dict[str, str | None]:
-        """Return the live keys of an ask by the recorded ones, of which some are `renamed`.
+        """Return the live keys of an ask by the recorded ones, of which some are renamed.
 
         None stands for the key of a question that is gone.
         """
@@ -568,7 +568,7 @@ class RecordedScript:
         live_keys_by_recorded = {}
         for key in recorded.input_requests:
             text = comparable_text(key)
-            live = live_by_text.get(renamed.get(text, text))
+            live = live_by_text.get(renamed_keys.get(text, text))
             if live != key:
                 live_keys_by_recorded[key] = live
 
@@ -583,9 +583,9 @@ class RecordedScript:
         asked = self._pushed_value(ask)
         match = self._matching_question(asked, turn)
         if not self._open_questions.answers_match(match):
-            unprompted = self._take_unprompted_question(asked)
-            if unprompted is not None:
-                return unprompted.answer or NeedsAnswers(ask)
+            unprompted_question = self._take_unprompted_question(asked)
+            if unprompted_question is not None:
+                return unprompted_question.answer or NeedsAnswers(ask)
 
         recorded_key = ""
         if match.question is not None:
@@ -752,19 +752,19 @@ class RecordedScript:
             self.findings.is_rerouted = True
 
         turn = 0
-        unasked = None
+        unasked_turn = None
         open_turns_now = self._open_questions.turns_open_at(position)
         if open_turns_now:
             turn = open_turns_now[0].number
-            unasked = open_turns_now[0].unasked_questions
+            unasked_turn = open_turns_now[0].unasked_questions
         elif recorded.ask is not None:
             turn = self._interaction.asking_turn(position)
-            unasked = asked_question(recorded)
+            unasked_turn = asked_question(recorded)
 
-        live = self._pair_response(recorded, last, turn, unasked)
-        if unasked is not None:
+        live = self._pair_response(recorded, last, turn, unasked_turn)
+        if unasked_turn is not None:
             self.findings.is_rerouted = True
-            self.findings.add_changes(turn, [unasked_change(unasked, live)])
+            self.findings.add_changes(turn, [unasked_change(unasked_turn, live)])
         elif not (self._is_task and self._interaction.is_open):
             states = self.findings.recorded_by_live_hash
             changes = response_changes(

@@ -340,11 +340,11 @@ def _exchange_asking(
 
 
 def _retry_to(
-    interaction: RecordedInteraction, asking: RecordedExchange
+    interaction: RecordedInteraction, asking_exchange: RecordedExchange
 ) -> RecordedExchange | None:
     """Return the exchange whose request answers another one of the same interaction."""
     for recorded, retry in pairwise(interaction.exchanges):
-        if recorded is asking:
+        if recorded is asking_exchange:
             return retry
 
     return None
@@ -434,9 +434,9 @@ def _objections_to_ask(
         )
 
     answered = {*recorded_ask.input_requests, *new_keys.values()}
-    unanswered = set(live_ask.input_requests) - answered
-    if unanswered:
-        yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
+    unanswered_keys = set(live_ask.input_requests) - answered
+    if unanswered_keys:
+        yield f"no answer is recorded for {', '.join(sorted(unanswered_keys))}"
 
 
 # A whole conversation
@@ -606,11 +606,11 @@ class _ConversationProposal:
         turns: list[PushedTurn] = []
         for position, response in enumerate(self._taken_responses):
             located = _pushes_in(response.live)
-            pushed = list(zip(located, pushes, strict=False))
-            if len(pushed) < len(located):
+            pushed_messages = list(zip(located, pushes, strict=False))
+            if len(pushed_messages) < len(located):
                 is_elsewhere = True
 
-            turns += self._pushed_turns_at(position, pushed)
+            turns += self._pushed_turns_at(position, pushed_messages)
 
         if is_elsewhere or next(pushes, None) is not None:
             self._objections.append(
@@ -627,7 +627,7 @@ class _ConversationProposal:
         return bool(self._interaction.asking_interactions)
 
     def _pushed_turns_at(
-        self, position: int, pushed: Iterable[_PushedInResponse]
+        self, position: int, pushed_messages: Iterable[_PushedInResponse]
     ) -> list[PushedTurn]:
         """Return the turns of the requests that are pushed in the response at a position.
 
@@ -635,8 +635,8 @@ class _ConversationProposal:
         """
         response = self._taken_responses[position]
         turns = []
-        replacing: list[tuple[LocatedMessage, PushedRequest]] = []
-        for number, group in groupby(pushed, _turn_of_push):
+        replaced_requests: list[tuple[LocatedMessage, PushedRequest]] = []
+        for number, group in groupby(pushed_messages, _turn_of_push):
             recorded = self._interaction.numbered_turns.get(number, _UNRECORDED_TURN)
             recorded_by_key = {
                 request.key: request for request in recorded.pushed_requests
@@ -646,13 +646,17 @@ class _ConversationProposal:
                 key = push.recorded_key or push.live_key
                 asked.append(PushedRequest(key, response.recorded, located.piece))
                 if push.recorded_key in recorded_by_key:
-                    replacing.append((located, recorded_by_key[push.recorded_key]))
+                    replaced_requests.append(
+                        (located, recorded_by_key[push.recorded_key])
+                    )
 
             keys = {request.key for request in asked}
             answers = [answer for answer in recorded.answers if answer.key in keys]
             turns.append(PushedTurn(position, tuple(asked), tuple(answers)))
 
-        self._taken_responses[position] = response._replace(replacing=tuple(replacing))
+        self._taken_responses[position] = response._replace(
+            replacing=tuple(replaced_requests)
+        )
         return turns
 
 
@@ -667,13 +671,13 @@ def _pushes_in(exchange: RecordedExchange) -> list[LocatedMessage]:
     if exchange.response is None:
         return []
 
-    pushed = []
+    pushed_messages = []
     for located in messages_in(exchange.response):
         message = located.message
         if message.kind is Kind.REQUEST and message.method != PING:
-            pushed.append(located)
+            pushed_messages.append(located)
 
-    return pushed
+    return pushed_messages
 
 
 def _keys_answered_by(step: TaskStep) -> set[str]:
@@ -743,51 +747,51 @@ def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
             if response.new_keys and retry is not None:
                 body = with_answer_keys(retry.request.body, response.new_keys)
                 request = with_body(retry.request, body)
-                changed = new.get(retry, retry)
-                new[retry] = replace(changed, request=request)
+                new_retry = new.get(retry, retry)
+                new[retry] = replace(new_retry, request=request)
 
 
 def _number_exchanges_in_order(course: RecordedInteraction, new: _NewExchanges) -> None:
     """Number the exchanges of a conversation that takes another course in its order."""
-    ordered = []
+    ordered_exchanges = []
     for position, exchange in enumerate(course.exchanges):
-        ordered.append(exchange)
+        ordered_exchanges.append(exchange)
         for turn in course.pushed_turns:
             if turn.position == position:
-                ordered += [answer.exchange for answer in turn.answers]
+                ordered_exchanges += [answer.exchange for answer in turn.answers]
 
     numbers = []
-    for exchange in ordered:
+    for exchange in ordered_exchanges:
         if exchange.number is None:
             return
 
         numbers.append(exchange.number)
 
-    for exchange, number in zip(ordered, sorted(numbers), strict=True):
+    for exchange, number in zip(ordered_exchanges, sorted(numbers), strict=True):
         if exchange.number != number:
-            changed = new.get(exchange, exchange)
-            new[exchange] = replace(changed, number=number)
+            new_exchange = new.get(exchange, exchange)
+            new[exchange] = replace(new_exchange, number=number)
 
 
 def _exchange_after_answers(
     exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> RecordedExchange:
     """Return a new exchange in whose response all comes after the answers it depends on."""
-    changed = new[exchange]
-    response = changed.response
+    new_exchange = new[exchange]
+    response = new_exchange.response
     answered = _last_answers_by_piece(exchange, turns, new)
-    if response is None or changed.number is None or not answered:
-        return changed
+    if response is None or new_exchange.number is None or not answered:
+        return new_exchange
 
-    arrived = changed.number
+    arrived_count = new_exchange.number
     pieces = []
     for place, piece in enumerate(response.pieces):
-        pieces.append(piece._replace(arrived_count=arrived))
-        arrived = max(arrived, answered.get(place, 0))
+        pieces.append(piece._replace(arrived_count=arrived_count))
+        arrived_count = max(arrived_count, answered.get(place, 0))
 
-    ended_after = max(arrived, changed.ended_after or 0)
+    ended_after = max(arrived_count, new_exchange.ended_after or 0)
     response = replace(response, pieces=tuple(pieces))
-    return replace(changed, response=response, ended_after=ended_after)
+    return replace(new_exchange, response=response, ended_after=ended_after)
 
 
 def _last_answers_by_piece(

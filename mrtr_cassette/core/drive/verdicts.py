@@ -160,8 +160,10 @@ def _repeats_sent_value(change: Change, sent: Any, accepted: Any) -> bool:
             continue
 
         for accepted_spelling in _spellings_in_json(accepted):
-            swapped = change.received.replace(sent_spelling, accepted_spelling)
-            if swapped.strip('"') == recorded_text:
+            with_accepted_value = change.received.replace(
+                sent_spelling, accepted_spelling
+            )
+            if with_accepted_value.strip('"') == recorded_text:
                 return True
 
     return False
@@ -218,8 +220,10 @@ class Baseline:
     @property
     def is_accepted(self) -> bool:
         """Whether the live server accepts what was accepted in the recording."""
-        accepted = self.accepted_reaction
-        return accepted.problem is None and not self.is_refusal(accepted)
+        accepted_reaction = self.accepted_reaction
+        return accepted_reaction.problem is None and not self.is_refusal(
+            accepted_reaction
+        )
 
     def is_refusal(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is an error, or a question that was asked before."""
@@ -268,8 +272,8 @@ class Baseline:
 
     def is_declined(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is the one to a question that was declined or cancelled."""
-        for declined in self.declining_reactions.values():
-            if is_same_reaction(declined, reaction, self.ignored):
+        for declining_reaction in self.declining_reactions.values():
+            if is_same_reaction(declining_reaction, reaction, self.ignored):
                 return True
 
         return False
@@ -289,9 +293,9 @@ class Baseline:
             "received": reaction.said_value,
             "accepted": self.accepted_reaction.said_value,
         }
-        for (_, key), declined in self.declining_reactions.items():
+        for (_, key), declining_reaction in self.declining_reactions.items():
             if probe.question in (None, key):
-                values.setdefault("declined", declined.said_value)
+                values.setdefault("declined", declining_reaction.said_value)
 
         return values
 

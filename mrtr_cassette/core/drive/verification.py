@@ -133,11 +133,13 @@ class VerifiedInteraction:
     def reached(self) -> list[LivePair]:
         """The responses that differ, and the last one of a call that was not reached."""
         pairs = self.findings.response_pairs
-        differing = [pair for pair in pairs if pair.turn in self._turns_with_changes]
+        differing_pairs = [
+            pair for pair in pairs if pair.turn in self._turns_with_changes
+        ]
         if self.verdict == "not-reached":
-            differing += pairs[-1:]
+            differing_pairs += pairs[-1:]
 
-        last_by_turn = {pair.turn: pair for pair in differing}
+        last_by_turn = {pair.turn: pair for pair in differing_pairs}
         return list(last_by_turn.values())
 
     @property
@@ -329,11 +331,11 @@ class Verifier:
             return None
 
         if planned.session not in self._tool_lists:
-            listing = request_beside(
+            list_request = request_beside(
                 self._request_for_live_server(planned.call.request), LIST_TOOLS
             )
             self._tool_lists[planned.session] = ToolList(
-                listing, self._session_of(planned)
+                list_request, self._session_of(planned)
             )
 
         tools = self._tool_lists[planned.session]
@@ -370,9 +372,9 @@ class Verifier:
         self, planned: PlannedInteraction
     ) -> RepeatedInteraction | VerifiedInteraction:
         """Return how an interaction is repeated, or the verdict where it is not."""
-        skipped = self._verdict_if_skipped(planned)
-        if skipped is not None:
-            return skipped
+        skipped_interaction = self._verdict_if_skipped(planned)
+        if skipped_interaction is not None:
+            return skipped_interaction
         if planned.session in self._why_unopened_by_session:
             return VerifiedInteraction(
                 planned,
@@ -451,8 +453,8 @@ class Verifier:
         """Return what came of the notification that cancelled a call."""
         sent_cancellation = None
         if call in self._repeated_by_number:
-            cancelled = self._repeated_by_number[call].conversation
-            sent_cancellation = cancelled.leaving.sent_cancellation
+            cancelled_conversation = self._repeated_by_number[call].conversation
+            sent_cancellation = cancelled_conversation.leaving.sent_cancellation
 
         if sent_cancellation is None:
             reason = f"it cancels #{call}, which was not sent, or has ended before"
@@ -549,9 +551,12 @@ class Verifier:
         session_turns = self._session_turns(planned.interaction)
         for number, turn in unprompted_turns(session_turns):
             if turn.was_answered_before(request_number):
-                asking = self._repeated_by_number.get(number)
-                if asking is not None and asking.planned.part == "listening":
-                    asking.script.note_unasked_turn(turn)
+                asking_interaction = self._repeated_by_number.get(number)
+                if (
+                    asking_interaction is not None
+                    and asking_interaction.planned.part == "listening"
+                ):
+                    asking_interaction.script.note_unasked_turn(turn)
 
                 turn.questions.clear()
 

@@ -115,15 +115,17 @@ def session_ids_in_target(target: str, stream_target: str) -> list[Span]:
 def _short_id_in(
     values: Iterable[re.Match[str]],
     segments: Iterable[re.Match[str]],
-    shared: Container[str],
+    segments_of_stream: Container[str],
 ) -> list[Span]:
     """Return the short id that stands in a query's values or a path's segments, if one does."""
     for match in values:
-        if _SESSION_NAME.search(match[1]) and match[0] not in shared:
+        if _SESSION_NAME.search(match[1]) and match[0] not in segments_of_stream:
             return [Span(*match.span(2))]
 
     for match in segments:
-        if match[0] not in shared and not _VERSION_SEGMENT.fullmatch(match[0]):
+        if match[0] not in segments_of_stream and not _VERSION_SEGMENT.fullmatch(
+            match[0]
+        ):
             return [Span(*match.span())]
 
     return []
@@ -197,8 +199,8 @@ def header_meaning(name: str, value: str) -> str:
     if not is_parameter and name != _NAME_HEADER:
         return value
 
-    decoded = decoded_header(value)
-    text = value if decoded is None else decoded
+    decoded_value = decoded_header(value)
+    text = value if decoded_value is None else decoded_value
     if not is_parameter or not _DECIMAL_NUMBER.fullmatch(text):
         return text
 
@@ -535,14 +537,14 @@ class Call(NamedTuple):
         if params in NO_PARAMS:
             return canonical(params)
 
-        empty = dict.fromkeys(self._null_members)
+        empty_members = dict.fromkeys(self._null_members)
         named_by = method_of(self.method).named_by
         if named_by:
             for name in (named_by, "arguments"):
                 if self._message_or_empty.params.get(name) in ("", {}):
-                    empty[name] = self._message_or_empty.params[name]
+                    empty_members[name] = self._message_or_empty.params[name]
 
-        return canonical(empty) if empty else ""
+        return canonical(empty_members) if empty_members else ""
 
     @property
     def client(self) -> str:
@@ -592,7 +594,9 @@ def traits_of_headers(headers: Headers) -> Traits:
     """
     lower = [(name.lower(), value) for name, value in headers]
     names = {name for name, _ in lower}
-    further = sorted(pair for pair in lower if pair[0].startswith(_FURTHER_HEADERS))
+    further_headers = sorted(
+        pair for pair in lower if pair[0].startswith(_FURTHER_HEADERS)
+    )
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)
 
@@ -602,11 +606,13 @@ def traits_of_headers(headers: Headers) -> Traits:
         is_authorized="authorization" in names,
         protocol_version=header_value(headers, "mcp-protocol-version"),
         further_headers=tuple(
-            sorted((name, header_meaning(name, value)) for name, value in further)
+            sorted(
+                (name, header_meaning(name, value)) for name, value in further_headers
+            )
         ),
         accepted=frozenset(media for media, weight in weights if weight),
         weights=weights,
-        spellings=(*further, ("accept", accept)),
+        spellings=(*further_headers, ("accept", accept)),
     )
 
 

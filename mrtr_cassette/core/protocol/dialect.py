@@ -103,15 +103,15 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
         return [request.definition for request in requests.values()]
 
     kinds = {"form": ELICITATION, "url": ELICITATION}
-    spelled = {}
+    spelled_by_key = {}
     for key, request in requests.items():
         kind = kinds.get(request.kind, request.kind)
-        spelled[key] = {
+        spelled_by_key[key] = {
             "method": _METHODS_OF_KINDS.get(kind, kind),
             "params": request.definition,
         }
 
-    return spelled
+    return spelled_by_key
 
 
 def read_request_map(value: Any) -> dict[str, InputRequest] | None:
@@ -197,9 +197,9 @@ def ask_in_result(result: Any) -> InputRequired | None:
         if result.get(RESULT_TYPE) != dialect.result_type:
             continue
 
-        required = _ask_in_dialect(dialect, result)
-        if required is not None:
-            return required
+        ask = _ask_in_dialect(dialect, result)
+        if ask is not None:
+            return ask
 
     return None
 
@@ -286,12 +286,12 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
     if members:
         request = replace_members(request, ANSWERS_PATH, members)
 
-    renamed: list[tuple[Span, bytes]] = []
+    replacements: list[tuple[Span, bytes]] = []
     for _, span in find_spans(request, [ANSWERS_PATH]):
         if request.startswith(b"[", span.start):
-            renamed += _items_with_new_ids(request, span, names)
+            replacements += _items_with_new_ids(request, span, names)
 
-    return splice(request, renamed)
+    return splice(request, replacements)
 
 
 def _items_with_new_ids(

@@ -121,11 +121,11 @@ class MatchHook(Hook):
         Raises:
             HookError: the function fails, or returns neither True nor False.
         """
-        both = (request_for_hooks(recorded), request_for_hooks(received))
-        if both[0] is None or both[1] is None:
+        two_requests = (request_for_hooks(recorded), request_for_hooks(received))
+        if two_requests[0] is None or two_requests[1] is None:
             return False
 
-        answer = self._call_function(both[0], both[1])
+        answer = self._call_function(two_requests[0], two_requests[1])
         if not isinstance(answer, bool):
             raise self.error(f"returned {answer!r}, and not True or False")
 
@@ -155,12 +155,16 @@ class RecordHook(Hook):
         if not isinstance(returned, ClientRequest):
             raise self.error(f"returned {returned!r}, and not a request or None")
 
-        fixed = (
+        unchangeable_members = (
             unchanged_request.method,
             unchanged_request.name,
             unchanged_request.answers is None,
         )
-        if fixed != (returned.method, returned.name, returned.answers is None):
+        if unchangeable_members != (
+            returned.method,
+            returned.name,
+            returned.answers is None,
+        ):
             raise self.error("changed more than values of arguments and answers")
 
         place = _arguments_path(unchanged_request.method)
@@ -184,12 +188,12 @@ class RecordHook(Hook):
     def _with_values(self, body: bytes, changes: dict[MemberPath, Any]) -> bytes:
         """Replace values in a body; all of its other bytes stay."""
         replacements: list[tuple[Span, bytes]] = []
-        missing = set(changes)
+        missing_paths = set(changes)
         for path, span in spans_of_values(body):
             if path not in changes or path == _PARAMS_PATH:
                 continue
 
-            missing.discard(path)
+            missing_paths.discard(path)
             try:
                 text = json.dumps(changes[path], separators=(",", ":"), allow_nan=False)
             except (TypeError, ValueError) as error:
@@ -197,8 +201,8 @@ class RecordHook(Hook):
 
             replacements.append((span, text.encode()))
 
-        if missing:
-            pointer = pointer_to(min(missing))
+        if missing_paths:
+            pointer = pointer_to(min(missing_paths))
             raise self.error(f"changed {pointer}, whose members stay as they are")
 
         return splice(body, replacements)

@@ -323,12 +323,12 @@ def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
         value = message.id
         key = ID_KEY
         pattern = PLAIN_ID
-        echoed = _echoed_member("id", value, request.id)
+        echoed_member = _echoed_member("id", value, request.id)
     else:
         value = repeated_token(message)
         key = TOKEN_KEY
         pattern = PLAIN_TOKEN
-        echoed = _echoed_member("progress_token", value, request.progress_token)
+        echoed_member = _echoed_member("progress_token", value, request.progress_token)
 
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
@@ -336,14 +336,14 @@ def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
     is_certain = raw.count(key) == own_keys and b"\\u" not in raw
     if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
-    if echoed is None:
+    if echoed_member is None:
         return []
 
     match = pattern.search(raw)
     if match is None:
         return None
 
-    return [Echo(Span(*match.span(1)), echoed)]
+    return [Echo(Span(*match.span(1)), echoed_member)]
 
 
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
@@ -358,9 +358,9 @@ def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     for path, span in find_spans(message.raw, places.keys()):
         name = places[path].value
         value = id_or_token_text(parse_tolerantly(span.slice_of(message.raw)))
-        echoed = _echoed_member(name, value, request_values[name])
-        if echoed is not None:
-            echoes.append(Echo(span, echoed))
+        echoed_member = _echoed_member(name, value, request_values[name])
+        if echoed_member is not None:
+            echoes.append(Echo(span, echoed_member))
 
     return echoes
 
@@ -426,9 +426,9 @@ def messages_in(response: Response) -> list[LocatedMessage]:
 
     body = response.body
     last = len(response.pieces) - 1
-    whole = message_in(body) if body else None
-    if whole is not None:
-        return [LocatedMessage(whole, last, 0)]
+    whole_message = message_in(body) if body else None
+    if whole_message is not None:
+        return [LocatedMessage(whole_message, last, 0)]
 
     if b"\n" in body.strip():
         by_line = list(_messages_of_lines(response.pieces, body))
@@ -587,9 +587,9 @@ def message_completed_by(response: Response, piece: int) -> Message | None:
         return server_message(read_event(raw, first=piece == 0).data or b"")
 
     # A message of its own line needs nothing of what came before it.
-    alone = server_message(raw)
-    if alone is not None:
-        return alone
+    message_of_piece = server_message(raw)
+    if message_of_piece is not None:
+        return message_of_piece
 
     for located in messages_in(response):
         if located.piece == piece:
@@ -621,14 +621,14 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     if located is None:
         return None
 
-    required = ask_in_result(located.message.tree.get("result"))
-    if required is None:
+    required_input = ask_in_result(located.message.tree.get("result"))
+    if required_input is None:
         return None
 
     return Ask(
-        required.dialect,
-        required.input_requests,
-        required.request_state,
+        required_input.dialect,
+        required_input.input_requests,
+        required_input.request_state,
         located.message,
         located.piece,
     )
@@ -638,20 +638,20 @@ def splice_pieces(
     pieces: tuple[Piece, ...], replacements: Iterable[tuple[Span, bytes]]
 ) -> tuple[Piece, ...]:
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
-    ordered = deque(sorted(replacements))
-    if not ordered:
+    ordered_replacements = deque(sorted(replacements))
+    if not ordered_replacements:
         return pieces
 
-    body = splice(b"".join([piece.raw for piece in pieces]), ordered)
-    changed = []
+    body = splice(b"".join([piece.raw for piece in pieces]), ordered_replacements)
+    changed_pieces = []
     piece_end = 0
     replaced_end = 0
     growth = 0
     start = 0
     for piece in pieces:
         piece_end += len(piece.raw)
-        while ordered and ordered[0][0].start < piece_end:
-            span, new = ordered.popleft()
+        while ordered_replacements and ordered_replacements[0][0].start < piece_end:
+            span, new = ordered_replacements.popleft()
             if span.start >= replaced_end:
                 growth += len(new)
                 replaced_end = span.start
@@ -661,7 +661,7 @@ def splice_pieces(
 
         # A span that begins in one piece may end in a later one.
         end = max(piece_end, replaced_end) + growth
-        changed.append(piece._replace(raw=body[start:end]))
+        changed_pieces.append(piece._replace(raw=body[start:end]))
         start = end
 
-    return tuple(changed)
+    return tuple(changed_pieces)

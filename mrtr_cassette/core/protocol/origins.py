@@ -64,15 +64,15 @@ def authorization_state(target: str) -> str | None:
 
 def with_client_state(headers: Headers, state: str) -> Headers:
     """Return the headers of an authorization response with the client's own `state`."""
-    changed = []
+    changed_headers = []
     for name, value in headers:
         new = value
         if name.lower() == "location":
             new = _STATE_IN_QUERY.sub(lambda _: state, value)
 
-        changed.append((name, new))
+        changed_headers.append((name, new))
 
-    return tuple(changed)
+    return tuple(changed_headers)
 
 
 def lacks_scheme(text: str) -> bool:
@@ -258,8 +258,8 @@ def _resource_pattern(origin: str) -> re.Pattern[str]:
     """Return a pattern for `resource` parameters with the URL of a server in any spelling."""
     pattern = _origin_pattern(origin).pattern
     path = path_in(origin)
-    escaped = path.translate(_PERCENT_ESCAPES)
-    prefix = f"(?:{re.escape(path)}|{re.escape(escaped)})"
+    escaped_path = path.translate(_PERCENT_ESCAPES)
+    prefix = f"(?:{re.escape(path)}|{re.escape(escaped_path)})"
 
     return re.compile(rf"((?:\A|[?&])resource=)({pattern}{prefix})", re.IGNORECASE)
 
@@ -284,14 +284,14 @@ def _origin_pattern(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     port_number = match["port"] or default
     schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
     origin_patterns = []
-    for scheme, implied in schemes.items():
+    for scheme, default_port in schemes.items():
         port = f"{_COLON}{port_number}"
         if any_port:
             port = f"{_COLON}[0-9]+"
         elif port_number == default:
-            port = f"{_COLON}(?:{port_number}|{implied})"
+            port = f"{_COLON}(?:{port_number}|{default_port})"
 
-        if any_port or port_number in (default, implied):
+        if any_port or port_number in (default, default_port):
             port = f"(?:{port})?"
 
         origin_patterns.append(

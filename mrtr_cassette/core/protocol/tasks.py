@@ -199,9 +199,9 @@ def moved_time(spelled: object, delay: timedelta) -> str | None:
         unit = "milliseconds" if len(fraction) <= len(".999") else "microseconds"
 
     try:
-        moved = time + delay
+        later_time = time + delay
     except OverflowError:
         return None
 
     separator = match[0][10]
-    return moved.replace(tzinfo=None).isoformat(separator, unit) + zone
+    return later_time.replace(tzinfo=None).isoformat(separator, unit) + zone

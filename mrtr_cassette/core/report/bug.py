@@ -128,9 +128,9 @@ def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
         yield version
 
     message = exchange.call.message
-    requested = None if message is None else message.meta.get(PROTOCOL_VERSION)
-    if requested and isinstance(requested, str):
-        yield requested
+    requested_version = None if message is None else message.meta.get(PROTOCOL_VERSION)
+    if requested_version and isinstance(requested_version, str):
+        yield requested_version
 
     header = exchange.request.header("mcp-protocol-version")
     if header:

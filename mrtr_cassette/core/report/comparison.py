@@ -323,12 +323,12 @@ def comparison_text(
 
 def suite_differences_text(comparison: CassetteComparison, terms: Terms) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
-    differing = comparison.differing_interactions
-    worst = max(differing, key=_severity_rank)
+    differing_interactions = comparison.differing_interactions
+    worst = max(differing_interactions, key=_severity_rank)
     verdict = _ONE_SIDED_WORDS.get(worst.mark, worst.verdict)
     head = f"{verdict}: {_call_words(worst)}"
-    if len(differing) > 1:
-        head += f", and {len(differing) - 1} more"
+    if len(differing_interactions) > 1:
+        head += f", and {len(differing_interactions) - 1} more"
 
     ways = [
         "fix: let the server, or the test, behave as recorded",
@@ -465,20 +465,20 @@ def difference_summary(
     """Return in one line how many interactions of two cassettes differ."""
     total = counted(len(comparison.interactions), "interaction")
     text = f"the same: {total}"
-    differing = len(comparison.differing_interactions)
-    if differing:
+    differing_count = len(comparison.differing_interactions)
+    if differing_count:
         facts = []
         for mark, words in words_by_mark.items():
             count = comparison.count_by_mark[mark]
             if count:
                 facts.append(f"{count} {words}")
 
-        verb = "differs" if differing == 1 else "differ"
-        text = f"{differing} of {total} {verb}: {', '.join(facts)}"
+        verb = "differs" if differing_count == 1 else "differ"
+        text = f"{differing_count} of {total} {verb}: {', '.join(facts)}"
 
-    moved = sum(interaction.is_moved for interaction in comparison.interactions)
-    if moved:
-        return f"{text}; {moved} moved"
+    moved_count = sum(interaction.is_moved for interaction in comparison.interactions)
+    if moved_count:
+        return f"{text}; {moved_count} moved"
 
     return text
 
@@ -659,9 +659,9 @@ def _with_responses(change: Change, response: LivePair | None) -> Change:
     if response is None or change.verdict not in _VERDICTS_SHOWN_WHOLE:
         return change
 
-    expected = canonical(response.expected)
+    expected_response = canonical(response.expected)
     received = canonical(response.received)
-    return change._replace(recorded=expected, received=received)
+    return change._replace(recorded=expected_response, received=received)
 
 
 def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
@@ -707,12 +707,12 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
     lines = []
     for verification in verifications:
         summary = in_markdown(summary_line(verification))
-        failing = []
+        failing_interactions = []
         for interaction in verification.failures:
-            failing += interaction_lines(interaction, is_whole=True)
+            failing_interactions += interaction_lines(interaction, is_whole=True)
 
-        failing += _information_once(verification)
-        lines += [f"### {summary}", "", *diff_block(failing), ""]
+        failing_interactions += _information_once(verification)
+        lines += [f"### {summary}", "", *diff_block(failing_interactions), ""]
 
     return "\n".join(lines)
 
@@ -787,18 +787,18 @@ def advice_on(verifications: Sequence[Verification], terms: Terms) -> list[str]:
 
 def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> list[str]:
     """Return how responses with the heaviest verdict are taken, and which these are."""
-    verdicts, proposed = _failing_verdicts(verifications)
-    heaviest = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
-    if heaviest not in ACCEPTABLE_VERDICTS:
+    verdicts, proposals = _failing_verdicts(verifications)
+    heaviest_verdict = max(verdicts - {"not-reached"}, key=VERDICTS.index, default=None)
+    if heaviest_verdict not in ACCEPTABLE_VERDICTS:
         return []
 
-    accepted = _verdicts_accepted_with(heaviest, proposed)
-    taken_proposals = accepted_by_verdict(proposed, accepted)
+    accepted_verdicts = _verdicts_accepted_with(heaviest_verdict, proposals)
+    taken_proposals = accepted_by_verdict(proposals, accepted_verdicts)
     if not taken_proposals:
         return []
 
     accepting_words = in_terms(
-        "<<accept_verdicts>>", terms, {"verdicts": sorted(accepted)}
+        "<<accept_verdicts>>", terms, {"verdicts": sorted(accepted_verdicts)}
     )
     if len(verifications) == 1:
         names = _first_proposal_names(taken_proposals)
@@ -806,7 +806,7 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
         names = counted(len(taken_proposals), "response")
 
     advice = f"take the server's new responses into the cassette with {accepting_words}: {names}"
-    if heaviest not in ("refused", "rounds-changed"):
+    if heaviest_verdict not in ("refused", "rounds-changed"):
         return [advice]
 
     # Earlier calls may be why: what they wrote may outlive the server's process.
@@ -814,21 +814,21 @@ def _acceptance_lines(verifications: Sequence[Verification], terms: Terms) -> li
 
 
 def _verdicts_accepted_with(
-    heaviest: Verdict, proposed: Sequence[Proposal]
+    heaviest_verdict: Verdict, proposals: Sequence[Proposal]
 ) -> set[str]:
     """Return the verdicts to accept, so that all changes of the heaviest responses are.
 
     A list in which the tool of a refused call is missing is accepted with the refusal.
     """
-    accepted = {str(heaviest)}
-    for proposal in accepted_by_verdict(proposed, ACCEPTABLE_VERDICTS):
+    accepted_verdicts = {str(heaviest_verdict)}
+    for proposal in accepted_by_verdict(proposals, ACCEPTABLE_VERDICTS):
         is_list_of_refused = (
-            heaviest == "refused" and "surface-changed" in proposal.verdicts
+            heaviest_verdict == "refused" and "surface-changed" in proposal.verdicts
         )
-        if heaviest in proposal.verdicts or is_list_of_refused:
-            accepted |= proposal.verdicts
+        if heaviest_verdict in proposal.verdicts or is_list_of_refused:
+            accepted_verdicts |= proposal.verdicts
 
-    return accepted
+    return accepted_verdicts
 
 
 def _failing_verdicts(
@@ -836,19 +836,19 @@ def _failing_verdicts(
 ) -> tuple[set[Verdict], list[Proposal]]:
     """Return the verdicts of the calls that fail by themselves, and what is proposed for them."""
     verdicts: set[Verdict] = set()
-    proposed: list[Proposal] = []
+    proposals: list[Proposal] = []
     for verification in verifications:
-        failing = set()
+        failing_numbers = set()
         for call in verification.failures:
             if not call.differs_only_at_varying_places:
-                failing.add(call.number)
+                failing_numbers.add(call.number)
                 verdicts.add(call.verdict)
 
         for proposal in verification.proposed:
-            if proposal.number in failing:
-                proposed.append(proposal)
+            if proposal.number in failing_numbers:
+                proposals.append(proposal)
 
-    return verdicts, proposed
+    return verdicts, proposals
 
 
 def _first_proposal_names(proposals: Sequence[Proposal]) -> str:
@@ -881,16 +881,19 @@ def _suggestions_to_ignore(
     if not pointers:
         return []
 
-    ignoring = in_terms("<<ignore_values>>", terms, {"pointers": pointers})
-    learning = in_terms("<<learn_places>>", terms, {"rules": _RULES_FILE})
+    ignore_command = in_terms("<<ignore_values>>", terms, {"pointers": pointers})
+    learn_command = in_terms("<<learn_places>>", terms, {"rules": _RULES_FILE})
     found_places = (
-        f"have such places found, written to a file, and left out with {learning}"
+        f"have such places found, written to a file, and left out with {learn_command}"
     )
     # With an option they are left out of all calls.
     if _would_hide_changes(verifications, pointers):
         return [found_places]
 
-    return [f"leave out values that change in every run with {ignoring}", found_places]
+    return [
+        f"leave out values that change in every run with {ignore_command}",
+        found_places,
+    ]
 
 
 def _would_hide_changes(

@@ -203,19 +203,19 @@ def untried_questions(
 ) -> str | None:
     """Return which questions lack an answer; None if enough of them have it."""
     total = 0
-    untried = []
+    untried_names = []
     for name, tool in covered.items():
         for (turn, key), counts in tool.questions.items():
             total += 1
             if not counts[answer]:
-                untried.append(printable(f"{name} turn {turn} {key}"))
+                untried_names.append(printable(f"{name} turn {turn} {key}"))
 
-    tried = total - len(untried)
-    if tried * 100 >= percent * total:
+    tried_count = total - len(untried_names)
+    if tried_count * 100 >= percent * total:
         return None
 
-    share = f"{tried * 100 // total}% of the questions"
-    return f"tried on {share}, never on {', '.join(untried)}"
+    share = f"{tried_count * 100 // total}% of the questions"
+    return f"tried on {share}, never on {', '.join(untried_names)}"
 
 
 def answer_counts(counts: Counter[str]) -> str:
@@ -239,8 +239,8 @@ def untried_line(answers_given: Iterable[GivenAnswer]) -> str | None:
         if tried_count == 0 and questions:
             never.append(f"{answer} on any question")
         elif tried_count < len(questions):
-            untried = len(questions) - tried_count
-            never.append(f"{answer} on {untried} of {len(questions)} questions")
+            untried_count = len(questions) - tried_count
+            never.append(f"{answer} on {untried_count} of {len(questions)} questions")
 
     if not never:
         return None

@@ -180,7 +180,7 @@ def _interaction_details(
     call = first.call
     turns = tuple(map(_turn_details, recorded.turns))
     person_ms = _answer_waits_ms(recorded, turns)
-    ended, final, size = _interaction_ending(recorded, streamed_responses)
+    ending_words, final, size = _interaction_ending(recorded, streamed_responses)
 
     return Interaction(
         number=recorded.number,
@@ -188,7 +188,7 @@ def _interaction_details(
         call=call.title,
         arguments_json=arguments_json(call),
         turns=turns,
-        ended=ended,
+        ended=ending_words,
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=size,

@@ -104,11 +104,11 @@ def _without_task_id(members: Mapping[str, Any], task: str | None) -> dict[str, 
     if not task:
         return {**members}
 
-    renamed = {}
+    members_without_id = {}
     for key, member in members.items():
-        renamed[key.replace(task, TASK)] = member
+        members_without_id[key.replace(task, TASK)] = member
 
-    return renamed
+    return members_without_id
 
 
 def response_log_line(

@@ -140,12 +140,12 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
     if is_on_pipes is not (cassette.transport == "stdio"):
         fitting_fixes = _over_this_transport(fitting_fixes, is_on_pipes=is_on_pipes)
 
-    filled = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
+    filled_terms = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
     if any("<<record_again>>" in fix for fix in fitting_fixes):
-        filled["hidden"] = given_options(_hiding_options(cassette), terms)
+        filled_terms["hidden"] = given_options(_hiding_options(cassette), terms)
 
     return [
-        in_terms(fix, filled, values)
+        in_terms(fix, filled_terms, values)
         for fix in fitting_fixes
         if _has_needed_values(fix, values)
     ]
@@ -213,9 +213,9 @@ def record_more_fix(cassette: Cassette, terms: Terms) -> str:
     """Return the way to record more to a cassette, in the terms of a front."""
     is_on_pipes = cassette.transport == "stdio"
     server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
+    filled_terms = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
 
-    return in_terms("<<record_too>>", filled, {"path": cassette.path, **server})
+    return in_terms("<<record_too>>", filled_terms, {"path": cassette.path, **server})
 
 
 def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:

@@ -197,9 +197,9 @@ def spans_of(
     spans: dict[int, CallSpan] = {}
     for calls in sessions.values():
         # A stream that only listens counts only if there is nothing else.
-        timed = [call for call in calls if not call.listens] or calls
-        spans |= _spans_on_axis(recorded, timed)
-        per_ms = spans[timed[0].number].per_ms
+        timed_calls = [call for call in calls if not call.listens] or calls
+        spans |= _spans_on_axis(recorded, timed_calls)
+        per_ms = spans[timed_calls[0].number].per_ms
         for call in calls:
             spans.setdefault(call.number, CallSpan(0.0, per_ms))
 
@@ -222,10 +222,10 @@ def _spans_on_axis(
     for call in sorted(calls, key=arrival_of):
         exchanges = recorded[call.number - 1].own_exchanges
         first = exchanges[0]
-        arrived = arrival_of(call)
+        arrived_count = arrival_of(call)
         # Order is a count, which is exact where times are rounded.
         for earlier_number, until in list(under_way.items()):
-            if until < arrived:
+            if until < arrived_count:
                 del under_way[earlier_number]
 
         if not under_way:
@@ -418,8 +418,8 @@ def _field_choices(
     if not options:
         return ()
 
-    chosen = answer if isinstance(answer, list) else [answer]
-    texts = list(map(_form_value_text, chosen))
+    chosen_values = answer if isinstance(answer, list) else [answer]
+    texts = list(map(_form_value_text, chosen_values))
     labels = dict(options)
     for text in texts:
         if text not in labels:

@@ -69,9 +69,9 @@ def _read_table(where: str, table: Any) -> ExpectedFinding:
     if unknown:
         raise ValueError(f"{where} has an unknown key {unknown[0]!r}")
 
-    missing = sorted(_REQUIRED_MEMBERS - members.keys())
-    if missing:
-        raise ValueError(f"{where} has no {missing[0]!r}")
+    missing_members = sorted(_REQUIRED_MEMBERS - members.keys())
+    if missing_members:
+        raise ValueError(f"{where} has no {missing_members[0]!r}")
 
     for name, value in members.items():
         if not isinstance(value, str) or not value.strip():
@@ -144,13 +144,13 @@ class Probing:
         met: dict[ExpectedFinding, None] = {}
         probes = []
         for probed in self.probes:
-            fitting = [entry for entry in expected if entry.fits(probed)]
-            if not fitting:
+            fitting_entries = [entry for entry in expected if entry.fits(probed)]
+            if not fitting_entries:
                 probes.append(probed)
                 continue
 
-            met.update(dict.fromkeys(fitting))
-            reason = fitting[0].reason
+            met.update(dict.fromkeys(fitting_entries))
+            reason = fitting_entries[0].reason
             probes.append(replace(probed, is_finding=False, expected=reason))
 
         unmet = [entry for entry in expected if entry not in met]

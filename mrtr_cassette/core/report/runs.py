@@ -407,8 +407,8 @@ class UnplayedError(MrtrCassetteError):
 def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
     """Return the outcome of a replay so far."""
     # Many interactions are of the same call.
-    redacted = cache(player.shown_text)
-    unplayed = set(player.unplayed_numbers)
+    redact = cache(player.shown_text)
+    unplayed_numbers = set(player.unplayed_numbers)
     interactions = []
     for number, entries in enumerate(player.interactions, start=1):
         plays = 0
@@ -418,10 +418,10 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
                 plays += player.play_counts[entry]
 
         outcome: PlayOutcome = "played"
-        if number in unplayed:
+        if number in unplayed_numbers:
             outcome = "played in part" if plays else "never played"
 
-        call = redacted(str(entries[0].key))
+        call = redact(str(entries[0].key))
         place = entries[0].place.in_file
         interactions.append(
             InteractionOutcome(
@@ -437,7 +437,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     harmless: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
     for request in tuple(player.harmless):
-        harmless[redacted(request.call.title), request.answer] += 1
+        harmless[redact(request.call.title), request.answer] += 1
 
     harmless_requests = []
     for (title, answer), times in harmless.items():
@@ -476,18 +476,18 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     """Return the outcome of a replay in one or a few lines."""
     total = len(report.interactions)
     incomplete = report.incomplete
-    played = f"played {total - len(incomplete)} of {total} interactions"
-    lines = [f"{played}, {_misses_text(report.misses)}"]
-    unplayed = []
+    played_words = f"played {total - len(incomplete)} of {total} interactions"
+    lines = [f"{played_words}, {_misses_text(report.misses)}"]
+    unplayed_lines = []
     for call in incomplete:
-        unplayed.append(f"  {call.outcome}: {report.title_of(call)}")
+        unplayed_lines.append(f"  {call.outcome}: {report.title_of(call)}")
 
-    if report.misses and unplayed:
+    if report.misses and unplayed_lines:
         # A client goes no further than its miss, which a list of all that is left would hide.
-        count = counted(len(unplayed), "interaction")
+        count = counted(len(unplayed_lines), "interaction")
         lines.append(f"  {count} not fully played; --report FILE lists them")
     else:
-        lines += _at_most_ten(unplayed)
+        lines += _at_most_ten(unplayed_lines)
 
     unanswered_lines = []
     for number in report.without_response:
@@ -602,13 +602,13 @@ def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
     if len(report.interactions) != len(cassette.interactions):
         return False
 
-    redacted = text_redactor(cassette.redaction or BUILT_IN_RULES)
+    redact = text_redactor(cassette.redaction or BUILT_IN_RULES)
     for outcome, recorded in zip(
         report.interactions, cassette.interactions, strict=True
     ):
         call = str(recorded.exchanges[0].call.key())
         # A report has no tokens of secrets, as `Player.shown_text` leaves them out.
-        if outcome.call != without_numbers(redacted(call)):
+        if outcome.call != without_numbers(redact(call)):
             return False
 
     return True

@@ -163,8 +163,8 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
     for key, request in turn.input_requests.items():
         key_words.append(f"{key} ({request.kind})")
 
-    unasked = (turn.answered or {}).keys() - turn.input_requests.keys()
-    for key in sorted(unasked):
+    unasked_keys = (turn.answered or {}).keys() - turn.input_requests.keys()
+    for key in sorted(unasked_keys):
         key_words.append(f"{key} (was not asked)")
 
     yield f"    turn {number}, {form}: {', '.join(key_words) or 'asked for a retry only'}"
@@ -355,11 +355,11 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
             yield shown
 
     if not items:
-        structured = result.get("structuredContent")
-        if structured is None:
-            structured = result
+        structured_content = result.get("structuredContent")
+        if structured_content is None:
+            structured_content = result
 
-        yield json_text(structured)
+        yield json_text(structured_content)
 
 
 def _content_text(content: Mapping[str, Any]) -> str:
@@ -583,8 +583,8 @@ def _plain_value(value: Any) -> Any:
 
 def code_block(language: str, text: str) -> list[str]:
     """Return a Markdown code block whose fence is longer than any backticks in the text."""
-    longest = max(map(len, re.findall("``+", text)), default=2)
-    fence = "`" * (longest + 1)
+    longest_backticks = max(map(len, re.findall("``+", text)), default=2)
+    fence = "`" * (longest_backticks + 1)
     return [f"{fence}{language}", text, fence]
 
 

@@ -57,16 +57,16 @@ def reports_of_divergences(
     player: Player, misses: Sequence[MissReport]
 ) -> RecordingsLeft:
     """Return where a play has left each recording so far, before or at the first of its misses."""
-    followed = player.divergences
+    divergences = player.divergences
     paths = player.paths
-    if followed.recording_count < len(paths):
+    if divergences.recording_count < len(paths):
         paths = (player.path,)
 
     # Several recordings are left by the same request.
     reasons: dict[tuple[int, bool], MissReport] = {}
     nearest: DivergenceReport | None = None
     reports = []
-    for divergence in tuple(followed.found):
+    for divergence in tuple(divergences.found):
         if divergence.explained_miss is not None and not misses:
             # Another thread replays, and it came just now.
             continue
@@ -78,7 +78,7 @@ def reports_of_divergences(
         recording = paths[divergence.recording]
         report = DivergenceReport(divergence.reply_count, recording, reasons[request])
         reports.append(report)
-        if divergence is followed.longest_followed:
+        if divergence is divergences.longest_followed:
             nearest = report
 
     return RecordingsLeft(nearest, tuple(reports))

@@ -183,12 +183,12 @@ def without_header(headers: Headers, name: str) -> Headers:
 
 def decoded_header(value: str) -> str | None:
     """Return the text of a header that MCP spells in base64; None for any other value."""
-    encoded = _ENCODED_HEADER.fullmatch(value)
-    if encoded is None:
+    encoded_match = _ENCODED_HEADER.fullmatch(value)
+    if encoded_match is None:
         return None
 
     try:
-        return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
+        return b64decode(encoded_match[1]).decode("utf-8", "surrogateescape")
     except Base64Error:
         return None
 
@@ -297,8 +297,8 @@ class LineFramer:
     A line that is longer than allowed comes in parts, so that it passes without being held.
     """
 
-    def __init__(self, longest: int) -> None:
-        self._longest_line = longest
+    def __init__(self, longest_line: int) -> None:
+        self._longest_line = longest_line
         self._unfinished_line = bytearray()
         self._passed_length = 0
         self._is_cut = False
@@ -306,8 +306,8 @@ class LineFramer:
     def feed(self, chunk: bytes) -> PipeRead:
         """Take the bytes of the next read."""
         self._passed_length = len(self._unfinished_line)
-        *ended, unfinished = chunk.split(_LINE_END)
-        lines = [self._finished_line(line + _LINE_END) for line in ended]
+        *ended_lines, unfinished = chunk.split(_LINE_END)
+        lines = [self._finished_line(line + _LINE_END) for line in ended_lines]
         self._unfinished_line += unfinished
         is_too_long = len(self._unfinished_line) > self._longest_line
         if self._unfinished_line and (self._is_cut or is_too_long):

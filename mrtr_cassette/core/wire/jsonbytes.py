@@ -93,8 +93,8 @@ def _canonical_number(text: str) -> str:
         return f"{sign}{digits}{'0' * exponent}"
 
     if -_LONGEST_PLAIN <= exponent < 0 and len(digits) <= _LONGEST_PLAIN:
-        padded = digits.rjust(1 - exponent, "0")
-        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
+        padded_digits = digits.rjust(1 - exponent, "0")
+        return f"{sign}{padded_digits[:exponent]}.{padded_digits[exponent:]}"
 
     return f"{sign}{digits}e{exponent}"
 
@@ -234,8 +234,8 @@ def _may_be_deep(raw: bytes) -> bool:
 def is_deep(tree: Any) -> bool:
     """Tell whether a value has more levels of nesting than are read."""
     # The first one is not the value's own.
-    deepest = islice(_levels_of(tree), DEEPEST_NESTING + 1, None)
-    return next(deepest, None) is not None
+    too_deep_levels = islice(_levels_of(tree), DEEPEST_NESTING + 1, None)
+    return next(too_deep_levels, None) is not None
 
 
 def _levels_of(tree: Any) -> Iterator[list[Any]]:
@@ -374,19 +374,21 @@ def _spans_of_members(
             if member_path in paths:
                 yield member_path, member.value
 
-            below = frozenset(
+            paths_below = frozenset(
                 path for path in paths if path[: len(member_path)] == member_path
             )
-            yield from _spans_of_members(text, member.value.start, below, member_path)
+            yield from _spans_of_members(
+                text, member.value.start, paths_below, member_path
+            )
 
 
 def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
-    spelled = None
+    spelled_value = None
     for _, span in find_spans(raw, [path]):
-        spelled = span.slice_of(raw)
+        spelled_value = span.slice_of(raw)
 
-    return spelled
+    return spelled_value
 
 
 def _skip_space(text: str, index: int) -> int:
@@ -431,36 +433,38 @@ def replace_members(
         if text[span.start] != "{":
             raise NotJsonError("no object")
 
-        existing = list(_parts_of(text, span.start))
+        existing_parts = list(_parts_of(text, span.start))
         inside_span = Span(span.start + 1, span.start + 1)
-        if existing:
-            inside_span = Span(existing[0].start, existing[-1].value.end)
+        if existing_parts:
+            inside_span = Span(existing_parts[0].start, existing_parts[-1].value.end)
 
-        replacements.append((inside_span, _with_members(raw, existing, members)))
+        replacements.append((inside_span, _with_members(raw, existing_parts, members)))
 
     return splice(raw, replacements)
 
 
 def _with_members(
-    raw: bytes, existing: Sequence[_Part], members: Mapping[str, bytes | None]
+    raw: bytes, existing_parts: Sequence[_Part], members: Mapping[str, bytes | None]
 ) -> bytes:
     """Return the inside of an object with some members changed, added or taken out."""
-    written: list[bytes] = []
-    for part, following in zip_longest(existing, existing[1:]):
+    written_parts: list[bytes] = []
+    for part, following_part in zip_longest(existing_parts, existing_parts[1:]):
         value = members.get(part.name, part.value.slice_of(raw))
         if value is not None:
             separator = (
-                b"," if following is None else raw[part.value.end : following.start]
+                b","
+                if following_part is None
+                else raw[part.value.end : following_part.start]
             )
-            written += (raw[part.start : part.value.start], value, separator)
+            written_parts += (raw[part.start : part.value.start], value, separator)
 
-    names = {part.name for part in existing}
+    names = {part.name for part in existing_parts}
     for name, new_value in members.items():
         if new_value is not None and name not in names:
-            written += (json.dumps(name).encode(), b":", new_value, b",")
+            written_parts += (json.dumps(name).encode(), b":", new_value, b",")
 
     # Behind the last member nothing is separated.
-    return b"".join(written[:-1])
+    return b"".join(written_parts[:-1])
 
 
 def item_spans(raw: bytes, array_span: Span) -> list[Span]:
@@ -518,9 +522,9 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
         if is_object:
             name, index = _scan_value(text, index)
             if not name.isascii():
-                spelled = text[begin:index].encode("latin-1")
+                spelled_name = text[begin:index].encode("latin-1")
                 # Tolerant clients read a name that is no UTF-8, too.
-                name = parse(spelled.decode("utf-8", "replace").encode())
+                name = parse(spelled_name.decode("utf-8", "replace").encode())
 
             index = _skip_space(text, _skip_space(text, index) + 1)
 
@@ -657,8 +661,8 @@ class _Repair:
     def take_token(self, token: re.Match[str]) -> None:
         """Take the next token."""
         kind = token.lastgroup or ""
-        spelled = token[0]
-        is_name_of_no_string = spelled == ":" and self._last_part == "word"
+        lexeme = token[0]
+        is_name_of_no_string = lexeme == ":" and self._last_part == "word"
         if kind == "other" or is_name_of_no_string:
             raise _unreadable_error()
 
@@ -667,11 +671,11 @@ class _Repair:
             return
 
         if kind == "mark":
-            self._take_mark(spelled, token.start())
+            self._take_mark(lexeme, token.start())
         elif kind:
             self._take_value(kind, token)
 
-        self._last_part = spelled if kind == "mark" else kind
+        self._last_part = lexeme if kind == "mark" else kind
         if self._depth == 0:
             self._replace_by_spaces(token.end(), len(self.text))
             self.is_whole = True

@@ -38,20 +38,20 @@ def differences(
     recorded: Any,
     received: Any,
     pointer: str = "",
-    within: Callable[[ValuesAt], list[ValuesAt] | None] | None = None,
+    inner_places_of: Callable[[ValuesAt], list[ValuesAt] | None] | None = None,
 ) -> list[Difference]:
     """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ.
 
-    `within` returns the places in two values, or None for what is compared as a whole.
+    `inner_places_of` returns the places in two values, or None for what is compared as a whole.
     """
     innermost = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
-    uncompared = [ValuesAt(pointer, recorded, received)]
-    while uncompared:
-        place = uncompared.pop()
-        inner_places = (within or differing_places_within)(place)
+    uncompared_places = [ValuesAt(pointer, recorded, received)]
+    while uncompared_places:
+        place = uncompared_places.pop()
+        inner_places = (inner_places_of or differing_places_within)(place)
         if inner_places is not None:
-            uncompared += reversed(inner_places)
+            uncompared_places += reversed(inner_places)
             continue
 
         difference = Difference(
@@ -206,23 +206,23 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
     if not paths or not isinstance(value, dict | list):
         return value
 
-    below: dict[str, list[MemberPath]] = {}
+    paths_by_key: dict[str, list[MemberPath]] = {}
     for path in paths:
-        below.setdefault(path[0], []).append(path[1:])
+        paths_by_key.setdefault(path[0], []).append(path[1:])
 
     if isinstance(value, list):
         items = [(str(index), item) for index, item in enumerate(value)]
-        return [item for _, item in _kept_members(items, below)]
+        return [item for _, item in _kept_members(items, paths_by_key)]
 
-    return dict(_kept_members(value.items(), below))
+    return dict(_kept_members(value.items(), paths_by_key))
 
 
 def _kept_members(
-    parts: Iterable[tuple[str, Any]], below: Mapping[str, Collection[MemberPath]]
+    parts: Iterable[tuple[str, Any]], paths_by_key: Mapping[str, Collection[MemberPath]]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the members or items that stay; `below` has, by key, the paths that are left out."""
+    """Yield the members or items that stay; `paths_by_key` has the paths that are left out."""
     for name, part in parts:
-        paths = below.get(name, ())
+        paths = paths_by_key.get(name, ())
         if () not in paths:
             yield name, without_paths(part, paths)
 

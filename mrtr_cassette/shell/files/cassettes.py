@@ -202,11 +202,11 @@ def accept_edits(path: Location) -> int:
     from mrtr_cassette.core.cassette.edited import accept_edit
 
     data = read_file(path)
-    accepted, changed = accept_edit(data, str(path))
-    if accepted != data:
-        publish_cassette(path, [accepted], replace=True)
+    accepted_data, changed_count = accept_edit(data, str(path))
+    if accepted_data != data:
+        publish_cassette(path, [accepted_data], replace=True)
 
-    return changed
+    return changed_count
 
 
 # Journals

@@ -59,17 +59,17 @@ def check_writable(path: Path) -> None:
         raise CassetteError(path, "is a directory", hint="name a file")
 
     folder = real_path(path).parent if path.is_symlink() else path.parent
-    there = folder
-    while not os.path.lexists(there):
-        there = there.parent
+    existing_folder = folder
+    while not os.path.lexists(existing_folder):
+        existing_folder = existing_folder.parent
 
-    if not there.is_dir():
+    if not existing_folder.is_dir():
         raise CassetteError(
-            path, f"{there} is not a directory", hint="name another place"
+            path, f"{existing_folder} is not a directory", hint="name another place"
         )
 
-    if there != folder and not os.access(there, os.W_OK | os.X_OK):
-        reason = f"the directory {folder} doesn't exist and can't be made in {there}"
+    if existing_folder != folder and not os.access(existing_folder, os.W_OK | os.X_OK):
+        reason = f"the directory {folder} doesn't exist and can't be made in {existing_folder}"
         raise CassetteError(path, reason, hint="name another place")
 
 

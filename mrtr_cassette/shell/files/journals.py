@@ -95,9 +95,9 @@ def publish_recording(
         new_cassette, kept_count = recorded_over(earlier, recorded, ignored_for)
 
     is_same = new_cassette is earlier and not renews
-    redacted = _redactions_in(new_cassette, path, existing)
+    redactions = _redactions_in(new_cassette, path, existing)
     publication = Publication(
-        len(new_cassette.interactions), kept_count, is_same, redacted
+        len(new_cassette.interactions), kept_count, is_same, redactions
     )
     if not publication.is_same:
         new_cassette = replace(new_cassette, recorded_at=recorded.recorded_at)
@@ -246,7 +246,7 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
     path = journal_path(output)
     journal = read_journal(path)
     recorded = _assembled_cassette(journal, output)
-    published = None
+    publication = None
     if recorded is not None:
         ignored_for: IgnoredFor = ignores_nothing
         if journal.header.ignored:
@@ -255,17 +255,17 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 
             ignored_for = ignored_for_header(journal.header)
 
-        published = publish_recording(
+        publication = publish_recording(
             output,
             recorded,
             journal.header.existing,
             ignored_for=ignored_for,
             hint=hint_at_journal(output),
         )
-        published = published._replace(exchanges=len(journal.exchanges))
+        publication = publication._replace(exchanges=len(journal.exchanges))
 
     path.unlink()
-    return published, journal.lost
+    return publication, journal.lost
 
 
 def recorded_in_journal(output: Location) -> tuple[Cassette | None, str | None]:
@@ -369,9 +369,9 @@ def merge_files(
         if not any(source.exchanges for source in sources):
             raise CassetteError(paths[0], "no file has a complete exchange")
 
-        cassette, further = merged_cassette(sources, _TOOL_AND_VERSION)
+        cassette, further_notes = merged_cassette(sources, _TOOL_AND_VERSION)
         publish_cassette(output, [dump(cassette)], replace=replaces)
-        return cassette, (*notes, *further)
+        return cassette, (*notes, *further_notes)
 
 
 def _merge_sources(places: Iterable[Location], notes: list[str]) -> Iterator[Source]:

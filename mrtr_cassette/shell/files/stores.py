@@ -206,23 +206,23 @@ def location_of(place: FilePath | Location) -> Location:
         return StoreFile(place)
 
     if scheme.lower() in ("http", "https"):
-        store_file = StoreFile(place.partition("#")[0])
+        server_url = StoreFile(place.partition("#")[0])
         raise UsageError(
-            f"{store_file} is the URL of a server, and not a cassette in a store",
+            f"{server_url} is the URL of a server, and not a cassette in a store",
             hint="download it, and name the file",
         )
 
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return _checked_path(place)
 
-    stored = StoreFile(place)
-    if not stored.name:
+    store_file = StoreFile(place)
+    if not store_file.name:
         raise UsageError(
-            f"{stored} doesn't name a cassette, and folders of a store are not read",
+            f"{store_file} doesn't name a cassette, and folders of a store are not read",
             hint="end the URL with the name of an object",
         )
 
-    return stored
+    return store_file
 
 
 def _path_in_url(url: str) -> str:

@@ -173,14 +173,14 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
                 if error.errno not in _NO_SUCH_ADDRESS:
                     raise
 
-                missing = error
+                last_error = error
                 continue
 
             sockets.append(exit_stack.enter_context(bound))
             port = bound.getsockname()[1]
 
         if not sockets:
-            raise missing
+            raise last_error
 
         # Whoever called closes them.
         exit_stack.pop_all()

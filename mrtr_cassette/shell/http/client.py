@@ -182,13 +182,13 @@ class _Connection(asyncio.Protocol):
         if response is not None and exc is None and response.ends_with_connection:
             response.end()
         else:
-            closed = str(exc or "the connection was closed")
+            reason = str(exc or "the connection was closed")
             is_plain = self.transport.get_extra_info("ssl_object") is None
             if is_plain and not self._has_received:
                 # Not every server sends an alert before it closes.
-                closed = f"{closed}; if it speaks TLS, {_TRY_TLS}"
+                reason = f"{reason}; if it speaks TLS, {_TRY_TLS}"
 
-            self._fail_response(closed)
+            self._fail_response(reason)
 
         # It is cancelled with a close that nobody waits for any more.
         if not self.gone.done():
@@ -307,7 +307,9 @@ class ForwardProxy:
         name = f"http://{self.host}:{self.port}"
         return ConnectionError(f"through the proxy {name}: {network_reason(error)}")
 
-    async def open_tunnel(self, connected: socket.socket, authority: str) -> None:
+    async def open_tunnel(
+        self, connected_socket: socket.socket, authority: str
+    ) -> None:
         """Have the proxy connect to `host:port`; then the socket leads there.
 
         Raises:
@@ -316,10 +318,12 @@ class ForwardProxy:
         loop = asyncio.get_running_loop()
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
         lines += [f"{name}: {value}" for name, value in self.headers]
-        await loop.sock_sendall(connected, "\r\n".join([*lines, "", ""]).encode())
+        await loop.sock_sendall(
+            connected_socket, "\r\n".join([*lines, "", ""]).encode()
+        )
         head = b""
         while b"\r\n\r\n" not in head:
-            received = await loop.sock_recv(connected, _READ_AT_ONCE)
+            received = await loop.sock_recv(connected_socket, _READ_AT_ONCE)
             head += received
             if not received or len(head) > _LONGEST_HEAD:
                 raise ConnectionError(f"it gave no response to CONNECT {authority}")
@@ -409,22 +413,22 @@ class Client:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 addresses = await loop.getaddrinfo(*first, type=socket.SOCK_STREAM)
-                connected = await aiohappyeyeballs.start_connection(
+                connected_socket = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
                     if proxy is not None and self._tls_context is not None:
                         authority = f"{self._origin_url.host_subcomponent}:{port}"
-                        await proxy.open_tunnel(connected, authority)
+                        await proxy.open_tunnel(connected_socket, authority)
 
                     _, connection = await loop.create_connection(
                         partial(_Connection, self.kept),
-                        sock=connected,
+                        sock=connected_socket,
                         ssl=self._tls_context,
                         server_hostname=host.rstrip(".") if self._tls_context else None,
                     )
                 except BaseException:
-                    connected.close()
+                    connected_socket.close()
                     raise
         except TimeoutError as error:
             reason = f"no connection within {_CONNECT_S:.0f} s"
@@ -625,14 +629,14 @@ def _proxy_text(url: URL) -> str | None:
     return None if _is_in_network(host, proxies.get("no", "")) else text
 
 
-def _is_in_network(host: str, excluded: str) -> bool:
+def _is_in_network(host: str, excluded_network: str) -> bool:
     """Tell whether a host is an IP address in a network of `NO_PROXY`, such as 10.0.0.0/8."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
 
-    for name in excluded.split(","):
+    for name in excluded_network.split(","):
         with suppress(ValueError):
             if "/" not in name:
                 continue

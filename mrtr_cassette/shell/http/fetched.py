@@ -59,7 +59,7 @@ async def fetch_cassette(address: str) -> FetchedCassette:
     """
     url = _url_of(address)
     shown_address = _shown_url(url)
-    pinned = _pin_in(url, shown_address)
+    pinned_sha256 = _pin_in(url, shown_address)
     try:
         async with asyncio.timeout(_FETCH_S):
             data = await _body_at(url, shown_address)
@@ -75,10 +75,8 @@ async def fetch_cassette(address: str) -> FetchedCassette:
         raise CassetteError(shown_address, reason, hint=hint) from None
 
     fetched_cassette = FetchedCassette(shown_address, data)
-    if pinned not in ("", fetched_cassette.sha256):
-        reason = (
-            f"its SHA-256 is {fetched_cassette.sha256}, and the address says {pinned}"
-        )
+    if pinned_sha256 not in ("", fetched_cassette.sha256):
+        reason = f"its SHA-256 is {fetched_cassette.sha256}, and the address says {pinned_sha256}"
         raise CassetteError(shown_address, reason)
 
     return fetched_cassette

@@ -191,46 +191,46 @@ class OriginRewriter:
         self.elsewhere: dict[str, None] = {}
         """Other authorization servers that clients were sent to."""
         self._translated_headers = lru_cache(maxsize=1024)(
-            lambda called, headers: self._server_origin.headers_with_origin(
-                headers, called
+            lambda called_origin, headers: self._server_origin.headers_with_origin(
+                headers, called_origin
             )
         )
 
     def handle(self, request: Request, client: HttpDownstream) -> Awaitable[None]:
         """Answer one request."""
-        called = _called_origin(request.headers, self._own_url)
-        client.translate_headers = partial(self._translated_headers, called)
+        called_origin = _called_origin(request.headers, self._own_url)
+        client.translate_headers = partial(self._translated_headers, called_origin)
         if self._path_prefix and request.method == "GET":
             client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
 
         if request.method == "GET" or b"resource=" in request.body:
-            return self._pass_on_authorization(request, client, called)
+            return self._pass_on_authorization(request, client, called_origin)
 
         return self._inner_handler(request, client)
 
     async def _pass_on_authorization(
-        self, request: Request, client: HttpDownstream, called: str
+        self, request: Request, client: HttpDownstream, called_origin: str
     ) -> None:
         """Pass on a request that may be for authorization; its response keeps the `state`."""
         state = authorization_state(request.target)
         if state is not None:
             client.translate_headers = lambda headers: with_client_state(
-                self._translated_headers(called, headers), state
+                self._translated_headers(called_origin, headers), state
             )
 
         if self._server_origin.asks_for_metadata(request):
-            client.rewrite_body = partial(self._document_for_client, called)
+            client.rewrite_body = partial(self._document_for_client, called_origin)
 
         await self._inner_handler(
-            self._server_origin.request_with_origin(request, called), client
+            self._server_origin.request_with_origin(request, called_origin), client
         )
 
-    def _document_for_client(self, called: str, body: bytes) -> bytes:
+    def _document_for_client(self, called_origin: str, body: bytes) -> bytes:
         """Return a document with the called origin; take note of other authorization servers."""
         for origin in self._server_origin.other_authorization_servers(body):
             self.elsewhere[f"the authorization server {origin}"] = None
 
-        return self._server_origin.document_with_origin(body, called)
+        return self._server_origin.document_with_origin(body, called_origin)
 
 
 @lru_cache(maxsize=1024)

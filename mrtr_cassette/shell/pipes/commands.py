@@ -44,10 +44,10 @@ def credentials_given_to(command: Sequence[str]) -> UserSettings:
 
 def _options_of_command(command: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield a command's options, without dashes, with the value after `=` or the next word."""
-    for option, following in pairwise((*command, "")):
+    for option, next_word in pairwise((*command, "")):
         name, has_value, value = option.lstrip("-").partition("=")
         if not has_value:
-            value = following
+            value = next_word
 
         if option.startswith("-") and not value.startswith("-"):
             yield name, value

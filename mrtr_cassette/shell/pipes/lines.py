@@ -40,7 +40,7 @@ STDOUT: Final = 1
 # others use too, so it must not become non-blocking.
 
 
-async def pipe_reads(source: int, longest: int) -> AsyncIterator[PipeRead]:
+async def pipe_reads(source: int, longest_line: int) -> AsyncIterator[PipeRead]:
     """Yield what each read of a pipe brings, in lines, until the pipe ends."""
     loop = asyncio.get_running_loop()
     arrived_reads: asyncio.Queue[PipeRead | None] = asyncio.Queue()
@@ -51,7 +51,7 @@ async def pipe_reads(source: int, longest: int) -> AsyncIterator[PipeRead]:
 
     def read_pipe() -> None:
         """Read the pipe in a thread, until it ends or its lines are no longer taken."""
-        framer = LineFramer(longest)
+        framer = LineFramer(longest_line)
         # A loop that has been closed takes nothing any more.
         with pipe, suppress(RuntimeError):
             # An error is the end as well.
@@ -212,9 +212,9 @@ class PipeDownstream:
 class PipedClient:
     """One client on a pipe: its lines are requests, which a handler answers."""
 
-    def __init__(self, handler: Handler, longest: int) -> None:
+    def __init__(self, handler: Handler, longest_line: int) -> None:
         self._handler = handler
-        self._longest_line = longest
+        self._longest_line = longest_line
         self._listening_task: asyncio.Task[None] | None = None
         self._server_has_ended = asyncio.Event()
         """Set when the recorded server has ended."""
@@ -236,22 +236,22 @@ class PipedClient:
 
         Responses under way have `last_responses_s` seconds after the client's end.
         """
-        reading = asyncio.ensure_future(self._answer_lines())
+        reading_task = asyncio.ensure_future(self._answer_lines())
         events = (self._client_has_ended, self._server_has_ended, end_requested)
         endings: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in events
         ]
         await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
-        remaining = self._answering_tasks - {self._listening_task}
-        if remaining and self._client_has_ended.is_set():
-            endings.append(asyncio.gather(*remaining, return_exceptions=True))
+        remaining_tasks = self._answering_tasks - {self._listening_task}
+        if remaining_tasks and self._client_has_ended.is_set():
+            endings.append(asyncio.gather(*remaining_tasks, return_exceptions=True))
             await asyncio.wait(
                 endings[-2:],
                 timeout=last_responses_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
-        under_way = (reading, *endings, *self._answering_tasks)
+        under_way = (reading_task, *endings, *self._answering_tasks)
         for task in under_way:
             task.cancel()
 

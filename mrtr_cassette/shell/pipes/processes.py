@@ -63,11 +63,11 @@ class ProcessGroup:
     async def stop_in_thread(self, grace_s: float) -> None:
         """End the group as `stop` does; a cancellation doesn't break that off."""
         loop = asyncio.get_running_loop()
-        stopping = loop.run_in_executor(None, self.stop, grace_s)
+        stop_future = loop.run_in_executor(None, self.stop, grace_s)
         try:
-            await asyncio.shield(stopping)
+            await asyncio.shield(stop_future)
         except asyncio.CancelledError:
-            await asyncio.wait({stopping})
+            await asyncio.wait({stop_future})
             raise
 
 
@@ -116,9 +116,9 @@ class ServerProcess:
         self.client_left = asyncio.Event()
         self.writer = LineWriter(self._stdin.fileno())
 
-    def reads(self, longest: int) -> AsyncIterator[PipeRead]:
+    def reads(self, longest_line: int) -> AsyncIterator[PipeRead]:
         """Yield what the server says, in lines, as it is read."""
-        return pipe_reads(self._stdout.fileno(), longest)
+        return pipe_reads(self._stdout.fileno(), longest_line)
 
     async def close_stdin(self) -> None:
         """Close the server's stdin once everything is written to it."""
@@ -135,20 +135,24 @@ class ServerProcess:
         `output_read` is done when all that the server said has been read. Returns whether it
         ended before anybody wanted it to.
         """
-        exited = asyncio.ensure_future(
+        exit_future = asyncio.ensure_future(
             asyncio.to_thread(self._process_group.leader.wait)
         )
         ending_request = asyncio.ensure_future(end_requested.wait())
         client_leaving = asyncio.ensure_future(self.client_left.wait())
         try:
-            await _wait_for_first(None, exited, ending_request, client_leaving)
+            await _wait_for_first(None, exit_future, ending_request, client_leaving)
             was_wanted = ending_request.done() or client_leaving.done()
             ended_by_itself = output_read.done() or not was_wanted
             if not ending_request.done():
-                await _wait_for_first(self._grace_times.closed, exited, ending_request)
+                await _wait_for_first(
+                    self._grace_times.closed, exit_future, ending_request
+                )
 
-            if not exited.done():
-                await self._terminate_server(exited, ending_request, client_leaving)
+            if not exit_future.done():
+                await self._terminate_server(
+                    exit_future, ending_request, client_leaving
+                )
         finally:
             ending_request.cancel()
             client_leaving.cancel()
@@ -162,7 +166,7 @@ class ServerProcess:
 
     async def _terminate_server(
         self,
-        exited: asyncio.Future[Any],
+        exit_future: asyncio.Future[Any],
         end_request: asyncio.Future[Any],
         client_leaving: asyncio.Future[Any],
     ) -> None:
@@ -178,15 +182,15 @@ class ServerProcess:
         pending_events = [
             future for future in (end_request, client_leaving) if not future.done()
         ]
-        await _wait_for_first(seconds, exited, *pending_events)
+        await _wait_for_first(seconds, exit_future, *pending_events)
         if end_request.done() and client_leaving.done():
             await _wait_for_first(
-                min(deadline - monotonic(), grace.told_and_closed), exited
+                min(deadline - monotonic(), grace.told_and_closed), exit_future
             )
 
-        if not exited.done():
+        if not exit_future.done():
             self._process_group.signal(signal.SIGKILL)
-            await exited
+            await exit_future
 
     @property
     def exit_code(self) -> int:

@@ -174,10 +174,10 @@ class PipeResponse(ArrivingResponse):
         self.on_close()
 
 
-def response_channel(listening: PipeResponse) -> Channel[PipeResponse]:
-    """Return a channel whose unsolicited messages are one response, `listening`."""
+def response_channel(unsolicited_stream: PipeResponse) -> Channel[PipeResponse]:
+    """Return a channel whose unsolicited messages are one response, `unsolicited_stream`."""
     return Channel(
-        lambda request: listening if opens_channel(request) else PipeResponse()
+        lambda request: unsolicited_stream if opens_channel(request) else PipeResponse()
     )
 
 
@@ -220,7 +220,7 @@ class PipeUpstream:
     def __init__(
         self,
         start: Callable[[], AbstractContextManager[ServerProcess]],
-        longest: int,
+        longest_line: int,
         without_secrets: Callable[[str], str],
     ) -> None:
         self.on_own_line: Callable[[], None] | None = None
@@ -228,7 +228,7 @@ class PipeUpstream:
         self.exit_code: int | None = None
         """Once it has ended; None where it was never started."""
         self._start_server = start
-        self._longest_line = longest
+        self._longest_line = longest_line
         self._without_secrets = without_secrets
         self._loss_error: OSError = ConnectionResetError(_HAS_ENDED)
         self._speaks_mcp = False
@@ -407,12 +407,12 @@ class PipeUpstream:
                 return _empty_response(ACCEPTED)
             return self._written_line(notice, server)
 
-        renamed = self._renamed_if_in_use(message)
-        if renamed is not None:
-            body = renamed.request.raw
+        renamed_request = self._renamed_if_in_use(message)
+        if renamed_request is not None:
+            body = renamed_request.request.raw
 
         response = self._written_line(body, server)
-        response.renamed = renamed
+        response.renamed = renamed_request
         response.asked_by = (session, message.id or "")
         self._pending_ids[response.asked_by] = spelled_at(body, ID_PATH) or b""
 
@@ -496,12 +496,12 @@ class PipeUpstream:
         if server is None or self._reading_task is None:
             return
 
-        closing = asyncio.ensure_future(server.close_stdin())
+        close_task = asyncio.ensure_future(server.close_stdin())
         try:
             await server.ended(end_requested, self._reading_task)
             self.exit_code = server.exit_code
         finally:
-            closing.cancel()
+            close_task.cancel()
             self._reading_task.cancel()
             if self._judging_timer is not None:
                 self._judging_timer.cancel()
@@ -513,7 +513,7 @@ class PipeUpstream:
 @asynccontextmanager
 async def pipe_upstream(
     command: Sequence[str],
-    longest: int,
+    longest_line: int,
     add_settings: AddSettings,
     end_requested: asyncio.Event | None = None,
     cwd: Path | None = None,
@@ -521,7 +521,7 @@ async def pipe_upstream(
     """Open a server on pipes until the block ends or `end_requested` is set."""
     upstream = PipeUpstream(
         partial(server_process, command, add_settings, cwd, _STOPPING_GRACE),
-        longest,
+        longest_line,
         text_redactor(BUILT_IN_RULES, credentials_given_to(command)),
     )
     try:
@@ -580,12 +580,14 @@ class StreamUpstream:
         line = on_one_line(request.body)
         response = _response_to(line + b"\n", self._channel)
         response.on_close = partial(self._channel.stop_waiting_for, response)
-        posted = Request("POST", endpoint, POST_HEADERS, line)
-        with closing(await self._http_client.send(posted)) as accepted:
-            if accepted.status >= _LOWEST_REFUSED_STATUS:
-                raise OSError(0, f"status {accepted.status} for a posted message")
+        post = Request("POST", endpoint, POST_HEADERS, line)
+        with closing(await self._http_client.send(post)) as response_to_post:
+            if response_to_post.status >= _LOWEST_REFUSED_STATUS:
+                raise OSError(
+                    0, f"status {response_to_post.status} for a posted message"
+                )
 
-            while await accepted.read():
+            while await response_to_post.read():
                 pass
 
         return response
@@ -593,10 +595,10 @@ class StreamUpstream:
     async def _read_stream(self, endpoint: asyncio.Future[str]) -> None:
         """Read the stream until it ends; `endpoint` gets the target for posts, or the error."""
         try:
-            listening = Request(
+            stream_request = Request(
                 "GET", self._stream_target, (("Accept", EVENT_STREAM),), b""
             )
-            with closing(await self._http_client.send(listening)) as stream:
+            with closing(await self._http_client.send(stream_request)) as stream:
                 await self._take_events(stream, endpoint)
 
             if not endpoint.done():

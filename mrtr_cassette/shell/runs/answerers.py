@@ -115,8 +115,8 @@ async def answers_endpoint(
 
     headers = (*JSON_HEADERS, *url_credentials(url), *checked_headers(rest.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
-    connecting = connected_client(url.origin(), tls, forward_proxy(url), headers)
-    async with connecting as client:
+    client_context = connected_client(url.origin(), tls, forward_proxy(url), headers)
+    async with client_context as client:
 
         async def ask(body: bytes) -> bytes | str:
             """Post a body to the endpoint; return its reply, or why there is none."""

@@ -213,8 +213,8 @@ async def call(
             ServerSession(recorder),
         )
 
-        ended = await _final_response_members(caller, wanted_call, options)
-        result = _result_of(wanted_call, caller.rounds, ended, caller.problem)
+        final_members = await _final_response_members(caller, wanted_call, options)
+        result = _result_of(wanted_call, caller.rounds, final_members, caller.problem)
         announcer.tell(call_ended_event, result)
 
         return result
@@ -248,22 +248,22 @@ async def _final_response_members(
 def _result_of(
     wanted_call: WantedCall,
     rounds: Rounds,
-    ended: Mapping[str, Any],
+    final_members: Mapping[str, Any],
     problem: str | None,
 ) -> CallResult:
     """Return how a call ended, from the members of its last response."""
     unused: Sequence[str] = ()
     has_asked = bool(rounds.turns) or rounds.unanswered is not None
     # Of a call that failed before any question nobody knows what it would have asked.
-    if has_asked or "result" in ended:
+    if has_asked or "result" in final_members:
         unused = rounds.sources.given.unused
 
     return CallResult(
         wanted_call.method,
         wanted_call.name,
         tuple(rounds.turns),
-        ended.get("result"),
-        ended.get("error"),
+        final_members.get("result"),
+        final_members.get("error"),
         rounds.unanswered,
         problem,
         tuple(unused),
@@ -348,27 +348,29 @@ class _Caller:
     async def _open_session(self) -> None:
         """Find out the server's era; open a session and listen to it if it is the legacy era."""
         if self.client.era is None:
-            discovered = await self._follow_request(self.client.discover_request())
-            if discovered is not None:
-                self.client.take_discover_response(discovered)
+            discover_exchange = await self._follow_request(
+                self.client.discover_request()
+            )
+            if discover_exchange is not None:
+                self.client.take_discover_response(discover_exchange)
 
         if self.client.era == "modern":
             return
 
         request = self.client.initialize_request()
         initialize_exchange = await self._follow_request(request)
-        initialized = None
+        next_request = None
         if initialize_exchange is not None:
-            initialized = self.client.take_initialize_response(initialize_exchange)
+            next_request = self.client.take_initialize_response(initialize_exchange)
 
-        if initialized is None:
+        if next_request is None:
             raise self._session_refusal(request, initialize_exchange)
 
-        await self._follow_request(initialized)
-        listening = Conversation(
+        await self._follow_request(next_request)
+        listening_conversation = Conversation(
             self.client.listening_request(), LeavesToSources(), self.session
         )
-        await self.server.listen(listening, self._supply_outside)
+        await self.server.listen(listening_conversation, self._supply_outside)
 
     def _session_refusal(
         self, request: Request, initialize_exchange: RecordedExchange | None
@@ -408,8 +410,8 @@ class _Caller:
 
     async def _supply_outside(self, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask outside the call; refuse a pushed question without any."""
-        quiet = replace(self.answerers, announcer=Announcer())
-        reply = await quiet.answer(Rounds(self.rounds.sources), ask)
+        quiet_answerers = replace(self.answerers, announcer=Announcer())
+        reply = await quiet_answerers.answer(Rounds(self.rounds.sources), ask)
         return ask.refusal if reply is None else reply
 
 
@@ -442,10 +444,10 @@ def answered_call(
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
     cassette = None if path is None else location_of(path)
-    calling = call(
+    call_coroutine = call(
         upstream, wanted_call, sources, options, announcer, cassette=cassette
     )
-    result = result_in_thread(calling)
+    result = result_in_thread(call_coroutine)
     if result.unanswered is not None:
         raise UnansweredError(result)
 

@@ -108,17 +108,17 @@ class ClientStarts:
     @property
     def outcome(self) -> RunOutcome:
         """What all starts came to so far."""
-        played = self.played_cassette
-        interactions = 0 if played is None else len(played.interactions)
-        combined = RunOutcome(unplayed=range(1, interactions + 1))
+        cassette = self.played_cassette
+        interactions = 0 if cassette is None else len(cassette.interactions)
+        combined_outcome = RunOutcome(unplayed=range(1, interactions + 1))
         starts = self._final_outcomes
         if starts is None:
             starts = self._latest_outcomes()
 
         for start in starts:
-            combined = _combined_outcome(combined, start)
+            combined_outcome = _combined_outcome(combined_outcome, start)
 
-        return combined
+        return combined_outcome
 
     def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
@@ -296,7 +296,7 @@ async def _client_starts(
 
         values[option.name] = value
 
-    whole = {
+    whole_work = {
         **work,
         "place": place if isinstance(place, StoreFile) else [place],
         "options": values,
@@ -304,7 +304,7 @@ async def _client_starts(
     }
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
         folder = Path(name)
-        text = json.dumps(whole, default=os.fspath)
+        text = json.dumps(whole_work, default=os.fspath)
         (folder / _WORK_FILE).write_text(text, encoding="utf-8")
         starts = ClientStarts(path, base, folder, is_recording=bool(work))
         try:

@@ -111,13 +111,13 @@ class RecordSession(Session):
     @property
     def report(self) -> RecordingReport:
         """The results so far."""
-        published = self.published or Publication(0)
+        publication = self.published or Publication(0)
         return RecordingReport(
             cassette=str(self.path),
-            interactions=None if self.published is None else published.interactions,
-            kept=published.kept,
-            is_same=published.is_same,
-            redacted=published.redacted,
+            interactions=None if self.published is None else publication.interactions,
+            kept=publication.kept,
+            is_same=publication.is_same,
+            redacted=publication.redacted,
             exchanges=self.exchanges,
             played=None if self.player is None else self.player.reply_count,
             unrecorded=len(self.unrecorded),
@@ -129,8 +129,10 @@ class RecordSession(Session):
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
-        played = self.player is not None and self.player.reply_count
-        return not (self.exchanges or self.unreachable or self.unrecorded or played)
+        played_count = self.player is not None and self.player.reply_count
+        return not (
+            self.exchanges or self.unreachable or self.unrecorded or played_count
+        )
 
     @property
     def objection(self) -> str | None:
@@ -208,9 +210,9 @@ class RecordSession(Session):
 
             content = decode_journal(journal, str(self.journal.path))
             for exchange in content.exchanges.values():
-                changed = self.recorder.without_repeated_secrets(exchange)
-                if changed != exchange:
-                    self.journal.append(encode_line(changed))
+                changed_exchange = self.recorder.without_repeated_secrets(exchange)
+                if changed_exchange != exchange:
+                    self.journal.append(encode_line(changed_exchange))
 
     def end(self) -> None:
         """Publish the journal unless there is an objection."""
@@ -393,10 +395,10 @@ def check_transport(earlier: Cassette, shown_place: str, transport: Transport) -
     if earlier.transport == transport:
         return
 
-    recorded = TRANSPORTS[earlier.transport]
+    earlier_words = TRANSPORTS[earlier.transport]
     now = TRANSPORTS[transport]
     raise UsageError(
-        f"{shown_place} was recorded over {recorded}, and this recording would be over {now}",
+        f"{shown_place} was recorded over {earlier_words}, and this recording would be over {now}",
         hint="choose another <<cassette>>, or record all of it again with <<replace>>",
     )
 

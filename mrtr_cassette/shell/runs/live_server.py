@@ -103,29 +103,29 @@ class LiveServer:
             UpstreamError: it did not end in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
-        missing = "no complete response"
+        missing_response = "no complete response"
         try:
             async with asyncio.timeout(self.call_s):
                 try:
                     await self._follow_without_limit(conversation, supply, watch)
                 except asyncio.CancelledError:
                     if conversation.task is not None:
-                        missing = "its task did not end"
+                        missing_response = "its task did not end"
 
                     await self._give_up_task(conversation)
                     raise
         except TimeoutError:
-            raise self._timeout_error(missing) from None
+            raise self._timeout_error(missing_response) from None
 
     @property
     def is_mute(self) -> bool:
         """Whether it was started on pipes, and no message has come from it."""
         return self.is_on_pipes and not self._has_sent_message
 
-    def _timeout_error(self, missing: str) -> UpstreamError:
+    def _timeout_error(self, missing_response: str) -> UpstreamError:
         """Return the error for a call that took too long, which says if the server is mute."""
         if not self.is_mute:
-            reason = ValueError(f"{missing} within {self.call_s:g} s")
+            reason = ValueError(f"{missing_response} within {self.call_s:g} s")
             return UpstreamError(no_response_error(self.shown_as, reason))
 
         reason = ValueError(
@@ -179,19 +179,19 @@ class LiveServer:
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
         pending = self._begin_exchange(observation, conversation, supply)
-        reading = pending.reading
+        reading_task = pending.reading
         try:
             if conversation.leaving.is_due(observation):
-                await asyncio.wait({reading}, timeout=self.head_s)
+                await asyncio.wait({reading_task}, timeout=self.head_s)
                 self._leave_as_client_left(observation, conversation)
 
-            await asyncio.wait({reading})
+            await asyncio.wait({reading_task})
         finally:
-            reading.cancel()
+            reading_task.cancel()
 
         error: BaseException | None = pending.refusal
-        if not reading.cancelled():
-            error = reading.exception()
+        if not reading_task.cancelled():
+            error = reading_task.exception()
 
         if isinstance(error, NotMcpError):
             raise MuteServerError(no_response_error(self.shown_as, error))
@@ -213,14 +213,14 @@ class LiveServer:
             return None
 
         head_event = asyncio.Event()
-        reading = self._begin_exchange(
+        reading_task = self._begin_exchange(
             observation, conversation, supply, head_event
         ).reading
-        self._keep_in_background(reading)
+        self._keep_in_background(reading_task)
         head_wait = asyncio.ensure_future(head_event.wait())
-        either: set[asyncio.Future[Any]] = {reading, head_wait}
+        awaited_futures: set[asyncio.Future[Any]] = {reading_task, head_wait}
         await asyncio.wait(
-            either, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
+            awaited_futures, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
         )
         head_wait.cancel()
 
@@ -275,12 +275,14 @@ class LiveServer:
         head_event: asyncio.Event | None = None,
     ) -> _PendingResponse:
         """Start a task that sends a request and reads the response, and keep it as under way."""
-        reading = asyncio.ensure_future(
+        reading_task = asyncio.ensure_future(
             self._read_whole_response(observation, conversation, head_event)
         )
-        pending = _PendingResponse(conversation, reading, supply)
+        pending = _PendingResponse(conversation, reading_task, supply)
         self._pending_responses.append(pending)
-        reading.add_done_callback(lambda _: self._pending_responses.remove(pending))
+        reading_task.add_done_callback(
+            lambda _: self._pending_responses.remove(pending)
+        )
 
         return pending
 
@@ -301,8 +303,8 @@ class LiveServer:
             self._leave_as_client_left(observation, conversation)
             await self._show_until_answered(response, observation, conversation)
 
-        while (resumed := resuming_request(observation)) is not None:
-            request, after_s = resumed
+        while (resuming := resuming_request(observation)) is not None:
+            request, after_s = resuming
             await asyncio.sleep(after_s)
             with closing(await self.upstream.send(request)) as response:
                 if not is_event_stream(headers_for_client(response.headers)):
@@ -339,9 +341,11 @@ class LiveServer:
         if conversation.is_over:
             return
 
-        cancelling = conversation.response_part_received(observation)
-        if cancelling is not None:
-            self._start_task(self._read_whole_response(cancelling, conversation))
+        cancelling_request = conversation.response_part_received(observation)
+        if cancelling_request is not None:
+            self._start_task(
+                self._read_whole_response(cancelling_request, conversation)
+            )
 
         if conversation.is_over:
             self._stop_reading()

@@ -201,10 +201,12 @@ async def probe_recorded(
         sent_cassette = as_sent(cassette, upstream)
 
     sent_cassette = cassette_with_joined_streams(sent_cassette)
-    branching: AbstractAsyncContextManager[_Branches | None] = nullcontext()
+    branches_context: AbstractAsyncContextManager[_Branches | None] = nullcontext()
     if options.record is not None:
         _check_takes_branches(recorded, upstream)
-        branching = _recorded_branches(recorded, location_of(options.record), options)
+        branches_context = _recorded_branches(
+            recorded, location_of(options.record), options
+        )
 
     numbers = []
     for plan in plans_of(
@@ -216,7 +218,7 @@ async def probe_recorded(
     if not numbers:
         return Probing(cassette.path, str(upstream))
 
-    async with branching as branches:
+    async with branches_context as branches:
         probing = await _probe_cassette(
             cassette,
             sent_cassette,
@@ -404,23 +406,23 @@ async def _probe_cassette(
     branches: _Branches | None,
 ) -> Probing:
     """Probe the questions of the interactions with these numbers of one cassette."""
-    repeating = _verify_options(options, numbers)
+    verify_options = _verify_options(options, numbers)
     probers = []
-    for plan in plans_of(cassette, sent_cassette, upstream, repeating):
+    for plan in plans_of(cassette, sent_cassette, upstream, verify_options):
         probers.append(_Prober(plan, options, observer, branches))
 
     requests = sum(prober.most_requests for prober in probers)
     results: list[Probed] = []
     shown_server = ""
-    rules = rules_of(repeating)
+    rules = rules_of(verify_options)
     for prober in probers:
         run_context = live_run(
             cassette,
             part_of(sent_cassette, prober.plan),
             upstream,
-            repeating,
+            verify_options,
             RunFindings(rules),
-            consented=options.only,
+            consented_tools=options.only,
         )
         async with run_context as run:
             shown_server = run.shown
@@ -662,11 +664,11 @@ class _Prober:
 
         await self.run.close_server_of(call)
         self.run.verifier.forget_session(call)
-        for opening in self.plan:
-            is_opening = opening.part in ("opening", "listening")
-            session = opening.opens_session or opening.session
+        for opening_call in self.plan:
+            is_opening = opening_call.part in ("opening", "listening")
+            session = opening_call.opens_session or opening_call.session
             if is_opening and session == call.session:
-                await self.run.repeat_call(opening)
+                await self.run.repeat_call(opening_call)
 
     # Request states
 
@@ -721,9 +723,9 @@ class _Prober:
             _NoStateError: it was not reached.
         """
         conversation, script = self._conversation_and_script(ask, None)
-        stopped = await self._follow_conversation(conversation, script)
+        problem = await self._follow_conversation(conversation, script)
         if script.reply is None:
-            raise _NoStateError(_why_unreached(stopped))
+            raise _NoStateError(_why_unreached(problem))
 
         return script
 
@@ -770,9 +772,9 @@ class _Prober:
         if body is None:
             return None
 
-        altered = with_body(conversation.request, body)
-        calling = Conversation(altered, script, conversation.session)
-        return (await self._follow_conversation(calling, script)).ask
+        altered_request = with_body(conversation.request, body)
+        call_conversation = Conversation(altered_request, script, conversation.session)
+        return (await self._follow_conversation(call_conversation, script)).ask
 
     def _other_asks_with_states(
         self, ask: ProbedAsk, probe: Probe

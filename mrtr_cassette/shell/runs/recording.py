@@ -425,15 +425,15 @@ class Relay:
         Raises:
             OSError: there is no response.
         """
-        relayed = RelayedResponse(self.session, received, self.shown_as)
+        relayed_response = RelayedResponse(self.session, received, self.shown_as)
         request = upstream_request or received
         try:
-            relayed.take_response_head(await self.upstream.send(request))
+            relayed_response.take_response_head(await self.upstream.send(request))
         except asyncio.CancelledError:
-            relayed.response_ended(End.OPEN)
+            relayed_response.response_ended(End.OPEN)
             raise
 
-        return relayed
+        return relayed_response
 
     async def answer_unreachable(
         self, request: Request, downstream: Downstream, problem: str
@@ -663,9 +663,9 @@ class AutoAnswerHandler:
             downstream.break_off()
             return
 
-        created = exchange.created_task
-        if created is not None:
-            self.tasks[created.id] = _CreatedTask(call, rounds)
+        created_task = exchange.created_task
+        if created_task is not None:
+            self.tasks[created_task.id] = _CreatedTask(call, rounds)
 
         headers = without_header(upstream.last.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response

@@ -225,12 +225,12 @@ class LoadedReplays:
         """Return what is kept under a key, or loaded now, with a player of its own."""
         # Threads that begin to play the same cassette at once load it once.
         with self._lock:
-            loaded = self._loaded_replays.pop(key, None) or load()
-            self._loaded_replays[key] = loaded
+            loaded_replay = self._loaded_replays.pop(key, None) or load()
+            self._loaded_replays[key] = loaded_replay
             if len(self._loaded_replays) > _MOST_LOADED:
                 del self._loaded_replays[next(iter(self._loaded_replays))]
 
-            cassette, template = loaded
+            cassette, template = loaded_replay
             return cassette, template.fresh_player()
 
 
@@ -406,9 +406,9 @@ class ReplayServer:
     ) -> None:
         """Send a recorded response, and hold it open or end it with a miss if it has no end."""
         patience = play.patience
-        refusing = None
+        refusal_task = None
         if patience is not None and patience.is_for_cancellation:
-            refusing = self._begin_waiting(self._refuse_in_the_end(play, delivery))
+            refusal_task = self._begin_waiting(self._refuse_in_the_end(play, delivery))
 
         response = delivery.entry.exchange.response
         is_accepted = response is not None and response.is_acknowledgement
@@ -420,10 +420,10 @@ class ReplayServer:
         finally:
             delivery.end()
             self._wake_waiting_responses(play.session)
-            if refusing is not None and not is_accepted:
-                refusing.cancel()
+            if refusal_task is not None and not is_accepted:
+                refusal_task.cancel()
 
-        if patience is not None and is_accepted and refusing is None:
+        if patience is not None and is_accepted and refusal_task is None:
             # The connection on which the call was accepted is free for the next request.
             self._begin_waiting(self._respond_on_stream(play))
 
@@ -583,7 +583,7 @@ class ReplayServer:
 
     async def _send_delivery(self, delivery: Delivery, downstream: Downstream) -> End:
         """Send a response as it becomes due; return how it ends."""
-        started = self.clock.now()
+        started_s = self.clock.now()
         downstream.begin(delivery.reply.status, delivery.headers)
         is_head_sent = False
         is_event_sent = False
@@ -605,7 +605,7 @@ class ReplayServer:
                 )
             else:
                 await self._wait_for_recorded_time(
-                    step, started, follows_event=is_event_sent
+                    step, started_s, follows_event=is_event_sent
                 )
                 await self._send_part(step, delivery, downstream)
                 is_event_sent = True
@@ -620,12 +620,12 @@ class ReplayServer:
         return step
 
     async def _wait_for_recorded_time(
-        self, part: Sending, started: float, *, follows_event: bool
+        self, part: Sending, started_s: float, *, follows_event: bool
     ) -> None:
         """Wait until a part is as late as it was recorded, or apart from the event before it."""
         if self.paced:
-            elapsed = self.clock.now() - started
-            await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
+            elapsed_s = self.clock.now() - started_s
+            await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed_s))
         elif part.is_response and follows_event:
             await self.clock.sleep(_PAUSE_BETWEEN_EVENTS_S)
 
@@ -649,11 +649,11 @@ class ReplayServer:
         is_last: bool,
     ) -> None:
         """Send a message of our own on a stream of events or lines."""
-        framed = b"event: message\ndata: " + message + b"\n\n"
+        framed_message = b"event: message\ndata: " + message + b"\n\n"
         if delivery.entry.matched.request.is_line:
-            framed = message + b"\n"
+            framed_message = message + b"\n"
 
-        await downstream.send(framed, is_last=is_last)
+        await downstream.send(framed_message, is_last=is_last)
 
     async def _wait_for_arrival(self, delivery: Delivery) -> None:
         """Wait until its session has had a request or an event, as a part may wait for it.

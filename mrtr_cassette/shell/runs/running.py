@@ -91,19 +91,19 @@ def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
 
 async def _until_signal(main: Coroutine[Any, Any, T]) -> T:
     """Return a coroutine's result; a signal cancels it, and is raised if no result comes."""
-    working = asyncio.ensure_future(main)
+    main_task = asyncio.ensure_future(main)
     async with stop_signals() as signals:
         next_signal = asyncio.ensure_future(signals.get())
-        either: set[asyncio.Future[Any]] = {working, next_signal}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        awaited_futures: set[asyncio.Future[Any]] = {main_task, next_signal}
+        await asyncio.wait(awaited_futures, return_when=asyncio.FIRST_COMPLETED)
         if not next_signal.done():
             next_signal.cancel()
-            return await working
+            return await main_task
 
         # Further signals don't break off what ends the processes that it has started.
-        working.cancel()
+        main_task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            return await working
+            return await main_task
 
     _ignore_signals()
     raise StoppedError(next_signal.result())
@@ -164,12 +164,12 @@ def waiting_for_input(file: int) -> Iterator[Callable[[], None]]:
 @asynccontextmanager
 async def catching_end_signals() -> AsyncIterator[asyncio.Event]:
     """Set an event at SIGINT, SIGTERM and SIGHUP, and ignore them after the block."""
-    requested = asyncio.Event()
+    end_requested = asyncio.Event()
     async with stop_signals() as signals:
         next_signal = asyncio.ensure_future(signals.get())
-        next_signal.add_done_callback(lambda _: requested.set())
+        next_signal.add_done_callback(lambda _: end_requested.set())
         try:
-            yield requested
+            yield end_requested
         finally:
             next_signal.cancel()
 
@@ -388,11 +388,11 @@ async def _stay_until_left(
     manager: AbstractAsyncContextManager[T], entered: _EnteredFuture[T]
 ) -> None:
     """Enter an async context manager, and leave it when that is wanted."""
-    leaving = asyncio.Event()
+    leave_event = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with manager as value:
-        entered.set_result((value, partial(loop.call_soon_threadsafe, leaving.set)))
-        await leaving.wait()
+        entered.set_result((value, partial(loop.call_soon_threadsafe, leave_event.set)))
+        await leave_event.wait()
 
 
 def _leave_abandoned(entered: Future[tuple[T, Callable[[], object]]]) -> None:

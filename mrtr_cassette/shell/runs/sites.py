@@ -305,9 +305,9 @@ class PortSite:
 
             return
 
-        counted = metrics.counted_handler(handler)
+        counted_handler = metrics.counted_handler(handler)
         serving_context = serving(
-            counted, listener, options, log, drain_s=self._drain_s
+            counted_handler, listener, options, log, drain_s=self._drain_s
         )
         # The admin port has the clients' host and names.
         admin_options = replace(options, port=options.admin_port)

@@ -239,8 +239,8 @@ class RunningCommand:
         """The last of its output so far."""
         size = self._output_file.seek(0, os.SEEK_END)
         self._output_file.seek(max(0, size - _SHOWN_OUTPUT))
-        printed = self._output_file.read().decode(errors="replace").rstrip()
-        text = self._without_secrets(printed)
+        output_text = self._output_file.read().decode(errors="replace").rstrip()
+        text = self._without_secrets(output_text)
         # The command printed for a terminal, and our report shows it as text.
         shown = printable_lines("\n".join(text.expandtabs().splitlines()))
 
@@ -325,11 +325,11 @@ async def serving_application(application: Any) -> AsyncIterator[str]:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         if isinstance(application, web.Application):
-            serving = _serving_aiohttp(application, listener)
+            server_context = _serving_aiohttp(application, listener)
         else:
-            serving = _serving_asgi(application, listener)
+            server_context = _serving_asgi(application, listener)
 
-        async with serving:
+        async with server_context:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}{ENDPOINT}"
 
 

@@ -146,11 +146,11 @@ async def _verify_cassette(
             run.refuse_if_all_not_found(verified)
 
     verified.sort(key=lambda interaction: interaction.number)
-    proposed: Sequence[Proposal] = ()
+    proposals: Sequence[Proposal] = ()
     redaction = cassette.redaction or BUILT_IN_RULES
     # What came over another transport, or for examples of texts, can't be in the cassette.
     if _takes_changes(cassette, upstream) and not redaction.shared:
-        proposed = proposals_for_cassette(cassette, verified)
+        proposals = proposals_for_cassette(cassette, verified)
 
     verification = Verification(
         cassette.path,
@@ -159,7 +159,7 @@ async def _verify_cassette(
         frozenset(options.fail_on),
         tuple(findings.places),
         untried=tuple(findings.untried),
-        proposed=tuple(proposed),
+        proposed=tuple(proposals),
     )
     if options.learn is not None:
         _write_learned(Path(options.learn), verification.learned)
@@ -230,7 +230,7 @@ async def live_run(
     findings: RunFindings,
     *,
     accepts: Accepts | None = None,
-    consented: Collection[str] = (),
+    consented_tools: Collection[str] = (),
 ) -> AsyncIterator[LiveRun]:
     """Reach the live server, to repeat a part of a cassette, until the block ends."""
     redaction = cassette.redaction or BUILT_IN_RULES
@@ -248,7 +248,7 @@ async def live_run(
         )
 
         verifier.add_settings(UserSettings(secrets=options.secrets))
-        verifier.consent_to(consented)
+        verifier.consent_to(consented_tools)
         server = target
         if is_over_old_transport(cassette):
             server = _target_over_lines(target)
@@ -376,9 +376,9 @@ class LiveRun:
         if key not in self.servers:
             target = self.target
             connection = await self.stack.enter_async_context(AsyncExitStack())
-            connected = target.connect(self.verifier.add_settings)
+            client_context = target.connect(self.verifier.add_settings)
             server = LiveServer(
-                await connection.enter_async_context(connected),
+                await connection.enter_async_context(client_context),
                 target.origin,
                 float(self.options.timeout),
                 is_on_pipes=self.reached_target.is_on_pipes,
@@ -462,7 +462,7 @@ class LiveRun:
         if not learns and not differs:
             return first
 
-        again: VerifiedInteraction | None = None
+        second: VerifiedInteraction | None = None
         if self.verifier.only_reads(first.planned):
             repeated = self.verifier.begin_interaction(first.planned)
             if (
@@ -470,19 +470,19 @@ class LiveRun:
                 and first.findings.response_pairs
             ):
                 await server.follow_conversation(repeated.conversation)
-                again = repeated.verified_interaction()
+                second = repeated.verified_interaction()
         elif learns and first.planned.call.method == CALL_TOOL:
             self.findings.untried[call_name(first.planned.call)] = None
 
         places = learned_places(
-            first, again, ignored_pointers(self.findings.rules, first.planned.call)
+            first, second, ignored_pointers(self.findings.rules, first.planned.call)
         )
         if learns:
             return self._leave_out_learned(first, places)
 
         is_written = self.verifier.is_written(first.planned)
-        varying = varying_pointers_in(first, places, is_written=is_written)
-        return replace(first, varying_places=varying)
+        varying_pointers = varying_pointers_in(first, places, is_written=is_written)
+        return replace(first, varying_places=varying_pointers)
 
     def _leave_out_learned(
         self, first: VerifiedInteraction, places: Sequence[LearnedPlace]
@@ -605,33 +605,35 @@ async def update_cassette(
 
     accepts = turn_accepter(cassette, choose)
     verification = await _verify_cassette(cassette, upstream, options, accepts)
-    proposed = verification.proposed
-    accepted: tuple[Proposal, ...] = ()
-    if proposed:
-        accepted = tuple(choose(proposed))
+    proposals = verification.proposed
+    accepted_proposals: tuple[Proposal, ...] = ()
+    if proposals:
+        accepted_proposals = tuple(choose(proposals))
 
-    if accepted:
+    if accepted_proposals:
         if read_file(path) != data:
             raise CassetteError(
                 path, "it was changed meanwhile", hint="verify it once more"
             )
 
         publish_cassette(
-            path, [updated_cassette_file(data, cassette, accepted)], replace=True
+            path,
+            [updated_cassette_file(data, cassette, accepted_proposals)],
+            replace=True,
         )
 
     left_proposals = tuple(
-        proposal for proposal in proposed if proposal not in accepted
+        proposal for proposal in proposals if proposal not in accepted_proposals
     )
-    refused = {
+    refused_numbers = {
         proposal.number for proposal in left_proposals if proposal.counting_changes
     }
-    accepted_numbers = frozenset(proposal.number for proposal in accepted)
-    verification = replace(verification, accepted=accepted_numbers - refused)
-    written = path if accepted else None
+    accepted_numbers = frozenset(proposal.number for proposal in accepted_proposals)
+    verification = replace(verification, accepted=accepted_numbers - refused_numbers)
+    written_path = path if accepted_proposals else None
     live = _recorded_from(cassette, upstream, verification.upstream)
 
-    return Update(verification, accepted, left_proposals, written, live)
+    return Update(verification, accepted_proposals, left_proposals, written_path, live)
 
 
 def _recorded_from(
