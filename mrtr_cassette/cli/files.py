@@ -376,15 +376,13 @@ def _unused_values(
     comparisons_with_all = _comparisons_by_name(pairs, **{option: values})
     unused = []
     for value in values:
+        comparisons = _comparisons_by_name(pairs, **{option: [value]})
+        if comparisons != comparisons_with_none:
+            continue
+
         other_values = [candidate for candidate in values if candidate != value]
-        is_idle = (
-            _comparisons_by_name(pairs, **{option: [value]}) == comparisons_with_none
-        )
-        if (
-            is_idle
-            and _comparisons_by_name(pairs, **{option: other_values})
-            == comparisons_with_all
-        ):
+        comparisons = _comparisons_by_name(pairs, **{option: other_values})
+        if comparisons == comparisons_with_all:
             unused.append((option, value))
 
     return unused

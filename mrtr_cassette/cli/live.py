@@ -176,7 +176,7 @@ def call(
     the tool or the server says that the call failed, and 4 if the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     options = read_options(CallOptions, other_options, log)
-    server, rest = _server_of(words, upstream, after_dashes(context))
+    server, rest = _server_and_words(words, upstream, after_dashes(context))
     wanted = wanted_call(rest)
     if cassette is not None:
         warn_of_path(server, BUILT_IN_RULES)
@@ -228,7 +228,7 @@ def _refuse_without_output(options: CallOptions) -> None:
         raise UsageError("--value needs --output CASSETTE, which has its name")
 
 
-def _server_of(
+def _server_and_words(
     words: Sequence[str], upstream: str | None, command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
     """Return the server's URL or command, and the words that are left for the call."""
@@ -552,7 +552,7 @@ def _tell_of_update(update: Update) -> None:
                 f"  it ends at a question without a recorded answer: record that with {way}"
             )
 
-    for proposal in update.left:
+    for proposal in update.not_accepted:
         name = proposal_name(proposal)
         if proposal.problem is not None:
             say(f"can't be taken: {name}: {printable(proposal.problem)}")

@@ -184,7 +184,7 @@ def record(
     if takes_next:
         raise UsageError("--next needs --stdio")
 
-    server = _server_of(words, upstream)
+    server = _server_to_record(words, upstream)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
 
@@ -200,7 +200,7 @@ def record(
     _run_with_log(options, log, main)
 
 
-def _server_of(words: Sequence[str], upstream: str | None) -> str | list[str]:
+def _server_to_record(words: Sequence[str], upstream: str | None) -> str | list[str]:
     """Return the URL of the server to record, or the words of the command that starts it."""
     refuse_misplaced(words)
     if words and upstream is None and "://" in words[0]:
@@ -259,7 +259,9 @@ async def _record_over_http(
                 address += ", with the secrets in the places of their placeholders"
 
             hint = f"point the client {address}; Ctrl-C writes {output}"
-            command_end = await _until_stopped(session, command, signals, log, hint)
+            command_end = await _wait_until_stopped(
+                session, command, signals, log, hint
+            )
             if command_end.code and not command_end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {command_end.code}"
 
@@ -423,10 +425,11 @@ def _serve_trials(
 def _terms_with(command: tuple[str, ...]) -> Terms:
     """Return the terms with the client that a recording would run, unless it is given secrets."""
     words = shell_words(command)
-    if (
-        not command
-        or text_redactor(BUILT_IN_RULES, credentials_given_to(command))(words) != words
-    ):
+    if not command:
+        return TERMS
+
+    without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
+    if without_secrets(words) != words:
         return TERMS
     return {**TERMS, "client": f" -- {words}"}
 
@@ -446,7 +449,7 @@ async def _replay_over_http(
         async with replaying(
             cassette, options, site=site, on_event=log.event
         ) as session:
-            end = await _until_stopped(session, command, signals, log)
+            end = await _wait_until_stopped(session, command, signals, log)
 
         fails = _conclude_replay(session, options, log, reports)
         player = session.player
@@ -567,7 +570,7 @@ def _tell_of_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> boo
     return has_run
 
 
-async def _until_stopped(
+async def _wait_until_stopped(
     session: Session,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],

@@ -330,27 +330,27 @@ class Orphans:
 
         What a test opens by name is known when it has run.
         """
-        self._note({f"{cassette_folder(item)}/" for item in items})
-        self._note(str(path.resolve()) for path in cassettes_of(items))
+        self._note_lines({f"{cassette_folder(item)}/" for item in items})
+        self._note_lines(str(path.resolve()) for path in cassettes_of(items))
         openers = tuple(filter(opens_by_name, items))
         yield
         selected = set(items)
         for item in openers:
             if item in selected:
-                self._note([f"{_OPENER_PREFIX}{item.nodeid}"])
+                self._note_lines([f"{_OPENER_PREFIX}{item.nodeid}"])
             else:
-                self._note([f"{_UNKNOWN_PREFIX}{item.nodeid} was deselected"])
+                self._note_lines([f"{_UNKNOWN_PREFIX}{item.nodeid} was deselected"])
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note that the cassettes of a file are unknown."""
         if not report.passed:
-            self._note([f"{_UNKNOWN_PREFIX}{report.nodeid} was not collected"])
+            self._note_lines([f"{_UNKNOWN_PREFIX}{report.nodeid} was not collected"])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome: one that has not passed may have left out to open cassettes."""
         note_outcome(self._test_outcomes, report)
 
-    def _note(self, lines: Iterable[str]) -> None:
+    def _note_lines(self, lines: Iterable[str]) -> None:
         """Add lines to the file that all processes of the run share."""
         with Path(os.environ[OPENED_VARIABLE]).open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)

@@ -370,7 +370,7 @@ class Plays:
 
         values: dict[str, Any] = {}
         if request.body or self._trials_setup is None:
-            values = _json_of(request)
+            values = _json_body(request)
 
         play_future = self._in_thread(partial(self._begin_play, values))
         play: CassettePlay = await self._finished(play_future)
@@ -394,17 +394,18 @@ class Plays:
 
         outcome: TestOutcome = "passed"
         if request.body:
-            outcome = _outcome_of(_json_of(request))
+            outcome = _test_outcome(_json_body(request))
 
         return 200, await self.end(play, outcome)
 
     def _check_token(self, request: Request) -> None:
         """Refuse a control request without the token that this process requires, if any."""
+        if not self._bearer_token:
+            return
+
         given_header = request.header("authorization")
         wanted_header = f"Bearer {self._bearer_token}"
-        if self._bearer_token and not compare_digest(
-            given_header.encode(), wanted_header.encode()
-        ):
+        if not compare_digest(given_header.encode(), wanted_header.encode()):
             raise _ControlError(
                 401,
                 "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
@@ -443,7 +444,7 @@ class Plays:
                 reason = _WHY_NOT_FOR_PLAYS[name]
                 raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
 
-        mode = self._mode_of(values.pop("mode", None))
+        mode = self._mode_of_play(values.pop("mode", None))
         options = combined_options(self._option_sources(values), PLAY_TERMS)
         terms = PLAY_TERMS
         if self._trials_setup is not None:
@@ -488,7 +489,7 @@ class Plays:
 
         return play
 
-    def _mode_of(self, mode_name: Any) -> Mode:
+    def _mode_of_play(self, mode_name: Any) -> Mode:
         """Return the mode of all plays if there is any, else the given mode or the default."""
         given_mode = None if mode_name is None else mode_named(mode_name, "mode")
         return self._mode or given_mode or default_mode()
@@ -506,7 +507,7 @@ class Plays:
         trials_setup = self._trials_setup
         if trials_setup is None:
             check_names(values, _PLAY_OPTIONS, _A_PLAY)
-            values["cassette"] = self._cassettes_of(values)
+            values["cassette"] = self._named_cassettes(values)
             return [source_of_call(_A_PLAY, (), values)]
 
         for name in ("cassette", "upstream"):
@@ -523,7 +524,7 @@ class Plays:
             OptionSource(_A_TRIAL, values),
         ]
 
-    def _cassettes_of(self, values: Mapping[str, Any]) -> list[Path]:
+    def _named_cassettes(self, values: Mapping[str, Any]) -> list[Path]:
         """Return the cassettes that a play names: by a file, a folder, a glob, or a list of these.
 
         Where the play may record, a folder is named with a slash at its end.
@@ -647,7 +648,7 @@ def _not_allowed(request: Request, allowed: str) -> _ControlError:
     return _ControlError(405, text, (("Allow", allowed),))
 
 
-def _json_of(request: Request) -> dict[str, Any]:
+def _json_body(request: Request) -> dict[str, Any]:
     """Return the object that a control request has.
 
     A page of another site can't send this content type unless it is allowed to.
@@ -667,7 +668,7 @@ def _json_of(request: Request) -> dict[str, Any]:
     return values
 
 
-def _outcome_of(values: dict[str, Any]) -> TestOutcome:
+def _test_outcome(values: dict[str, Any]) -> TestOutcome:
     """Return the outcome of the test that ends a play; `passed` if it doesn't say."""
     outcome = values.get("outcome", "passed")
     outcomes = get_args(TestOutcome)

@@ -581,14 +581,14 @@ def _write_page(root: Path, use: CassetteUse) -> str | None:
         inner_path = use.path.relative_to(root)
 
     page = (root / _PAGES_FOLDER / inner_path).with_suffix(".html")
-    write_page(page, recording, _replay_of(use))
+    write_page(page, recording, _replay_report(use))
     # Nobody commits what every failing run writes.
     (root / _PAGES_FOLDER / ".gitignore").write_text("*\n")
 
     return str(page.relative_to(root))
 
 
-def _replay_of(use: CassetteUse) -> ReplayReport | None:
+def _replay_report(use: CassetteUse) -> ReplayReport | None:
     """Return what a replay has come to so far; None where the test records."""
     view = use.view
     if view.is_recording:

@@ -19,7 +19,7 @@ from processes import CASSETTES
 import mrtr_cassette
 from mrtr_cassette.cli import main
 from mrtr_cassette.shell.pipes import upstream as pipe_upstream
-from mrtr_cassette.shell.pipes.processes import Grace
+from mrtr_cassette.shell.pipes.processes import GracePeriods
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_server_over_http_without_its_port_is_told_once(
 ) -> None:
     """The first call ends the run with the way out, if lines for people come, or nothing at all."""
     monkeypatch.setattr(pipe_upstream, "_MUTE_S", 0.0)
-    monkeypatch.setattr(pipe_upstream, "_STOPPING_GRACE", Grace(0.0, 0.0))
+    monkeypatch.setattr(pipe_upstream, "_STOPPING_GRACE", GracePeriods(0.0, 0.0))
     (tmp_path / "s.py").write_text(OTHERWISE.format(said=said))
     server = ("--", sys.executable, str(tmp_path / "s.py"))
     why = why.format(said="".join(said))

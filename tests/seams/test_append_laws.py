@@ -248,7 +248,7 @@ def runs(draw: Any) -> tuple[list[Operation], list[Operation]]:
     return before, client + draw(st.lists(OPERATION, max_size=4))
 
 
-def final_of(exchange: Any) -> tuple[Operation, str] | None:
+def final_response_of(exchange: Any) -> tuple[Operation, str] | None:
     """Return what a recorded exchange did, and what it says; None where it did nothing."""
     tree = json.loads(exchange.request.body)
     response = exchange.rpc_members["result"]
@@ -308,12 +308,12 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
     alone = Store("alone", start)
     for number in range(run.player.recording.highest_number + 1, len(exchanges) + 1):
         for played in exchanges[number].follows:
-            made = final_of(exchanges[played])
+            made = final_response_of(exchanges[played])
 
             assert made is not None
             assert does(alone, made[0]) == made[1]
 
-        if (final := final_of(exchanges[number])) is not None:
+        if (final := final_response_of(exchanges[number])) is not None:
             assert does(alone, final[0]) == final[1]
 
 

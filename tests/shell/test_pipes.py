@@ -38,7 +38,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.lines import pipe_reads
-from mrtr_cassette.shell.pipes.processes import Grace, server_process
+from mrtr_cassette.shell.pipes.processes import GracePeriods, server_process
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
 pytestmark = pytest.mark.skipif(
@@ -338,7 +338,7 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
 ) -> None:
     """SIGTERM follows the end of its stdin, and SIGKILL that, for its child too."""
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
-    grace = Grace(closed=0.01, terminated=0.01)
+    grace = GracePeriods(after_close=0.01, after_sigterm=0.01)
     with server_process(
         command, Recorder(seals=False).add_settings, grace=grace
     ) as server:

@@ -99,7 +99,9 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
 
     assert [accepted.call for accepted in update.accepted] == ["tools/list"]
-    assert [proposal.call for proposal in update.left] == ['tools/call "report"']
+    assert [proposal.call for proposal in update.not_accepted] == [
+        'tools/call "report"'
+    ]
     assert not update.verification.is_good
 
     cassette.write_bytes(before)
@@ -127,7 +129,7 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
     server = Contract(**plants)
     update = await updated(cassette, server)
 
-    assert (update.left, update.written) == ((), cassette)
+    assert (update.not_accepted, update.written) == ((), cassette)
     assert update.verification.is_good
     # Both branches of `deploy` share its question.
     assert sorted(new_lines(cassette, before)) == [
@@ -207,7 +209,9 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
     async with upstream(repeating("now for", earlier=True)) as live:
         update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
 
-    assert [proposal.problem for proposal in update.left if proposal.changes] == [
+    assert [
+        proposal.problem for proposal in update.not_accepted if proposal.changes
+    ] == [
         "it repeats the id that another request of this comparison had",
         "it may depend on #1, which did not end as recorded",
     ]
@@ -259,7 +263,7 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
 
     assert update.verification.counts == {"same": 1, "question-changed": 1}
     assert new_lines(path, before) == ['"message": "Really put it?"']
-    assert update.left == ()
+    assert update.not_accepted == ()
 
     async with upstream(store("Really put it?")) as live:
         assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {

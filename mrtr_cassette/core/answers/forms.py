@@ -439,7 +439,7 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value)
 
 
-def type_of_text(schema: Any) -> str:
+def type_to_read_as(schema: Any) -> str:
     """Return the JSON type as which a text that somebody writes is read."""
     types = _types_in(members_of(schema))
     if not types or "string" in types:
@@ -465,7 +465,7 @@ def value_of_text(text: str, schema: Any) -> Any:
 
     A text that doesn't read as that type stays a text.
     """
-    match type_of_text(schema):
+    match type_to_read_as(schema):
         case "boolean":
             return _boolean_from_text(text)
         case "integer" | "number" | "object":
@@ -647,7 +647,7 @@ def _description_lines(schema: Mapping[str, Any]) -> list[str]:
 
 def _field_prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) -> str:
     """Return the prompt for a field: its title, name, type or format, and default."""
-    kind = type_of_text(schema)
+    kind = type_to_read_as(schema)
     about = _TEXT_FORMATS.get(str(schema.get("format")), _TYPE_TESTS[kind])[0]
     if kind != "array" and titled_choices(schema):
         about = "number or value"
@@ -668,7 +668,7 @@ def _value_of_line(line: str, schema: Mapping[str, Any]) -> Any:
     choices = titled_choices(schema)
     if not choices:
         return value_of_text(line, schema)
-    if type_of_text(schema) != "array":
+    if type_to_read_as(schema) != "array":
         return _choice_of_text(line.strip(), choices)
 
     chosen_values = []
@@ -753,7 +753,7 @@ def example_of(schema: Any) -> Any:
     if "default" in members:
         return members["default"]
 
-    match type_of_text(members):
+    match type_to_read_as(members):
         case "array":
             return _example_list(members)
         case "integer" | "number":

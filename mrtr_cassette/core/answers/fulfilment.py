@@ -72,7 +72,7 @@ class AnswerSources:
         return _ALL_KINDS & kinds
 
 
-Step = bytes | tuple[str, InputRequest] | float
+Awaited = bytes | tuple[str, InputRequest] | float
 """What is waited for: the endpoint's reply to a body, or why there is none; a person's answer to a
 form, a URL or a value, with its key, or None; or some seconds."""
 
@@ -88,7 +88,7 @@ class _WrongAnswerError(Exception):
     """A source answers a request wrongly; with the key, and what is wrong."""
 
 
-Fulfilment = Generator[Step, Any, Mapping[str, Answer] | UnansweredQuestion]
+Fulfilment = Generator[Awaited, Any, Mapping[str, Answer] | UnansweredQuestion]
 """One ask on its way to its answers by key, from which optional ones may be missing."""
 
 
@@ -154,7 +154,7 @@ class _AskInProgress:
                 number, rule = numbered_rule
                 self._take_answer(question.key, rule.answer(), f"rule {number}")
 
-    def answer_by_endpoint(self) -> Generator[Step, Any, None]:
+    def answer_by_endpoint(self) -> Generator[Awaited, Any, None]:
         """Let the endpoint of the file answer what is missing."""
         open_questions = self._open_questions()
         if not open_questions or self._sources.file.rest is None:
@@ -174,7 +174,7 @@ class _AskInProgress:
         for key, value in answers.items():
             self._take_answer(key, value, "rest")
 
-    def answer_by_person(self) -> Generator[Step, Any, None]:
+    def answer_by_person(self) -> Generator[Awaited, Any, None]:
         """Let a person answer what is missing and can be typed."""
         if not self._sources.has_person:
             return
@@ -299,7 +299,7 @@ class Rounds:
     unanswered: UnansweredQuestion | None = None
     overrun: bool = False
 
-    def answer(self, ask: LiveAsk) -> Generator[Step, Any, AskAnswer | None]:
+    def answer(self, ask: LiveAsk) -> Generator[Awaited, Any, AskAnswer | None]:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
@@ -313,10 +313,10 @@ class Rounds:
 
         outcome = yield from answer_from_sources(asked, self.sources)
         if isinstance(outcome, UnansweredQuestion):
-            self.turns.append(_turn_of(ask, asked.requests, {}))
+            self.turns.append(_call_turn(ask, asked.requests, {}))
             return self._given_up(ask, outcome)
 
-        turn = _turn_of(ask, asked.requests, outcome)
+        turn = _call_turn(ask, asked.requests, outcome)
         self.turns.append(turn)
         return ask.answers_in_server_form(turn.answers)
 
@@ -350,7 +350,7 @@ class Rounds:
         )
 
 
-def _turn_of(
+def _call_turn(
     ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
 ) -> CallTurn:
     """Return a turn with its requests and answers, who gave these, and the hash of its state."""

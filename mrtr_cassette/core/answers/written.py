@@ -31,7 +31,7 @@ from mrtr_cassette.core.answers.forms import (
     problem_of,
     required_in,
     sampling_answer,
-    type_of_text,
+    type_to_read_as,
     value_of_text,
     value_schema,
 )
@@ -166,10 +166,9 @@ class AnswerRule(_StrictModel):
 
         if self.content is not None and self.action != "accept":
             raise ValueError('content only goes with action = "accept"')
-        if (
-            self.kind is not None
-            and self.kind not in _KINDS_BY_ANSWER_MEMBER[answers[0]]
-        ):
+
+        answered_kinds = _KINDS_BY_ANSWER_MEMBER[answers[0]]
+        if self.kind is not None and self.kind not in answered_kinds:
             raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
 
         if self.pattern is not None:
@@ -694,7 +693,7 @@ def _form_answer(
 ) -> Any:
     """Return the answer to a form that is given field by field; None where no field is."""
     for field, pair in field_pairs.items():
-        if pair.value in ACTIONS[1:] and type_of_text(fields[field]) != "string":
+        if pair.value in ACTIONS[1:] and type_to_read_as(fields[field]) != "string":
             return elicitation_answer(pair.value)
 
     if not field_pairs:

@@ -210,17 +210,17 @@ def check_patterns(
 
 def endpoint_of(url: str) -> str:
     """Return the path of an upstream's URL."""
-    return _path_of("/" + url.partition("://")[2].partition("/")[2])
+    return _decoded_path("/" + url.partition("://")[2].partition("/")[2])
 
 
-def _path_of(target: str) -> str:
+def _decoded_path(target: str) -> str:
     """Return the decoded path of a target, in which a placeholder tells only its rule."""
     return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
 
 
 def is_sent_to(endpoint: str, request: Request) -> bool:
     """Tell whether a request is sent to a path."""
-    return not request.is_line and _path_of(request.target) == endpoint
+    return not request.is_line and _decoded_path(request.target) == endpoint
 
 
 def _conversation_part(exchange: RecordedExchange, call: Call) -> ConversationPart:

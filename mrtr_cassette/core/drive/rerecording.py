@@ -93,12 +93,9 @@ def recorded_over(
         if _is_unchanged(pair, earlier_interaction, new_interaction):
             unchanged_numbers.add(new_interaction.number)
 
-    if (
-        len(unchanged_numbers)
-        == len(earlier.interactions)
-        == len(recorded.interactions)
-    ):
-        return earlier, len(unchanged_numbers)
+    unchanged_count = len(unchanged_numbers)
+    if unchanged_count == len(earlier.interactions) == len(recorded.interactions):
+        return earlier, unchanged_count
 
     replacement = _Replacement(earlier, recorded, partners, unchanged_numbers, handles)
     kept_numbers = _numbers_kept_together(replacement)
@@ -125,9 +122,8 @@ def _has_new_headers(old: RecordedInteraction, new: RecordedInteraction) -> bool
     for earlier_exchange, new_exchange in zip(
         old.exchanges, new.exchanges, strict=False
     ):
-        if not _header_names(new_exchange.request) <= _header_names(
-            earlier_exchange.request
-        ):
+        earlier_names = _header_names(earlier_exchange.request)
+        if not _header_names(new_exchange.request) <= earlier_names:
             return True
 
         if earlier_exchange.response is not None and new_exchange.response is not None:

@@ -235,8 +235,8 @@ def _repetition_in_cassette(
     """Return a repeated conversation with the live responses as the cassette would have them."""
     interaction = cassette.interactions[verified.number - 1]
     # The conversation was repeated over the transport of the live server.
-    repeated_exchanges = _responses_of(verified.planned.interaction)
-    exchanges_in_file = _responses_of(interaction)
+    repeated_exchanges = _exchanges_with_steps(verified.planned.interaction)
+    exchanges_in_file = _exchanges_with_steps(interaction)
     recorded_by_repeated = dict(
         zip(repeated_exchanges, exchanges_in_file, strict=False)
     )
@@ -252,7 +252,7 @@ def _repetition_in_cassette(
     return _RepeatedConversation(cassette, interaction, verified, pairs)
 
 
-def _responses_of(interaction: RecordedInteraction) -> list[RecordedExchange]:
+def _exchanges_with_steps(interaction: RecordedInteraction) -> list[RecordedExchange]:
     """Return the exchanges of an interaction, then those of the steps of its task."""
     exchanges = list(interaction.exchanges)
     for step in interaction.steps:

@@ -304,7 +304,7 @@ class Verifier:
         """Look for the credentials in what the user gives for the server from now on."""
         self._credentials.add_settings(settings)
 
-    def _session_of(self, planned: PlannedInteraction) -> ServerSession:
+    def _live_session_of(self, planned: PlannedInteraction) -> ServerSession:
         """Return the live session that takes the place of an interaction's recorded session."""
         key = planned.opens_session or planned.session
         if key not in self._sessions:
@@ -335,7 +335,7 @@ class Verifier:
                 self._request_for_live_server(planned.call.request), LIST_TOOLS
             )
             self._tool_lists[planned.session] = ToolList(
-                list_request, self._session_of(planned)
+                list_request, self._live_session_of(planned)
             )
 
         tools = self._tool_lists[planned.session]
@@ -419,7 +419,7 @@ class Verifier:
         departure: Departure | None = None,
     ) -> Conversation:
         """Return a conversation with the call of an interaction, answered by a script."""
-        session = self._session_of(planned)
+        session = self._live_session_of(planned)
         return Conversation(
             self._request_for_live_server(planned.call.request),
             script,
@@ -551,12 +551,9 @@ class Verifier:
         session_turns = self._session_turns(planned.interaction)
         for number, turn in unprompted_turns(session_turns):
             if turn.was_answered_before(request_number):
-                asking_interaction = self._repeated_by_number.get(number)
-                if (
-                    asking_interaction is not None
-                    and asking_interaction.planned.part == "listening"
-                ):
-                    asking_interaction.script.note_unasked_turn(turn)
+                asking = self._repeated_by_number.get(number)
+                if asking is not None and asking.planned.part == "listening":
+                    asking.script.note_unasked_turn(turn)
 
                 turn.questions.clear()
 

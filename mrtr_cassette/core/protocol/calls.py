@@ -123,9 +123,8 @@ def _short_id_in(
             return [Span(*match.span(2))]
 
     for match in segments:
-        if match[0] not in segments_of_stream and not _VERSION_SEGMENT.fullmatch(
-            match[0]
-        ):
+        is_version = _VERSION_SEGMENT.fullmatch(match[0])
+        if match[0] not in segments_of_stream and not is_version:
             return [Span(*match.span())]
 
     return []
@@ -210,7 +209,7 @@ def header_meaning(name: str, value: str) -> str:
         return text
 
 
-_FURTHER_HEADERS = (
+_FURTHER_TRAIT_HEADERS = (
     "mcp-method",
     "mcp-name",
     PARAMETER_PREFIX,
@@ -595,7 +594,7 @@ def traits_of_headers(headers: Headers) -> Traits:
     lower = [(name.lower(), value) for name, value in headers]
     names = {name for name, _ in lower}
     further_headers = sorted(
-        pair for pair in lower if pair[0].startswith(_FURTHER_HEADERS)
+        pair for pair in lower if pair[0].startswith(_FURTHER_TRAIT_HEADERS)
     )
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)

@@ -160,11 +160,8 @@ class RecordHook(Hook):
             unchanged_request.name,
             unchanged_request.answers is None,
         )
-        if unchangeable_members != (
-            returned.method,
-            returned.name,
-            returned.answers is None,
-        ):
+        returned_members = (returned.method, returned.name, returned.answers is None)
+        if unchangeable_members != returned_members:
             raise self.error("changed more than values of arguments and answers")
 
         place = _arguments_path(unchanged_request.method)

@@ -855,11 +855,10 @@ def _first_proposal_names(proposals: Sequence[Proposal]) -> str:
     """Return the names of the first few proposals, and how many more there are."""
     names = ", ".join(map(proposal_name, proposals[:_MOST_NAMED]))
     more_count = len(proposals) - _MOST_NAMED
-    return (
-        f"{names} and {counted(more_count, 'more response')}"
-        if more_count > 0
-        else names
-    )
+    if more_count <= 0:
+        return names
+
+    return f"{names} and {counted(more_count, 'more response')}"
 
 
 def proposal_name(proposal: Proposal) -> str:

@@ -386,7 +386,7 @@ def _responses_on_streams(
     return streamed_responses
 
 
-def final_of(call: Call, response: Response | None) -> FinalResponse:
+def final_response_of(call: Call, response: Response | None) -> FinalResponse:
     """Return the outcome of a call, or the last state of its task."""
     if response is None:
         return _NO_RESPONSE

@@ -11,7 +11,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState
-from mrtr_cassette.core.report.details import final_of, task_words
+from mrtr_cassette.core.report.details import final_response_of, task_words
 from mrtr_cassette.core.report.replay_events import (
     Event,
     LogLine,
@@ -153,7 +153,7 @@ def response_log_line(
         event["task"] = printable(task.status)
         line += f": task {observation.recorder.loggable_text(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_of(call, exchange.response))
+        words = final_words(final_response_of(call, exchange.response))
         if words:
             line += f": {words}"
 

@@ -451,11 +451,10 @@ def _with_members(
     for part, following_part in zip_longest(existing_parts, existing_parts[1:]):
         value = members.get(part.name, part.value.slice_of(raw))
         if value is not None:
-            separator = (
-                b","
-                if following_part is None
-                else raw[part.value.end : following_part.start]
-            )
+            separator = b","
+            if following_part is not None:
+                separator = raw[part.value.end : following_part.start]
+
             written_parts += (raw[part.start : part.value.start], value, separator)
 
     names = {part.name for part in existing_parts}

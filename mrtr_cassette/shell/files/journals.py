@@ -290,9 +290,8 @@ def recover_journal(output: Location) -> tuple[Publication | None, str | None] |
     check_replaceable(output)
     recorder = read_journal(journal_path(output)).header.recorder
     with suppress(CassetteError):
-        if recorder in {
-            earlier_recorder.id for earlier_recorder in load_cassette(output).recorders
-        }:
+        earlier_recorders = load_cassette(output).recorders
+        if recorder in {earlier.id for earlier in earlier_recorders}:
             discard_journal(output)
             if isinstance(output, Path):
                 remove_leftovers(output)

@@ -133,9 +133,8 @@ async def _body_at(url: URL, shown: str) -> bytes:
     if received_body is None:
         raise CassetteError(shown, f"it has more than {_MOST_BYTES // _MIB} MiB")
 
-    if media_type.startswith(_PAGE_CONTENT_TYPE) or received_body.lstrip().startswith(
-        b"<"
-    ):
+    is_markup = received_body.lstrip().startswith(b"<")
+    if is_markup or media_type.startswith(_PAGE_CONTENT_TYPE):
         raise CassetteError(
             shown,
             "there is a web page, and not a cassette",

@@ -33,8 +33,8 @@ from mrtr_cassette.shell.http.access import Listener, refusal_of
 from mrtr_cassette.shell.http.transport import (
     TEXT_HEADERS,
     Handler,
-    Head,
     RawHeaders,
+    ResponseHead,
     header_texts,
     render_head,
 )
@@ -43,7 +43,7 @@ from mrtr_cassette.terms import in_terms
 _NOT_HANDLED: Final = "the request could not be handled"
 _LAST_CHUNK = b"0\r\n\r\n"
 _WITHOUT_BODY = frozenset({204, 304})
-_HEAD_OF_NO_RESPONSE = Head(b"", has_length=False)
+_HEAD_OF_NO_RESPONSE = ResponseHead(b"", has_length=False)
 _LINGER_S = 10.0
 """Seconds for a client that is still sending to read why it is refused."""
 
@@ -91,7 +91,7 @@ class HttpDownstream:
     endpoint: EndpointPassing | None = None
     """Changes the body of the response, if it is an event stream."""
 
-    _rendered_head: Head = _HEAD_OF_NO_RESPONSE
+    _rendered_head: ResponseHead = _HEAD_OF_NO_RESPONSE
     _has_body: bool = False
     _is_chunked: bool = False
     _held_body: bytearray | None = None

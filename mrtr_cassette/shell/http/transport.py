@@ -203,7 +203,7 @@ def headers_for_client(raw: RawHeaders) -> Headers:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The head of a response, from its status, less the framing of its body."""
 
     raw: bytes
@@ -211,7 +211,9 @@ class Head:
 
 
 @lru_cache(maxsize=1024)
-def render_head(status: int, headers: Headers, reason: str | None = None) -> Head:
+def render_head(
+    status: int, headers: Headers, reason: str | None = None
+) -> ResponseHead:
     """Return a head with these headers and no others.
 
     Raises:
@@ -233,7 +235,7 @@ def render_head(status: int, headers: Headers, reason: str | None = None) -> Hea
         has_length = has_length or is_length
         lines.append(f"{name}: {value}\r\n")
 
-    return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
+    return ResponseHead("".join(lines).encode("utf-8", "surrogateescape"), has_length)
 
 
 def basic_authorization(user: str, password: str) -> str:

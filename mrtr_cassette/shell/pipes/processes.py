@@ -82,33 +82,33 @@ class CommandError(UpstreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Grace:
+class GracePeriods:
     """The seconds that a server has to end.
 
     Clients send SIGTERM two seconds after they closed stdin, and SIGKILL two seconds later; the
     TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
     """
 
-    closed: float = 5.0
+    after_close: float = 5.0
     """From the end of the client until SIGTERM; a server may have much to finish."""
 
-    terminated: float = 2.0
+    after_sigterm: float = 2.0
     """From that SIGTERM until SIGKILL."""
 
-    told: float = 1.2
+    after_end_request: float = 1.2
     """From a signal to this process, which SIGTERM to the server follows, until SIGKILL."""
 
-    told_and_closed: float = 0.5
+    after_end_request_and_close: float = 0.5
     """The same where the client has closed stdin too."""
 
-    left_over: float = 0.15
+    for_leftovers: float = 0.15
     """For the server's children after its own end, until SIGKILL."""
 
 
 class ServerProcess:
     """A running server, which leads a process group of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], grace: GracePeriods) -> None:
         self._process_group = ProcessGroup(process)
         self._grace_times = grace
         self._stdin = cast("IO[bytes]", process.stdin)
@@ -146,7 +146,7 @@ class ServerProcess:
             ended_by_itself = output_read.done() or not was_wanted
             if not ending_request.done():
                 await _wait_for_first(
-                    self._grace_times.closed, exit_future, ending_request
+                    self._grace_times.after_close, exit_future, ending_request
                 )
 
             if not exit_future.done():
@@ -158,9 +158,9 @@ class ServerProcess:
             client_leaving.cancel()
 
         # What the server said last is read by then, unless a child of its own talks on.
-        await asyncio.wait({output_read}, timeout=self._grace_times.left_over)
-        await self._process_group.stop_in_thread(self._grace_times.left_over)
-        await asyncio.wait({output_read}, timeout=self._grace_times.left_over)
+        await asyncio.wait({output_read}, timeout=self._grace_times.for_leftovers)
+        await self._process_group.stop_in_thread(self._grace_times.for_leftovers)
+        await asyncio.wait({output_read}, timeout=self._grace_times.for_leftovers)
 
         return ended_by_itself
 
@@ -174,9 +174,11 @@ class ServerProcess:
         grace = self._grace_times
         self.writer.close()
         self._process_group.signal(signal.SIGTERM)
-        seconds = grace.terminated
+        seconds = grace.after_sigterm
         if end_request.done():
-            seconds = grace.told_and_closed if client_leaving.done() else grace.told
+            seconds = grace.after_end_request
+            if client_leaving.done():
+                seconds = grace.after_end_request_and_close
 
         deadline = monotonic() + seconds
         pending_events = [
@@ -185,7 +187,8 @@ class ServerProcess:
         await _wait_for_first(seconds, exit_future, *pending_events)
         if end_request.done() and client_leaving.done():
             await _wait_for_first(
-                min(deadline - monotonic(), grace.told_and_closed), exit_future
+                min(deadline - monotonic(), grace.after_end_request_and_close),
+                exit_future,
             )
 
         if not exit_future.done():
@@ -218,7 +221,7 @@ def server_process(
     command: Sequence[str],
     add_settings: AddSettings,
     cwd: Path | None = None,
-    grace: Grace | None = None,
+    grace: GracePeriods | None = None,
 ) -> Iterator[ServerProcess]:
     """Run a server until the block ends, here or elsewhere; its stderr is this process's.
 
@@ -238,7 +241,7 @@ def server_process(
     except OSError as error:
         raise CommandError(command, error) from None
 
-    server = ServerProcess(process, grace or Grace())
+    server = ServerProcess(process, grace or GracePeriods())
     try:
         with guarded_process_group(process.pid):
             yield server

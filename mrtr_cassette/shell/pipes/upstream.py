@@ -64,13 +64,16 @@ from mrtr_cassette.shell.http.transport import (
 from mrtr_cassette.shell.pipes.commands import credentials_given_to
 from mrtr_cassette.shell.pipes.processes import (
     CommandError,
-    Grace,
+    GracePeriods,
     ServerProcess,
     server_process,
 )
 
-_STOPPING_GRACE: Final = Grace(
-    closed=2.0, terminated=1.0, told=0.5, told_and_closed=0.5
+_STOPPING_GRACE: Final = GracePeriods(
+    after_close=2.0,
+    after_sigterm=1.0,
+    after_end_request=0.5,
+    after_end_request_and_close=0.5,
 )
 """A server whose clients have gone already: whoever ends this process may kill it soon."""
 

@@ -67,12 +67,12 @@ class Answerers:
 
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask; None where there is none."""
-        dialogue = rounds.answer(ask)
+        fulfilment = rounds.answer(ask)
         reported_count = len(rounds.turns)
         reply: Any = None
         while True:
             try:
-                step = dialogue.send(reply)
+                awaited = fulfilment.send(reply)
             except StopIteration as ended:
                 for turn in rounds.turns[reported_count:]:
                     self.announcer.say(turn_log_line, turn)
@@ -81,12 +81,12 @@ class Answerers:
                 return answer
 
             reply = None
-            if isinstance(step, float):
-                await asyncio.sleep(step)
-            elif isinstance(step, tuple) and self.ask_person is not None:
-                reply = await self.ask_person(*step)
-            elif isinstance(step, bytes) and self.ask_endpoint is not None:
-                reply = await self.ask_endpoint(step)
+            if isinstance(awaited, float):
+                await asyncio.sleep(awaited)
+            elif isinstance(awaited, tuple) and self.ask_person is not None:
+                reply = await self.ask_person(*awaited)
+            elif isinstance(awaited, bytes) and self.ask_endpoint is not None:
+                reply = await self.ask_endpoint(awaited)
 
 
 # An endpoint
@@ -94,7 +94,7 @@ class Answerers:
 
 @asynccontextmanager
 async def answers_endpoint(
-    rest: RestModel | None,
+    endpoint: RestModel | None,
     ca_file: Path | None = None,
     *,
     verifies: bool = True,
@@ -104,16 +104,16 @@ async def answers_endpoint(
     Raises:
         UsageError: its URL is none, or a header can't be sent.
     """
-    if rest is None:
+    if endpoint is None:
         yield None
         return
 
     try:
-        url = upstream_url(rest.url)
+        url = upstream_url(endpoint.url)
     except UsageError:
         raise UsageError("rest.url of the answers file is not an HTTP URL") from None
 
-    headers = (*JSON_HEADERS, *url_credentials(url), *checked_headers(rest.headers))
+    headers = (*JSON_HEADERS, *url_credentials(url), *checked_headers(endpoint.headers))
     tls = tls_context(url, ca_file, verifies=verifies)
     client_context = connected_client(url.origin(), tls, forward_proxy(url), headers)
     async with client_context as client:
@@ -122,10 +122,11 @@ async def answers_endpoint(
             """Post a body to the endpoint; return its reply, or why there is none."""
             request = Request("POST", url.raw_path_qs, (), body)
             try:
-                async with asyncio.timeout(rest.timeout):
+                async with asyncio.timeout(endpoint.timeout):
                     return await _reply_of_endpoint(client, request)
             except TimeoutError as error:
-                return str(error) or f"no complete response within {rest.timeout:g} s"
+                timeout_words = f"no complete response within {endpoint.timeout:g} s"
+                return str(error) or timeout_words
             except OSError as error:
                 return connection_problem(error)
 

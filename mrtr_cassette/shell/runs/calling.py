@@ -214,7 +214,7 @@ async def call(
         )
 
         final_members = await _final_response_members(caller, wanted_call, options)
-        result = _result_of(wanted_call, caller.rounds, final_members, caller.problem)
+        result = _call_result(wanted_call, caller.rounds, final_members, caller.problem)
         announcer.tell(call_ended_event, result)
 
         return result
@@ -245,7 +245,7 @@ async def _final_response_members(
     return outcome_of(wanted_call.method, exchange)
 
 
-def _result_of(
+def _call_result(
     wanted_call: WantedCall,
     rounds: Rounds,
     final_members: Mapping[str, Any],
@@ -291,7 +291,7 @@ class _Caller:
         await self._open_session()
         schema = None
         if wanted_call.method == CALL_TOOL and not wanted_call.names_method:
-            schema = await self._schema_of(wanted_call.name)
+            schema = await self._input_schema_of_tool(wanted_call.name)
 
         request = self.client.call_request(
             wanted_call.method, wanted_call.params(schema), schema
@@ -396,7 +396,7 @@ class _Caller:
             f"{shown} opens no session: {response_in_words(initialize_exchange)}{place}"
         )
 
-    async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+    async def _input_schema_of_tool(self, name: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema; None if it has none, or the list is incomplete."""
         request = self.client.call_request(LIST_TOOLS, {})
         tool_list = ToolList(request, self.session, LeavesToSources())
@@ -440,7 +440,7 @@ def answered_call(
             f"the method {method!r} is not one of {', '.join(callable_methods)}"
         )
 
-    wanted_call = WantedCall(method, name, _pairs_of(arguments or {}, "arguments"))
+    wanted_call = WantedCall(method, name, _written_pairs(arguments or {}, "arguments"))
     sources = _sources_of(answers)
     announcer = Announcer(options.log)
     cassette = None if path is None else location_of(path)
@@ -462,10 +462,10 @@ def _sources_of(answers: Answers) -> AnswerSources:
     if answers is None:
         answers = {}
 
-    return AnswerSources(GivenAnswers(_pairs_of(answers, "answers")))
+    return AnswerSources(GivenAnswers(_written_pairs(answers, "answers")))
 
 
-def _pairs_of(values: Any, noun: str) -> tuple[WrittenPair, ...]:
+def _written_pairs(values: Any, noun: str) -> tuple[WrittenPair, ...]:
     """Return named values of Python as JSON values."""
     if not isinstance(values, Mapping):
         raise UsageError(f"{noun} is {values!r}, and not a mapping of names to values")

@@ -344,7 +344,7 @@ class _OutcomeWriter:
                 self._told_counts[name] += len(items)
 
 
-async def _work_of(folder: Path) -> int:
+async def _do_work_in(folder: Path) -> int:
     """Record or replay, write the outcomes to the file as they change; return the code."""
     work = json.loads((folder / _WORK_FILE).read_bytes())
     outcomes = os.open(folder / _OUTCOMES_FILE, os.O_RDWR | os.O_APPEND)
@@ -407,4 +407,4 @@ def _place_from(parts: Sequence[str]) -> Location:
 
 
 if __name__ == "__main__":
-    sys.exit(run(_work_of(Path(sys.argv[1]))))
+    sys.exit(run(_do_work_in(Path(sys.argv[1]))))

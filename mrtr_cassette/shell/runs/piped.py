@@ -127,7 +127,10 @@ def client_sha256() -> str | None:
     """
     arguments = " ".join(sys.argv[1:])
     number = os.getppid()
-    look_up = _from_proc if _PROC_FOLDER.joinpath("self/stat").exists() else _from_ps
+    look_up = _process_facts_from_ps
+    if _PROC_FOLDER.joinpath("self/stat").exists():
+        look_up = _process_facts_from_proc
+
     for _ in range(_MOST_WRAPPERS):
         try:
             parent, started, command = look_up(number)
@@ -136,7 +139,7 @@ def client_sha256() -> str | None:
 
         program = _program_of(command)
         if program in _SHELL_PROGRAMS:
-            if not _has_only(arguments, command):
+            if not _runs_only_our_command(arguments, command):
                 return None
         elif program not in _WRAPPER_PROGRAMS or arguments not in command:
             return sha256_of(f"{number} {started}")
@@ -152,13 +155,13 @@ def _program_of(command: str) -> str:
     return path.rpartition("/")[2].removeprefix("-")
 
 
-def _has_only(arguments: str, command: str) -> bool:
+def _runs_only_our_command(arguments: str, command: str) -> bool:
     """Tell whether a shell runs nothing but our command, which has these arguments."""
     # In a script, other commands come before or after.
     return command.count(arguments) == 1 and command.rstrip().endswith(arguments)
 
 
-def _from_proc(number: int) -> tuple[int, str, str]:
+def _process_facts_from_proc(number: int) -> tuple[int, str, str]:
     """Return a process's parent, its start, in whatever unit the system has, and its command."""
     folder = _PROC_FOLDER / str(number)
     stat = (folder / "stat").read_text(errors="replace")
@@ -169,7 +172,7 @@ def _from_proc(number: int) -> tuple[int, str, str]:
     return int(fields[1]), fields[19], command.decode(errors="replace")
 
 
-def _from_ps(number: int) -> tuple[int, str, str]:
+def _process_facts_from_ps(number: int) -> tuple[int, str, str]:
     """Return a process's parent, its start and its command, on systems without `/proc`."""
     listing = subprocess.run(  # noqa: S603
         ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],

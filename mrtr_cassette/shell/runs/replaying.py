@@ -102,7 +102,7 @@ async def _serving_replay(
 ) -> AsyncIterator[ReplaySession]:
     """Serve a replay on a site, and set the session's URLs, until the block ends."""
     player = server.player
-    place = _place_of(session.played_cassette)
+    place = _path_and_query_of_server(session.played_cassette)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
     with site.opened() as base_url:
@@ -118,7 +118,7 @@ async def _serving_replay(
             await server.close()
 
 
-def _place_of(cassette: Cassette) -> str:
+def _path_and_query_of_server(cassette: Cassette) -> str:
     """Return path and query of the recorded server, percent-encoded where that is needed."""
     try:
         upstream = urlsplit(cassette.upstream)

@@ -574,7 +574,7 @@ class Update:
 
     verification: Verification
     accepted: tuple[Proposal, ...]
-    left: tuple[Proposal, ...]
+    not_accepted: tuple[Proposal, ...]
     written: Location | None
     cassette: Cassette
     """What was verified, with the live server as the recorded one."""

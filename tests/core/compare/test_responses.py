@@ -71,7 +71,7 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
         tree = {"jsonrpc": "2.0", "id": 1, **members, **said}
         return Answer((compact(tree),), (JSON_TYPE,), 200)
 
-    def final_of(response: Answer) -> Any:
+    def final_response_of(response: Answer) -> Any:
         cassette = loaded(cassette_of((CALL, response)))
         return details_of(cassette).interactions[0].final
 
@@ -83,7 +83,7 @@ def test_a_null_member_beside_the_outcome_says_nothing(said: Json, null: str) ->
         == response_changes(seen(spelled), seen(bare))
         == []
     )
-    assert final_of(bare) == final_of(spelled)
+    assert final_response_of(bare) == final_response_of(spelled)
 
 
 def test_an_error_beside_a_question_is_a_difference() -> None:
