@@ -287,7 +287,7 @@ def _cassette_fixture(
     """Return a fixture of this scope, whose docstring says for which `users` the recording is."""
 
     def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-        yield from _uses_of_run(request).opened(request)
+        yield from _uses_of_run(request).opened_cassette(request)
 
     opened.__doc__ = (
         f"The recording of an MCP server, for {users}: clients connect to its `url`."
@@ -306,7 +306,7 @@ def mrtr_cassettes(
     request: pytest.FixtureRequest,
 ) -> Iterator[Callable[..., MrtrCassette]]:
     """Further recordings for a test: call it with a name and the marker's other arguments."""
-    yield from _uses_of_run(request).opening(request)
+    yield from _uses_of_run(request).cassette_opener(request)
 
 
 @pytest.fixture(scope="session")

@@ -120,19 +120,19 @@ class CassetteUses:
 
     # Opening cassettes for fixtures
 
-    def opened(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
+    def opened_cassette(self, request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         """Record or replay the cassette that the marker names, for the tests of a scope."""
         use = self._begin_use(request, lambda: sources_of_markers(request.node))
         yield use.view
         use.stop()
 
-    def opening(
+    def cassette_opener(
         self, request: pytest.FixtureRequest
     ) -> Iterator[Callable[..., MrtrCassette]]:
         """Give what opens cassettes by name."""
         exit_stack = ExitStack()
 
-        def opened(*name: Any, **options: Any) -> MrtrCassette:
+        def open_by_name(*name: Any, **options: Any) -> MrtrCassette:
             """Record or replay the cassette of this name until the fixture is torn down."""
 
             def sources() -> list[OptionSource]:
@@ -147,7 +147,7 @@ class CassetteUses:
 
         # One that can't be stopped keeps none of the others running.
         with exit_stack:
-            yield opened
+            yield open_by_name
 
     def _begin_use(
         self, request: pytest.FixtureRequest, sources: Callable[[], list[OptionSource]]

@@ -217,7 +217,7 @@ def handles_between(
     """Return the handles of a recording, and those of another one in the same places."""
     live_names = handles_in(received)
     handles = Handles(handles_in(recorded) if live_names else (), live_names)
-    if not handles.has_names:
+    if not handles.has_handles:
         return handles
 
     waiting_by_key: dict[object, deque[RecordedInteraction]] = defaultdict(deque)

@@ -168,20 +168,20 @@ class Handles:
     """Some handles, and what another run of the server has in their places: the live one."""
 
     def __init__(
-        self, names: Iterable[str] = (), live_names: Collection[str] | None = None
+        self, handles: Iterable[str] = (), live_handles: Collection[str] | None = None
     ) -> None:
         """Take the handles of a recording, and those of the other run as far as it is recorded."""
-        self._handle_names = set(names)
-        self._live_names = live_names
+        self._handle_names = set(handles)
+        self._live_handles = live_handles
         self._live_by_recorded: dict[str, str] = {}
         self._recorded_by_live: dict[str, str] = {}
 
-    def expect_names(self, names: Iterable[str]) -> None:
+    def expect_handles(self, handles: Iterable[str]) -> None:
         """Take more of them."""
-        self._handle_names.update(names)
+        self._handle_names.update(handles)
 
     @property
-    def has_names(self) -> bool:
+    def has_handles(self) -> bool:
         """Whether there are any."""
         return bool(self._handle_names)
 
@@ -202,7 +202,7 @@ class Handles:
 
     def _may_be_live(self, token: str) -> bool:
         """Tell whether a word may be a handle of the other run."""
-        return self._live_names is None or token in self._live_names
+        return self._live_handles is None or token in self._live_handles
 
     def _take_pair(self, recorded: str, live: str) -> None:
         """Take the live handle in the place of a recorded one."""
@@ -231,15 +231,15 @@ class Handles:
 
     def with_recorded_handles(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a live exchange with the recorded handles; itself if it has none."""
-        names = self._recorded_by_live
-        if not names:
+        recorded_by_live = self._recorded_by_live
+        if not recorded_by_live:
             return exchange
 
-        request = _with_handles(exchange.request, names)
+        request = _with_handles(exchange.request, recorded_by_live)
         response = exchange.response
         if response is not None:
             response = response_with(
-                response, lambda raw, _: _with_other_handles(raw, names)
+                response, lambda raw, _: _with_other_handles(raw, recorded_by_live)
             )
 
         if request == exchange.request and response == exchange.response:

@@ -461,7 +461,7 @@ class PlayedCallRepeater:
         repeated = [
             text for text in handles_sent_in(request) if text in self._issuing_plays
         ]
-        self.handles.expect_names(repeated)
+        self.handles.expect_handles(repeated)
         return repeated
 
     def make_writes(self, shown_call: Call) -> Conversations:

@@ -85,7 +85,7 @@ class Reaction:
     next_ask: LiveAsk | None = None
 
     @property
-    def said_value(self) -> Any:
+    def compared_value(self) -> Any:
         """What it said: the outcome of the call, or what it asks."""
         if self.ask is not None:
             return {"inputRequests": self.ask.question}
@@ -290,12 +290,12 @@ class Baseline:
     def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
         """Return the reactions that are told with a probe, by the names of their members."""
         values = {
-            "received": reaction.said_value,
-            "accepted": self.accepted_reaction.said_value,
+            "received": reaction.compared_value,
+            "accepted": self.accepted_reaction.compared_value,
         }
         for (_, key), declining_reaction in self.declining_reactions.items():
             if probe.question in (None, key):
-                values.setdefault("declined", declining_reaction.said_value)
+                values.setdefault("declined", declining_reaction.compared_value)
 
         return values
 

@@ -271,13 +271,13 @@ class Line(NamedTuple):
 
     raw: bytes
     is_whole: bool = True
-    passed: int = 0
+    passed_length: int = 0
     """How many of its bytes came with earlier reads, and have been passed on since."""
 
     @property
     def new_bytes(self) -> bytes:
         """The bytes that came with the last read."""
-        return self.raw[self.passed :]
+        return self.raw[self.passed_length :]
 
 
 class PipeRead(NamedTuple):
@@ -316,7 +316,7 @@ class LineFramer:
                 Line(
                     bytes(self._unfinished_line),
                     is_whole=False,
-                    passed=self._passed_length,
+                    passed_length=self._passed_length,
                 )
             )
             self._unfinished_line.clear()
@@ -336,7 +336,7 @@ class LineFramer:
         """Return the line that ends with these bytes, and hold nothing of it any longer."""
         raw = bytes(self._unfinished_line) + last
         is_cut = self._is_cut or len(raw) > self._longest_line
-        line = Line(raw, is_whole=not is_cut, passed=self._passed_length)
+        line = Line(raw, is_whole=not is_cut, passed_length=self._passed_length)
         self._unfinished_line.clear()
         self._passed_length = 0
         self._is_cut = False

@@ -235,7 +235,7 @@ async def live_run(
     """Reach the live server, to repeat a part of a cassette, until the block ends."""
     redaction = cassette.redaction or BUILT_IN_RULES
     upstream_context = reached_upstream(upstream, options, redaction, cassette)
-    async with upstream_context as target, AsyncExitStack() as stack:
+    async with upstream_context as target, AsyncExitStack() as exit_stack:
         verifier = Verifier(
             part,
             target.path,
@@ -253,7 +253,7 @@ async def live_run(
         if is_over_old_transport(cassette):
             server = _target_over_lines(target)
 
-        yield LiveRun(verifier, server, options, stack, findings, target)
+        yield LiveRun(verifier, server, options, exit_stack, findings, target)
 
 
 def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
@@ -328,7 +328,7 @@ class LiveRun:
     verifier: Verifier
     target: Target
     options: VerifyOptions
-    stack: AsyncExitStack
+    exit_stack: AsyncExitStack
     findings: RunFindings
     reached_target: Target
     servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
@@ -375,7 +375,7 @@ class LiveRun:
         key = self._server_key(call)
         if key not in self.servers:
             target = self.target
-            connection = await self.stack.enter_async_context(AsyncExitStack())
+            connection = await self.exit_stack.enter_async_context(AsyncExitStack())
             client_context = target.connect(self.verifier.add_settings)
             server = LiveServer(
                 await connection.enter_async_context(client_context),

@@ -308,20 +308,20 @@ a_text = st.lists(
 def lines_of(*chunks: bytes, longest: int = LONGEST) -> list[Line]:
     """Return the lines of bytes that come in these chunks; parts of a long line are joined."""
     framer = LineFramer(longest)
-    passed = b""
+    passed_length = b""
     joined: list[Line] = []
     for read in [*map(framer.feed, chunks), framer.finish()]:
         for line in read.lines:
-            passed += line.new_bytes
+            passed_length += line.new_bytes
             before = joined[-1] if joined else Line(b"", is_whole=True)
             if before.is_whole or before.raw.endswith(b"\n"):
-                joined.append(line._replace(passed=0))
+                joined.append(line._replace(passed_length=0))
             else:
                 joined[-1] = Line(before.raw + line.raw, is_whole=False)
 
-        passed += read.rest
+        passed_length += read.rest
 
-    assert passed == b"".join(chunks)
+    assert passed_length == b"".join(chunks)
     return joined
 
 
@@ -352,9 +352,9 @@ def test_line_comes_when_it_ends_and_its_bytes_as_they_are_read() -> None:
     assert framer.feed(b"one\ntw") == PipeRead([Line(b"one\n")], b"tw")
     assert framer.feed(b"o") == PipeRead([], b"o")
     assert framer.feed(b"\n\nrest") == PipeRead(
-        [Line(b"two\n", passed=3), Line(b"\n")], b"rest"
+        [Line(b"two\n", passed_length=3), Line(b"\n")], b"rest"
     )
-    assert framer.finish() == PipeRead([Line(b"rest", passed=4)])
+    assert framer.finish() == PipeRead([Line(b"rest", passed_length=4)])
     assert framer.finish() == PipeRead([])
 
 
@@ -363,7 +363,9 @@ def test_line_that_is_too_long_passes_in_parts() -> None:
     framer = LineFramer(4)
 
     assert framer.feed(b"1234") == PipeRead([], b"1234")
-    assert framer.feed(b"5") == PipeRead([Line(b"12345", is_whole=False, passed=4)])
+    assert framer.feed(b"5") == PipeRead(
+        [Line(b"12345", is_whole=False, passed_length=4)]
+    )
     assert framer.feed(b"6") == PipeRead([Line(b"6", is_whole=False)])
     assert framer.feed(b"7\n123\n").lines == [
         Line(b"7\n", is_whole=False),
