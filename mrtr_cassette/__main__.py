@@ -12,10 +12,10 @@ def main() -> None:
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    from mrtr_cassette.cli import load
+    from mrtr_cassette.cli import load_command
     from mrtr_cassette.cli import main as program
 
-    load(sys.argv[1:])
+    load_command(sys.argv[1:])
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

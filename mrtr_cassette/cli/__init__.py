@@ -43,7 +43,7 @@ COMMANDS: Final = {
 """The module in which each command is defined, imported when it runs; and its help's first line."""
 
 
-def load(words: Sequence[str]) -> None:
+def load_command(words: Sequence[str]) -> None:
     """Import what a command line needs: the module of the command that it begins with."""
     if words and words[0] in COMMANDS:
         _module_of(words[0])

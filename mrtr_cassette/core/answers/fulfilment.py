@@ -314,13 +314,13 @@ class Rounds:
         outcome = yield from answer_from_sources(asked, self.sources)
         if isinstance(outcome, UnansweredQuestion):
             self.turns.append(_call_turn(ask, asked.requests, {}))
-            return self._given_up(ask, outcome)
+            return self._end_or_refuse(ask, outcome)
 
         turn = _call_turn(ask, asked.requests, outcome)
         self.turns.append(turn)
         return ask.answers_in_server_form(turn.answers)
 
-    def _given_up(
+    def _end_or_refuse(
         self, ask: LiveAsk, unanswered: UnansweredQuestion
     ) -> AskAnswer | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""

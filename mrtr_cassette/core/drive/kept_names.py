@@ -122,7 +122,7 @@ class KeptNames:
 
     def _reference_with_kept_name(self, ref: Ref) -> Ref | None:
         """Return a reference with its kept name and its own turn; None if it isn't renamed."""
-        name = _name_of(ref)
+        name = _name_to_keep(ref)
         if name is None:
             return None
 
@@ -163,7 +163,7 @@ def _next_name(name: Ref) -> Ref:
     return name.with_last(int(name.token) + 1)
 
 
-def _name_of(ref: Ref) -> Ref | None:
+def _name_to_keep(ref: Ref) -> Ref | None:
     """Return a reference without the turn of a state; None for one that is never renamed."""
     if ref.is_secret:
         if is_journal_token(ref.token) or is_cassette_token(ref.token):
@@ -197,7 +197,7 @@ def _names_in(text: bytes) -> list[Ref]:
     names = []
     secrets = []
     for ref in refs_in(text):
-        name = _name_of(ref)
+        name = _name_to_keep(ref)
         if name is None:
             continue
 

@@ -460,7 +460,7 @@ def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     ordered_numbers: dict[int, None] = {}
     call_ends = []
     for interaction in recorded:
-        call_ends.append((_ended_after(interaction), interaction.number))
+        call_ends.append((_arrived_count_at_end(interaction), interaction.number))
 
     for ended_after, ended_number in sorted(call_ends):
         while (
@@ -495,7 +495,7 @@ def _earlier_numbers(replacement: _Replacement) -> dict[int, int]:
     return places
 
 
-def _ended_after(interaction: RecordedInteraction) -> float:
+def _arrived_count_at_end(interaction: RecordedInteraction) -> float:
     """Return how many requests had arrived when a call ended; infinite if it was left."""
     latest = 0
     for exchange in interaction.own_exchanges:

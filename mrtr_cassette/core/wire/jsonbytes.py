@@ -22,11 +22,11 @@ DEEPEST_NESTING: Final = 200
 
 _NUMBER_PARTS = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
-_SURELY_PLAIN = 18
-_SURELY_COMPARED = 640
+_DIGITS_OF_SHORT_INTEGER = 18
+_DIGITS_OF_ANY_INTEGER = 640
 """Digits that Python makes an integer of, however few it is told to."""
 
-_LONGEST_PLAIN = 20
+_MOST_WRITTEN_OUT_DIGITS = 20
 """Numbers are written out up to this many digits in the canonical form; others get an exponent."""
 
 
@@ -54,14 +54,14 @@ def decimal_of(value: Any) -> Decimal | None:
 
 def _short_integer_or_number(text: str) -> int | Number:
     """Return an integer of up to 18 digits as `int`, and a longer one as it was spelled."""
-    if len(text) <= _SURELY_PLAIN or _PLAIN_INTEGER.fullmatch(text):
+    if len(text) <= _DIGITS_OF_SHORT_INTEGER or _PLAIN_INTEGER.fullmatch(text):
         return int(text)
     return Number(text)
 
 
 def _exact_number(text: str) -> Number:
     """Return a number as it was spelled, and refuse a long one that can't be compared."""
-    if len(text) > _SURELY_COMPARED:
+    if len(text) > _DIGITS_OF_ANY_INTEGER:
         try:
             _canonical_number(text)
         except ValueError as error:
@@ -89,10 +89,13 @@ def _canonical_number(text: str) -> str:
     if not digits:
         return "0"
 
-    if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
+    if 0 <= exponent <= _MOST_WRITTEN_OUT_DIGITS - len(digits):
         return f"{sign}{digits}{'0' * exponent}"
 
-    if -_LONGEST_PLAIN <= exponent < 0 and len(digits) <= _LONGEST_PLAIN:
+    if (
+        -_MOST_WRITTEN_OUT_DIGITS <= exponent < 0
+        and len(digits) <= _MOST_WRITTEN_OUT_DIGITS
+    ):
         padded_digits = digits.rjust(1 - exponent, "0")
         return f"{sign}{padded_digits[:exponent]}.{padded_digits[exponent:]}"
 
