@@ -68,7 +68,7 @@ class Helpful:
 
 async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
     """Call the tool that asks three times, and return the text of its result."""
-    session = ServerSession(Recorder(seals=True))
+    session = ServerSession(Recorder(seals_states=True))
 
     def sent(value: Any) -> Request:
         body = compact(value)

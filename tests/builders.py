@@ -242,7 +242,7 @@ def push_on(observation: Observation, pushed: bytes) -> OpenPush:
         observation.response_started(200, STREAM_HEADERS)
 
     observation.response_bytes(sse(pushed), 0.0)
-    (push,) = observation.take_pushed()
+    (push,) = observation.take_pushes()
     return push
 
 
@@ -262,7 +262,7 @@ class Conversation:
         """Begin recording."""
         redactor = Redactor(RedactionRules(), token_of) if self.redacts else None
         self.recorder = Recorder(
-            seals=self.seals,
+            seals_states=self.seals,
             redactor=redactor,
             credentials=None if redactor is None else Credentials(redactor),
             seals_answers=self.seals_answers,

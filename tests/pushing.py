@@ -211,7 +211,7 @@ def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
     """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
     return [
         (push.exchange, push.key)
-        for push in session.talk.observation(stream).take_pushed()
+        for push in session.talk.observation(stream).take_pushes()
     ]
 
 

@@ -171,7 +171,7 @@ def write_case(side: Side, flow: str, folder: Path) -> None:
     assert done.code == 0, done.stderr
     exchanges: list[RecordedExchange] = []
     for interaction in load_cassette(cassette).interactions:
-        exchanges += interaction.own_exchanges
+        exchanges += interaction.unshared_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"

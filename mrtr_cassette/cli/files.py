@@ -579,7 +579,7 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
         f"{cassette}: {counted(len(loaded.interactions), 'interaction')}, all as recorded"
     )
     for interaction in loaded.interactions:
-        if any(exchange.number is None for exchange in interaction.own_exchanges):
+        if any(exchange.number is None for exchange in interaction.unshared_exchanges):
             tell(
                 f"{cassette}: #{interaction.number} was written by hand: `recording` has no digest "
                 "to check it by"
@@ -893,8 +893,10 @@ def _part_to_share(part: Cassette, *, blanks_text: bool) -> Cassette:
     if shareable.cassette.server != part.server:
         say("redacted: the address of the server, or its command")
 
-    if shareable.clients:
-        say(f"redacted: clientInfo, but for name and version ×{shareable.clients}")
+    if shareable.shortened_client_count:
+        say(
+            f"redacted: clientInfo, but for name and version ×{shareable.shortened_client_count}"
+        )
 
     if not blanks_text:
         say("note: other text stays; read it, or take it out with --blank-text")

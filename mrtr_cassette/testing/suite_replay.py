@@ -55,7 +55,7 @@ class ReplayUse(CassetteUse):
         results = self.view.results
         is_answered = results.played or results.unknown_tools
         was_asked = is_answered or results.misses or is_met
-        if not was_asked and not self.view.was_probed:
+        if not was_asked and not self.view.has_probed_server:
             self.outcome = "not used"
         elif self.view.problem is not None:
             problems.insert(0, self.view.problem)

@@ -66,7 +66,9 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
     """Each recorded start of the server is a start of its own, and it pushes as it did."""
     path = tmp_path / "c.json"
     record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
-    async with pipe_upstream(record, 2**20, Recorder(seals=True).add_settings) as piped:
+    async with pipe_upstream(
+        record, 2**20, Recorder(seals_states=True).add_settings
+    ) as piped:
         assert (
             await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
             == PLANNED

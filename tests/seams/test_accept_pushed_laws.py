@@ -214,7 +214,7 @@ class Live:
                 observation.response_bytes(sse(said), 0.0)
             else:
                 observation.response_bytes(sse(said), 0.0)
-                (push,) = observation.take_pushed()
+                (push,) = observation.take_pushes()
                 posted = steps.session.route_push(push)
                 if posted is None:
                     return

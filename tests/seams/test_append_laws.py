@@ -302,12 +302,12 @@ def test_what_is_appended_is_what_the_live_server_alone_would_have_said(
     exchanges = {}
     for interaction in cassette.interactions:
         exchanges.update(
-            {exchange.number: exchange for exchange in interaction.own_exchanges}
+            {exchange.number: exchange for exchange in interaction.unshared_exchanges}
         )
 
     alone = Store("alone", start)
     for number in range(run.player.recording.highest_number + 1, len(exchanges) + 1):
-        for played in exchanges[number].follows:
+        for played in exchanges[number].played_writes:
             made = final_response_of(exchanges[played])
 
             assert made is not None

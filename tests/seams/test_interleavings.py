@@ -136,9 +136,9 @@ def check(
     player = Player(recording.cassette, history=history)
     asking = [entry for entry in player.entries if entry.is_ask]
     linked = {
-        entry.parent.question: entry
+        entry.answered_ask.ask_key: entry
         for entry in player.entries
-        if entry.parent is not None
+        if entry.answered_ask is not None
     }
 
     has_states = office.states != "none" and len(linked) == len(asking)
@@ -156,7 +156,7 @@ def check(
         if has_states:
             expected = linked[sha256_of(state)]
             answer = (
-                "N" if NO["action"] in str(expected.matched.lookup.answers) else "Y"
+                "N" if NO["action"] in str(expected.normalised.lookup.answers) else "Y"
             )
 
         result = said(played(player, answering(answer, state)))

@@ -61,7 +61,7 @@ from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import response_log_line
 from mrtr_cassette.core.report.runs import error_body, report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
-from mrtr_cassette.core.secrets.sealed import is_searched
+from mrtr_cassette.core.secrets.sealed import is_searched_everywhere
 from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -930,7 +930,9 @@ def answer_last(turn: Turn, turns: list[Turn], asked: int, answers: Json) -> Non
     turn.echoes = asked if turns[asked].state is not None else None
     # Which surrogate stands for a state that two asks issued can't be told from the text.
     is_one_asks_own = turns[asked].asks != "same"
-    turn.is_quoted = is_one_asks_own and is_searched(turns[asked].state or "")
+    turn.is_quoted = is_one_asks_own and is_searched_everywhere(
+        turns[asked].state or ""
+    )
     turn.request = retry(turn.request, turn.answers, state=turns[asked].state)
 
 
@@ -1066,14 +1068,14 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
     alike: dict[Any, int] = {}
     for entry in sorted(entries, key=lambda recorded: recorded.arrival):
         place = arrived[(entry.exchange.number or 0) - 1]
-        if entry.parent is not None:
-            before[place].add(arrived[(entry.parent.exchange.number or 0) - 1])
+        if entry.answered_ask is not None:
+            before[place].add(arrived[(entry.answered_ask.exchange.number or 0) - 1])
 
         echoes = plan.turns[place].echoes
         if echoes is not None:
             before[place].add(echoes)
 
-        call = read_call(entry.matched.request)
+        call = read_call(entry.normalised.request)
         same = (*lookup_key(call)[::2], echoes, call.traits())
         if same in alike:
             before[place].add(alike[same])

@@ -234,7 +234,7 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     """The cursor of a list of tools, and the id of the event after which a stream is resumed."""
     redactor = Redactor(RedactionRules(), lambda _, secret: sha256_of(secret)[:24])
     recorder = Recorder(
-        seals=True, redactor=redactor, credentials=Credentials(redactor)
+        seals_states=True, redactor=redactor, credentials=Credentials(redactor)
     )
     recorder.add_settings(
         UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))

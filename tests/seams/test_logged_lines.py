@@ -37,7 +37,7 @@ def call(number: int, method: str) -> bytes:
 class PipedRecording:
     """A server on pipes under the recorder; each line takes a millisecond."""
 
-    recorder: Recorder = field(default_factory=lambda: Recorder(seals=True))
+    recorder: Recorder = field(default_factory=lambda: Recorder(seals_states=True))
     ended: list[RecordedExchange] = field(default_factory=list)
     now_ms: float = 0
 

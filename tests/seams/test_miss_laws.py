@@ -374,7 +374,7 @@ def test_whatever_is_missed_has_every_form(
     player = Player(cassette, strict=strict)
     recorded: list[Request] = []
     for interaction in cassette.interactions:
-        recorded += [exchange.request for exchange in interaction.own_exchanges]
+        recorded += [exchange.request for exchange in interaction.unshared_exchanges]
 
     for request in (*asked, *recorded, *recorded):
         decision = player.request_received(request)

@@ -284,7 +284,9 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     answer, body = answer_of(case, recorded_id, result)
     talk = Conversation()
     exchange = talk.exchange(call, answer)
-    told = Recorder(seals=False).seal(exchange, read_call(as_request(call))).unread
+    told = (
+        Recorder(seals_states=False).seal(exchange, read_call(as_request(call))).unread
+    )
     if case.is_ask:
         answered = with_id(retry(tool("deploy"), {"ok": True}, state=STATE), 99)
         talk.exchange(answered, text("done"))

@@ -131,4 +131,4 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
 
         if player.misses:
             assert divergences.longest_followed is not None
-            assert len(divergences.found) == len(runs)
+            assert len(divergences.first_divergences) == len(runs)

@@ -54,7 +54,7 @@ refusing = partial(AskedOtherwise, changes=())
 
 def session() -> ServerSession:
     """Return a session that the server has opened."""
-    return ServerSession(Recorder(seals=True), SESSION[1])
+    return ServerSession(Recorder(seals_states=True), SESSION[1])
 
 
 @asynccontextmanager
@@ -273,10 +273,12 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     program = tmp_path / "server.py"
     program.write_text(AT_ONCE)
     conversation = Conversation(
-        line_request(CALL), FixedScript(refusing), ServerSession(Recorder(seals=True))
+        line_request(CALL),
+        FixedScript(refusing),
+        ServerSession(Recorder(seals_states=True)),
     )
     async with pipe_upstream(
-        [sys.executable, str(program)], 1000, Recorder(seals=True).add_settings
+        [sys.executable, str(program)], 1000, Recorder(seals_states=True).add_settings
     ) as server:
         await LiveServer(server, "the server").follow_conversation(conversation)
 

@@ -340,7 +340,7 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
     grace = GracePeriods(after_close=0.01, after_sigterm=0.01)
     with server_process(
-        command, Recorder(seals=False).add_settings, grace=grace
+        command, Recorder(seals_states=False).add_settings, grace=grace
     ) as server:
         server.writer.write(ask(1))
         heard = server.reads(1000)
@@ -369,7 +369,7 @@ async def test_server_does_not_outlive_its_client_that_is_cancelled_twice(
     began = asyncio.Event()
 
     async def calling() -> None:
-        add_settings = Recorder(seals=False).add_settings
+        add_settings = Recorder(seals_states=False).add_settings
         async with pipe_upstream(command, 1000, add_settings) as upstream:
             await (await upstream.send(line_request(call(1)))).read()
             began.set()

@@ -106,7 +106,7 @@ async def relaying(
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(path, header)
-    recorder = Recorder(seals=False)
+    recorder = Recorder(seals_states=False)
     session = RecordSession(
         "", "", path, None, None, recorder=recorder, journal=journal
     )

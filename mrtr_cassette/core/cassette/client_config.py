@@ -53,15 +53,17 @@ class _ServerEntry(NamedTuple):
     """Index in `args` of the command of a wrapped server; None if it is not wrapped."""
 
 
-def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
-    """Return a configuration in which a server is started by `ours`, before its own command.
+def wrapped_config(
+    data: bytes, path: str, server: str, proxy_command: Sequence[str]
+) -> bytes:
+    """Return a configuration in which a proxy starts a server by the server's own command.
 
     Every other byte stays, comments too, and unwrapping gives back the same bytes.
 
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    entry = _server_entry(data, path, server, ours)
+    entry = _server_entry(data, path, server, proxy_command)
     if entry.wrapped_command is not None:
         raise CassetteError(
             path,
@@ -69,7 +71,7 @@ def wrapped_config(data: bytes, path: str, server: str, ours: Sequence[str]) -> 
             hint=f"first: {shell_command('unwrap_server', path=str(path), server=server)}",
         )
 
-    program, *arguments = [json.dumps(word).encode() for word in ours]
+    program, *arguments = [json.dumps(word).encode() for word in proxy_command]
     command = entry.command
     arguments.append(json.dumps(_DASHES).encode())
     arguments.append(command.slice_of(data))
@@ -101,38 +103,38 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     command = entry.command
     program = entry.argument_spans[command_index]
     own_command = program.slice_of(data)
-    is_last = command_index + 1 == len(entry.argument_spans)
-    if not is_last:
+    is_last_argument = command_index + 1 == len(entry.argument_spans)
+    if not is_last_argument:
         # The comma behind the program, and the space behind the comma, are ours.
-        end = data.index(b",", program.end) + 1
-        if data.startswith(b" ", end):
-            end += 1
+        end_of_removed = data.index(b",", program.end) + 1
+        if data.startswith(b" ", end_of_removed):
+            end_of_removed += 1
 
-        removed = Span(args_span.start + 1, end)
+        removed_span = Span(args_span.start + 1, end_of_removed)
     elif data[command.end : args_span.start] == _ADDED_ARGUMENTS:
-        removed = Span(command.end, args_span.end)
+        removed_span = Span(command.end, args_span.end)
     else:
-        removed = Span(args_span.start + 1, program.end)
+        removed_span = Span(args_span.start + 1, program.end)
 
-    changes = [(command, own_command), (removed, b"")]
+    changes = [(command, own_command), (removed_span, b"")]
     return splice(data, changes)
 
 
 def _server_entry(
-    data: bytes, path: str, server: str, ours: Sequence[str] = ()
+    data: bytes, path: str, server: str, proxy_command: Sequence[str] = ()
 ) -> _ServerEntry:
     """Return the parts of a server's entry; the server must have a command, and not a URL.
 
-    `ours` is what is to start it.
+    `proxy_command` is what is to start it.
     """
-    plain = _without_comments(data)
-    place, value = _server_value(plain, path, server, ours)
+    data_without_comments = _without_comments(data)
+    place, value = _server_value(data_without_comments, path, server, proxy_command)
     has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
     if not has_command:
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
-            hint=_hint_at_proxy(value, ours),
+            hint=_hint_at_proxy(value, proxy_command),
         )
 
     args = value.get("args", [])
@@ -142,33 +144,33 @@ def _server_entry(
             path, printable(f"`args` of the server {server!r} is not a list of texts")
         )
 
-    command_span = _last_span(plain, (*place, "command"))
+    command_span = _last_span(data_without_comments, (*place, "command"))
     if command_span is None:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
 
     arguments = []
-    args_span = _last_span(plain, (*place, "args"))
+    args_span = _last_span(data_without_comments, (*place, "args"))
     if args_span is not None:
-        arguments = item_spans(plain, args_span)
+        arguments = item_spans(data_without_comments, args_span)
 
     return _ServerEntry(command_span, args_span, arguments, _wrapped_command(value))
 
 
-def _hint_at_proxy(entry: Any, ours: Sequence[str]) -> str | None:
+def _hint_at_proxy(entry: Any, proxy_command: Sequence[str]) -> str | None:
     """Return how to record a server that has a URL; None if it has none, or is to be played."""
     url = entry.get("url") if isinstance(entry, dict) else None
-    if not isinstance(url, str) or "record" not in ours:
+    if not isinstance(url, str) or "record" not in proxy_command:
         return None
 
-    shown = text_redactor(BUILT_IN_RULES)(url)
-    command = shell_command("record_url", url=shown, path=ours[-1])
+    shown_url = text_redactor(BUILT_IN_RULES)(url)
+    command = shell_command("record_url", url=shown_url, path=proxy_command[-1])
     return f"record a server with a URL by a proxy: {command}"
 
 
 def _server_value(
-    plain: bytes, path: str, server: str, ours: Sequence[str]
+    data_without_comments: bytes, path: str, server: str, proxy_command: Sequence[str]
 ) -> tuple[MemberPath, Any]:
     """Return a server's entry, and where the file has it.
 
@@ -176,44 +178,48 @@ def _server_value(
         CassetteError: there is no such server, or several are called so.
     """
     names: list[str] = []
-    found: list[tuple[MemberPath, Any]] = []
-    for place, servers in _servers_by_place(plain, path, ours).items():
+    places_and_entries: list[tuple[MemberPath, Any]] = []
+    for place, servers in _servers_by_place(
+        data_without_comments, path, proxy_command
+    ).items():
         names.extend(repr(name) for name in servers)
         if server in servers:
-            found.append(((*place, server), servers[server]))
+            places_and_entries.append(((*place, server), servers[server]))
 
-    if len(found) > 1:
+    if len(places_and_entries) > 1:
         raise CassetteError(
             path,
             printable(f"it has several servers {server!r}"),
-            hint=_hint_by_hand(ours),
+            hint=_hint_by_hand(proxy_command),
         )
 
-    if found:
-        return found[0]
+    if places_and_entries:
+        return places_and_entries[0]
 
-    known = ", ".join(names) or "none"
-    raise CassetteError(path, printable(f"it has no server {server!r}; it has {known}"))
+    known_names = ", ".join(names) or "none"
+    raise CassetteError(
+        path, printable(f"it has no server {server!r}; it has {known_names}")
+    )
 
 
-def _hint_by_hand(ours: Sequence[str]) -> str:
+def _hint_by_hand(proxy_command: Sequence[str]) -> str:
     """Return how a server is wrapped, or unwrapped, in a configuration that is not changed here."""
-    if not ours:
+    if not proxy_command:
         return "take the command before the server's own command out by hand"
 
-    words = shell_words([*ours, _DASHES])
+    words = shell_words([*proxy_command, _DASHES])
     return f"start the server with this before its own command, by hand: {words}"
 
 
-def _last_span(plain: bytes, path: MemberPath) -> Span | None:
+def _last_span(data_without_comments: bytes, path: MemberPath) -> Span | None:
     """Return where the value at a path is; of several, the last one counts."""
     # A name is found as its bytes spell it, or escaped.
     as_bytes = []
     for name in path:
         as_bytes.append(name.encode("utf-8", "surrogatepass").decode("latin-1"))
 
-    found = find_spans(plain, {path, tuple(as_bytes)})
-    return max([span for _, span in found], default=None)
+    spans = find_spans(data_without_comments, {path, tuple(as_bytes)})
+    return max([span for _, span in spans], default=None)
 
 
 def _wrapped_command(entry: Any) -> int | None:
@@ -251,30 +257,30 @@ def has_wrapped(data: bytes, path: str) -> bool:
 
 
 def _servers_by_place(
-    plain: bytes, path: str, ours: Sequence[str] = ()
+    data_without_comments: bytes, path: str, proxy_command: Sequence[str] = ()
 ) -> dict[MemberPath, dict[str, Any]]:
     """Return the servers by name, for every place of a configuration that has servers."""
     try:
-        tree = json.loads(plain)
+        tree = json.loads(data_without_comments)
     except ValueError as error:
         raise CassetteError(
-            path, f"not JSON: {error}", hint=_hint_by_hand(ours)
+            path, f"not JSON: {error}", hint=_hint_by_hand(proxy_command)
         ) from None
 
-    by_place: dict[MemberPath, dict[str, Any]] = {}
+    servers_by_place: dict[MemberPath, dict[str, Any]] = {}
     for pattern in _SERVER_PLACES:
         for place, servers in _members_at(tree, pattern):
             if isinstance(servers, dict):
-                by_place[place] = servers
+                servers_by_place[place] = servers
 
-    if not by_place:
+    if not servers_by_place:
         raise CassetteError(
             path,
             "it has no `mcpServers`, `servers` or `context_servers`",
-            hint=_hint_by_hand(ours),
+            hint=_hint_by_hand(proxy_command),
         )
 
-    return by_place
+    return servers_by_place
 
 
 def _members_at(value: Any, pattern: MemberPath) -> Iterator[tuple[MemberPath, Any]]:
@@ -285,8 +291,8 @@ def _members_at(value: Any, pattern: MemberPath) -> Iterator[tuple[MemberPath, A
 
     for name, member in members_of(value).items():
         if pattern[0] in (name, ANY):
-            for path, found in _members_at(member, pattern[1:]):
-                yield (name, *path), found
+            for path, members in _members_at(member, pattern[1:]):
+                yield (name, *path), members
 
 
 def _without_comments(data: bytes) -> bytes:

@@ -25,14 +25,14 @@ _DIGEST = re.compile(rb"\b[0-9a-f]{%d}\b" % _DIGEST_LENGTH)
 _HEX_WORDS = word_table("0123456789abcdef")
 
 
-def may_announce(raw: bytes) -> bool:
+def may_have_sha256(raw: bytes) -> bool:
     """Tell, quickly, whether a text may have a SHA-256."""
     return bool(long_words(raw, _HEX_WORDS, _DIGEST_LENGTH))
 
 
-def announced_in(raw: bytes) -> set[str]:
+def sha256_words_in(raw: bytes) -> set[str]:
     """Return the words of a text that look like a SHA-256."""
-    if not may_announce(raw):
+    if not may_have_sha256(raw):
         return set()
 
     return set(map(bytes.decode, _DIGEST.findall(raw)))
@@ -45,105 +45,120 @@ class AnnouncedDigests:
         self._announced_digests: set[str] = set()
         self._changed_digests: dict[str, str] = {}
 
-    def add(self, received: Response, sealed: Response) -> tuple[tuple[str, str], ...]:
+    def add(
+        self, received_response: Response, sealed_response: Response
+    ) -> tuple[tuple[str, str], ...]:
         """Take a response; return digests of texts as they were, and as they are sealed.
 
         No other digest of a text with a secret is returned, as it could tell the secret.
         """
-        announced = announced_in(received.body)
-        changed = {}
-        if received.body != sealed.body:
-            for before, after in _text_pairs(*_changed_parts(received, sealed)):
-                if before != after:
-                    changed[sha256_of(before)] = sha256_of(after)
+        announced_here = sha256_words_in(received_response.body)
+        changed_here = {}
+        if received_response.body != sealed_response.body:
+            for text_before, text_after in _text_pairs(
+                *_changed_parts(received_response, sealed_response)
+            ):
+                if text_before != text_after:
+                    changed_here[sha256_of(text_before)] = sha256_of(text_after)
 
-        self._announced_digests |= announced
-        self._changed_digests |= changed
-        announced_now = announced & self._changed_digests.keys()
-        changed_now = changed.keys() & self._announced_digests
+        self._announced_digests |= announced_here
+        self._changed_digests |= changed_here
+        newly_announced = announced_here & self._changed_digests.keys()
+        newly_changed = changed_here.keys() & self._announced_digests
         pairs = []
-        for digest in sorted(announced_now | changed_now):
+        for digest in sorted(newly_announced | newly_changed):
             pairs.append((digest, self._changed_digests[digest]))
 
         return tuple(pairs)
 
 
 def digest_replacements(
-    sent: Mapping[str, str],
+    sent_digest_by_sealed: Mapping[str, str],
     exchanges: Iterable[tuple[RecordedExchange, RecordedExchange]],
 ) -> dict[str, str]:
     """Return the replacements of announced digests in a cassette.
 
     Args:
-        sent: the digest of each text as it was sent, by the digest of the text as it was sealed.
+        sent_digest_by_sealed: the digest of each text as it was sent, by that of the text as it
+            was sealed.
         exchanges: each exchange as it was, and as it is written to the cassette.
     """
     responses = []
-    announced = set()
-    for before, after in exchanges:
-        if before.response is not None and after.response is not None:
-            responses.append((before.response, after.response))
-            announced |= announced_in(after.response.body)
+    announced_digests = set()
+    for exchange_before, exchange_after in exchanges:
+        if exchange_before.response is not None and exchange_after.response is not None:
+            responses.append((exchange_before.response, exchange_after.response))
+            announced_digests |= sha256_words_in(exchange_after.response.body)
 
-    if not announced:
+    if not announced_digests:
         return {}
 
     replacements: dict[str, str] = {}
-    for sealed, written in responses:
-        for sealed_text, written_text in _text_pairs(sealed, written):
+    for sealed_response, written_response in responses:
+        for sealed_text, written_text in _text_pairs(sealed_response, written_response):
             sealed_digest = sha256_of(sealed_text)
-            sent_digest = sent.get(sealed_digest, sealed_digest)
+            sent_digest = sent_digest_by_sealed.get(sealed_digest, sealed_digest)
             written_digest = sha256_of(written_text)
-            if sent_digest in announced and sent_digest != written_digest:
+            if sent_digest in announced_digests and sent_digest != written_digest:
                 replacements[sent_digest] = written_digest
 
     return replacements
 
 
-def with_digests(raw: bytes, new: Mapping[str, str]) -> bytes:
+def with_digests(raw: bytes, new_digests: Mapping[str, str]) -> bytes:
     """Replace announced digests in a text."""
 
     def replacement(match: Any) -> bytes:
         digest: str = match[0].decode()
-        return new.get(digest, digest).encode()
+        return new_digests.get(digest, digest).encode()
 
-    replaced: bytes = _DIGEST.sub(replacement, raw)
-    return replaced
+    text_with_new_digests: bytes = _DIGEST.sub(replacement, raw)
+    return text_with_new_digests
 
 
-def _text_pairs(before: Response, after: Response) -> Iterator[tuple[str, str]]:
+def _text_pairs(
+    response_before: Response, response_after: Response
+) -> Iterator[tuple[str, str]]:
     """Yield the texts of the messages of a response, each before and after a change of them."""
-    pairs: list[tuple[Any, Any]] = [(_trees_of(before), _trees_of(after))]
+    pairs: list[tuple[Any, Any]] = [
+        (_trees_of(response_before), _trees_of(response_after))
+    ]
     while pairs:
-        old, new = pairs.pop()
-        if isinstance(old, str) and isinstance(new, str):
-            yield old, new
-        elif isinstance(old, dict) and isinstance(new, dict):
-            pairs.extend(zip(old.values(), new.values(), strict=False))
-        elif isinstance(old, list) and isinstance(new, list):
+        value_before, value_after = pairs.pop()
+        if isinstance(value_before, str) and isinstance(value_after, str):
+            yield value_before, value_after
+        elif isinstance(value_before, dict) and isinstance(value_after, dict):
+            pairs.extend(zip(value_before.values(), value_after.values(), strict=False))
+        elif isinstance(value_before, list) and isinstance(value_after, list):
             # It may have millions of numbers.
-            if not _MAY_HAVE_TEXTS.isdisjoint(map(type, old)):
-                pairs.extend(zip(old, new, strict=False))
+            if not _MAY_HAVE_TEXTS.isdisjoint(map(type, value_before)):
+                pairs.extend(zip(value_before, value_after, strict=False))
 
 
 _MAY_HAVE_TEXTS = frozenset({str, dict, list})
 
 
-def _changed_parts(before: Response, after: Response) -> tuple[Response, Response]:
+def _changed_parts(
+    response_before: Response, response_after: Response
+) -> tuple[Response, Response]:
     """Return two responses without the events or lines that are the same in both."""
-    if not before.is_message_stream or len(before.pieces) != len(after.pieces):
-        return before, after
+    if not response_before.is_message_stream or len(response_before.pieces) != len(
+        response_after.pieces
+    ):
+        return response_before, response_after
 
     pieces_before = []
     pieces_after = []
-    for piece_before, piece_after in zip(before.pieces, after.pieces, strict=True):
+    for piece_before, piece_after in zip(
+        response_before.pieces, response_after.pieces, strict=True
+    ):
         if piece_before.raw != piece_after.raw:
             pieces_before.append(piece_before)
             pieces_after.append(piece_after)
 
     return (
-        replace(before, pieces=tuple(pieces_before)),
-        replace(after, pieces=tuple(pieces_after)),
+        replace(response_before, pieces=tuple(pieces_before)),
+        replace(response_after, pieces=tuple(pieces_after)),
     )
 
 

@@ -33,21 +33,21 @@ _ENDS = {End.COMPLETE: b"", End.OPEN: b"open", End.BROKEN: b"broken"}
 def dump(cassette: Cassette) -> bytes:
     """Return the file of a recording: indented, but for the facts of each exchange, on one line."""
     head = orjson.dumps(_head_tree(cassette), option=orjson.OPT_INDENT_2)
-    parts = [head.removesuffix(b"\n}"), b',\n  "recording": {']
+    file_parts = [head.removesuffix(b"\n}"), b',\n  "recording": {']
     for name, value in _recording_tree(cassette).items():
-        parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
+        file_parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
 
-    parts.append(b'\n    "exchanges": [')
+    file_parts.append(b'\n    "exchanges": [')
     lines = []
     for tree in _facts_trees(cassette):
         lines.append(b"\n      " + orjson.dumps(tree))
 
-    parts.append(b",".join(lines))
+    file_parts.append(b",".join(lines))
     if lines:
-        parts.append(b"\n    ")
+        file_parts.append(b"\n    ")
 
-    parts.append(b"]\n  }\n}\n")
-    return b"".join(parts)
+    file_parts.append(b"]\n  }\n}\n")
+    return b"".join(file_parts)
 
 
 def _head_tree(cassette: Cassette) -> Tree:
@@ -169,11 +169,11 @@ def task_turn_tree(turn: TaskTurn) -> Tree:
     """Return a turn of a task as it is in the file."""
     tree: Tree = {
         "via": "task",
-        "ask": {"step": turn.asked, "keys": list(turn.requests)},
+        "ask": {"step": turn.asking_step, "keys": list(turn.requests)},
     }
 
-    if turn.answered:
-        tree["answer"] = {"steps": turn.answered}
+    if turn.answering_steps:
+        tree["answer"] = {"steps": turn.answering_steps}
 
     return tree
 
@@ -185,7 +185,7 @@ def _pushed_turn_tree(turn: PushedTurn) -> Tree:
         event = {
             "key": request.key,
             "interaction": request.interaction,
-            "event": request.piece,
+            "event": request.piece_index,
         }
         events.append(_without_none(event))
 
@@ -233,12 +233,12 @@ def _response_tree(response: Response) -> Tree:
     if not response.is_message_stream:
         return tree | _body_tree(response.body)
 
-    raws = [piece.raw for piece in response.pieces if piece.raw]
-    if raws and response.is_lines:
-        tree["lines"] = list(map(_line_tree, raws))
-    elif raws:
+    raw_pieces = [piece.raw for piece in response.pieces if piece.raw]
+    if raw_pieces and response.is_lines:
+        tree["lines"] = list(map(_line_tree, raw_pieces))
+    elif raw_pieces:
         events = []
-        for index, raw in enumerate(raws):
+        for index, raw in enumerate(raw_pieces):
             events.append(_event_tree(raw, first=index == 0))
 
         tree["events"] = events
@@ -282,12 +282,12 @@ def _event_tree(raw: bytes, *, first: bool) -> Tree:
 
     _, span = event.lines[0]
     try:
-        before = raw[: span.start].decode()
-        after = raw[span.end :].decode()
+        text_before = raw[: span.start].decode()
+        text_after = raw[span.end :].decode()
     except UnicodeDecodeError:
         return encode_opaque(raw)
 
-    return {"before": before, "data": value, "after": after}
+    return {"before": text_before, "data": value, "after": text_after}
 
 
 def _json_that_round_trips(raw: bytes) -> Any:
@@ -334,9 +334,9 @@ def _values_by_name(headers: Headers) -> dict[str, list[str]]:
 
 def _facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
-    recorders = {}
+    number_by_recorder = {}
     for number, recorder in enumerate(cassette.recorders, start=1):
-        recorders[recorder.id] = number
+        number_by_recorder[recorder.id] = number
 
     trees = []
     for interaction in cassette.interactions:
@@ -345,12 +345,12 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
                 continue
 
             tree: Tree = {"number": exchange.number}
-            _add_recorder(tree, exchange, recorders)
+            _add_recorder(tree, exchange, number_by_recorder)
             tree.update(place._asdict())
             if place.step is not None:
-                polls = interaction.steps[place.step].polls
-                if polls != 1:
-                    tree["polls"] = polls
+                poll_count = interaction.steps[place.step].poll_count
+                if poll_count != 1:
+                    tree["polls"] = poll_count
 
             trees.append(_without_none(tree | _exchange_facts(exchange)))
 
@@ -358,16 +358,16 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
 
 
 def _add_recorder(
-    tree: Tree, exchange: RecordedExchange, recorders: Mapping[str, int]
+    tree: Tree, exchange: RecordedExchange, number_by_recorder: Mapping[str, int]
 ) -> None:
     """Add which recorder saw an exchange, and its number there, unless a reader assumes them."""
     recorded_by = exchange.recorded_by
-    if recorded_by is None or not recorders:
+    if recorded_by is None or not number_by_recorder:
         return
 
-    recorder = recorders.get(recorded_by.recorder, 1)
-    if recorder != 1:
-        tree["recorder"] = recorder
+    recorder_number = number_by_recorder.get(recorded_by.recorder, 1)
+    if recorder_number != 1:
+        tree["recorder"] = recorder_number
 
     if recorded_by.number != exchange.number:
         tree["own_number"] = recorded_by.number
@@ -377,14 +377,16 @@ def _exchange_facts(exchange: RecordedExchange) -> Tree:
     """Return the facts about an exchange; None for those that it doesn't have."""
     response = exchange.response
     pieces = None
-    if response is not None and _says_more_than_its_end(response, exchange.ended_after):
-        pieces = _times_of(response, exchange.started_ms)
+    if response is not None and _has_telling_piece_times(
+        response, exchange.ended_after
+    ):
+        pieces = _piece_time_trees(response, exchange.started_ms)
 
     return {
         "started_ms": round(exchange.started_ms),
         "duration_ms": round(exchange.ended_ms - exchange.started_ms),
         "ended_after": exchange.ended_after,
-        "follows": exchange.follows or None,
+        "follows": exchange.played_writes or None,
         "request_state_sha256": exchange.issued_sha256,
         "echoed_state_sha256": exchange.echoed_sha256,
         "sha256": exchange_sha256(exchange.request, response),
@@ -392,7 +394,7 @@ def _exchange_facts(exchange: RecordedExchange) -> Tree:
     }
 
 
-def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool:
+def _has_telling_piece_times(response: Response, ended_after: int | None) -> bool:
     """Tell whether it is known when the pieces of a response came, and not plain from its end."""
     pieces = response.pieces
     if pieces and not any(piece.at_ms or piece.arrived_count for piece in pieces):
@@ -404,18 +406,18 @@ def _says_more_than_its_end(response: Response, ended_after: int | None) -> bool
     return any(piece.arrived_count not in (0, ended_after) for piece in pieces)
 
 
-def _times_of(response: Response, started_ms: float) -> list[Tree]:
+def _piece_time_trees(response: Response, started_ms: float) -> list[Tree]:
     """Return when each piece came, and its size if the body doesn't show the pieces."""
-    times = []
+    piece_trees = []
     for piece in response.pieces:
         at_ms = round(piece.at_ms - started_ms)
-        time = {"at_ms": at_ms, "after": piece.arrived_count}
+        piece_tree = {"at_ms": at_ms, "after": piece.arrived_count}
         if not response.is_message_stream:
-            time["size"] = len(piece.raw)
+            piece_tree["size"] = len(piece.raw)
 
-        times.append(time)
+        piece_trees.append(piece_tree)
 
-    return times
+    return piece_trees
 
 
 def exchange_sha256(request: Request, response: Response | None) -> str:

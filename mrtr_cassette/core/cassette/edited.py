@@ -31,35 +31,35 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
     """
     file = decode_cassette(data, path)
     digests = _digests_by_place(file, path)
-    left = {place_of(facts): facts for facts in file.recording.exchanges}
-    kept: _FactsByPlace = {}
+    facts_left = {place_of(facts): facts for facts in file.recording.exchanges}
+    kept_facts: _FactsByPlace = {}
     for place, digest in digests.items():
-        if place in left and left[place].sha256 == digest:
-            kept[place] = left.pop(place)
+        if place in facts_left and facts_left[place].sha256 == digest:
+            kept_facts[place] = facts_left.pop(place)
 
-    changed_count = len(file.recording.exchanges) - len(kept)
-    _keep_moved_facts(digests, left, kept)
-    accepted = []
-    for place, facts in kept.items():
+    changed_count = len(file.recording.exchanges) - len(kept_facts)
+    _keep_moved_facts(digests, facts_left, kept_facts)
+    updated_facts = []
+    for place, facts in kept_facts.items():
         members = {**place._asdict(), "sha256": digests[place]}
-        accepted.append(facts.model_copy(update=members))
+        updated_facts.append(facts.model_copy(update=members))
 
-    return dump(_loaded(file, path, accepted)), changed_count
+    return dump(_loaded_cassette(file, path, updated_facts)), changed_count
 
 
-def _loaded(
+def _loaded_cassette(
     file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
 ) -> Cassette:
     """Return the recording in a file, with these facts about its exchanges."""
     interactions = file.interactions
     numbers = range(1, len(interactions) + 1)
-    return cassette_of(file, path, facts, interactions, origins=numbers)
+    return cassette_of(file, path, facts, interactions, branched_numbers=numbers)
 
 
 def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str]:
     """Return the digests of the exchanges as they are in the file now."""
     digests: dict[ExchangePlace, str] = {}
-    cassette = _loaded(file, path, ())
+    cassette = _loaded_cassette(file, path, ())
     for interaction in cassette.interactions:
         for exchange, place in interaction.placed_exchanges:
             digests[place] = exchange_sha256(exchange.request, exchange.response)
@@ -68,23 +68,25 @@ def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str
 
 
 def _keep_moved_facts(
-    digests: Mapping[ExchangePlace, str], left: _FactsByPlace, kept: _FactsByPlace
+    digests: Mapping[ExchangePlace, str],
+    facts_left: _FactsByPlace,
+    kept_facts: _FactsByPlace,
 ) -> None:
     """Keep the facts of exchanges that are not at their recorded place, or not as recorded."""
-    place_by_digest = {facts.sha256: place for place, facts in left.items()}
+    place_by_digest = {facts.sha256: place for place, facts in facts_left.items()}
     for place, digest in digests.items():
-        if place not in kept and digest in place_by_digest:
-            kept[place] = left.pop(place_by_digest.pop(digest))
+        if place not in kept_facts and digest in place_by_digest:
+            kept_facts[place] = facts_left.pop(place_by_digest.pop(digest))
 
     recorded_interaction = {}
-    for place, facts in kept.items():
+    for place, facts in kept_facts.items():
         recorded_interaction[place.interaction] = facts.interaction
 
     for place in digests:
         interaction = recorded_interaction.get(place.interaction, place.interaction)
         recorded_place = place._replace(interaction=interaction)
-        if place not in kept and recorded_place in left:
-            kept[place] = left.pop(recorded_place)
+        if place not in kept_facts and recorded_place in facts_left:
+            kept_facts[place] = facts_left.pop(recorded_place)
 
 
 def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
@@ -96,44 +98,51 @@ def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
     if not response.is_message_stream and len(response.pieces) != len(recorded_pieces):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
 
-    times = _known_times(exchange, response)
-    timed = []
+    pieces_with_times = _known_times(exchange, response)
+    timed_pieces = []
     for index, piece in enumerate(response.pieces):
-        time = times[min(index, len(times) - 1)]
-        timed.append(time._replace(raw=piece.raw))
+        piece_with_time = pieces_with_times[min(index, len(pieces_with_times) - 1)]
+        timed_pieces.append(piece_with_time._replace(raw=piece.raw))
 
-    return replace(response, pieces=tuple(timed))
+    return replace(response, pieces=tuple(timed_pieces))
 
 
 def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Piece]:
     """Return pieces with the times for those of a response; further ones have the last time."""
-    end = Piece(b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0)
-    recorded = exchange.response
-    if recorded is None:
-        return [end]
+    end_of_response = Piece(
+        b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0
+    )
+    recorded_response = exchange.response
+    if recorded_response is None:
+        return [end_of_response]
 
-    times = [piece for piece in recorded.pieces if piece.arrived_count] or [end]
-    all_known = len(times) == len(recorded.pieces)
-    if all_known and len(times) != len(response.pieces):
-        return _times_by_message(recorded, response)
+    pieces_with_times = [
+        piece for piece in recorded_response.pieces if piece.arrived_count
+    ] or [end_of_response]
+    all_known = len(pieces_with_times) == len(recorded_response.pieces)
+    if all_known and len(pieces_with_times) != len(response.pieces):
+        return _times_by_message(recorded_response, response)
 
-    return times
+    return pieces_with_times
 
 
-def _times_by_message(recorded: Response, response: Response) -> Sequence[Piece]:
+def _times_by_message(
+    recorded_response: Response, response: Response
+) -> Sequence[Piece]:
     """Return for each piece of a response when the message came that is there in the recorded one.
 
     What is between two messages, such as a comment, came with the later one.
     """
     message_pieces = [
-        recorded.pieces[located.piece] for located in messages_in(recorded)
+        recorded_response.pieces[located.piece]
+        for located in messages_in(recorded_response)
     ]
-    message_pieces.append(recorded.pieces[-1])
+    message_pieces.append(recorded_response.pieces[-1])
     last_index = len(message_pieces) - 1
-    ends = [located.piece for located in messages_in(response)]
-    times = []
+    message_indexes = [located.piece for located in messages_in(response)]
+    pieces_with_times = []
     for index in range(len(response.pieces)):
-        message = bisect_left(ends, index)
-        times.append(message_pieces[min(message, last_index)])
+        message_index = bisect_left(message_indexes, index)
+        pieces_with_times.append(message_pieces[min(message_index, last_index)])
 
-    return times
+    return pieces_with_times

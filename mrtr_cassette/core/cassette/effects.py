@@ -64,12 +64,12 @@ class CallEffects:
         if not self._read_only_names:
             return []
 
-        known = self._live_names | self._read_only_hints.keys()
+        known_names = self._live_names | self._read_only_hints.keys()
         for entry in self._by_arrival:
-            if entry.created_by is None:
-                known.add(entry.key.tool_or_method)
+            if entry.task_creator is None:
+                known_names.add(entry.key.tool_or_method)
 
-        return sorted(self._read_only_names - known)
+        return sorted(self._read_only_names - known_names)
 
     @cached_property
     def _read_only_hints(self) -> dict[str, bool]:
@@ -102,7 +102,7 @@ class CallEffects:
 
     def is_write(self, entry: ReplayEntry) -> bool:
         """Tell whether the response to a request ends a call that may have changed something."""
-        if entry.kind is not Kind.REQUEST or entry.created_by is not None:
+        if entry.kind is not Kind.REQUEST or entry.task_creator is not None:
             return False
         if entry.is_ask or entry.is_listening or self.only_reads(entry.key):
             return False
@@ -165,17 +165,17 @@ class UnknownTools:
     @cached_property
     def refused_calls(self) -> dict[str, ReplayEntry]:
         """The first call of each tool that is in no list and was refused whenever it was called."""
-        refused: dict[str, ReplayEntry] = {}
-        listed = self._listed_tool_names
-        if listed is None:
-            return refused
+        call_by_refused_name: dict[str, ReplayEntry] = {}
+        listed_names = self._listed_tool_names
+        if listed_names is None:
+            return call_by_refused_name
 
         for entry in self._tool_calls:
             name = entry.key.name
-            if name not in listed and name not in self._accepted_tool_names:
-                refused.setdefault(name, entry)
+            if name not in listed_names and name not in self._accepted_tool_names:
+                call_by_refused_name.setdefault(name, entry)
 
-        return refused
+        return call_by_refused_name
 
     @cached_property
     def _accepted_tool_names(self) -> frozenset[str]:
@@ -203,10 +203,10 @@ class UnknownTools:
 
     def _outcome_for_name(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""
-        for known, entry in self.refused_calls.items():
-            spelled = _outcome_with_name(entry, known, name)
-            if spelled is not None:
-                return spelled
+        for refused_name, entry in self.refused_calls.items():
+            outcome = _outcome_with_name(entry, refused_name, name)
+            if outcome is not None:
+                return outcome
 
         text = json.dumps(f"Unknown tool: {name}", ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
@@ -248,25 +248,29 @@ def _outcome_text(members: Any) -> str:
     return "\n".join(texts)
 
 
-def _outcome_with_name(entry: ReplayEntry, known: str, name: str) -> bytes | None:
+def _outcome_with_name(
+    entry: ReplayEntry, known_name: str, new_name: str
+) -> bytes | None:
     """Return the outcome of a refused call with another name; None where it can't be put in."""
     response = entry.exchange.rpc_response
     if response is None:
         return None
 
     member = "error" if "error" in response.tree else "result"
-    spelled = response.spelled((member,))
-    if spelled is None:
+    spelled_outcome = response.spelled((member,))
+    if spelled_outcome is None:
         return None
 
-    text = spelled.decode("utf-8", "surrogatepass")
-    pattern = _name_pattern(known)
-    in_text = pattern.findall(text)
-    if len(in_text) > 1 or in_text != pattern.findall(_outcome_text(response.tree)):
+    text = spelled_outcome.decode("utf-8", "surrogatepass")
+    pattern = _name_pattern(known_name)
+    names_in_text = pattern.findall(text)
+    if len(names_in_text) > 1 or names_in_text != pattern.findall(
+        _outcome_text(response.tree)
+    ):
         return None
 
-    quoted = json.dumps(name, ensure_ascii=False)[1:-1]
-    text = pattern.sub(lambda _: quoted, text)
+    quoted_name = json.dumps(new_name, ensure_ascii=False)[1:-1]
+    text = pattern.sub(lambda _: quoted_name, text)
     return f'"{member}":{text}'.encode("utf-8", "surrogatepass")
 
 

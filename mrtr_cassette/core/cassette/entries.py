@@ -21,11 +21,11 @@ from mrtr_cassette.core.cassette.sessions import (
     PingIds,
     Streams,
     answers_ping,
-    endpoint_elsewhere,
     event_ids,
+    foreign_endpoint_origin,
     foreign_redirect_origin,
+    is_listening_stream,
     issued_session,
-    listens,
     ping_ids,
     session_of_exchange,
 )
@@ -48,7 +48,7 @@ from mrtr_cassette.core.secrets.names import (
     sha256_of,
     with_changed_refs,
 )
-from mrtr_cassette.core.secrets.sealed import is_searched
+from mrtr_cassette.core.secrets.sealed import is_searched_everywhere
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
@@ -56,19 +56,19 @@ RECEIVED: Final = "received."
 """Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
 
 
-def is_received(secret: Ref) -> bool:
+def is_sent_by_client(secret: Ref) -> bool:
     """Tell whether a client sent the secret itself that a placeholder stands for."""
     return secret.token.startswith(RECEIVED)
 
 
-def kind_alone(ref: Ref) -> bytes | None:
+def ref_without_number(ref: Ref) -> bytes | None:
     """Return a name or a placeholder without its number or token; None for a hash."""
     if ref.kind in (HASH, ANSWER):
         return None
     return ref.kind.encode()
 
 
-class MatchedRequest(NamedTuple):
+class NormalisedRequest(NamedTuple):
     """A request in the form in which it is matched: all secrets of a rule are the same one.
 
     Attributes:
@@ -131,7 +131,7 @@ class Lifetime(NamedTuple):
 class AnsweredQuestion(NamedTuple):
     """The request that a posted answer answers, and what was pending when the server sent it."""
 
-    pending: ReplayEntry
+    pending_entry: ReplayEntry
     request: PushedRequest
 
 
@@ -140,14 +140,14 @@ class ReplayEntry:
     """A recorded exchange, with everything by which a replay finds it.
 
     Attributes:
-        asker: its message, as far as responses repeat it.
+        client_message: its message, as far as responses repeat it.
         session: the session in which it was sent, or which its response opens.
         issued_sha256: hash of the request state that its ask issues on replay, or None.
-        question: identifies its ask: the hash of the state that it issues, or what it asks; equal
+        ask_key: identifies its ask: the hash of the state that it issues, or what it asks; equal
             ones of a call are interchangeable.
-        parent: the exchange whose ask it answers; None for a first request and an orphan.
+        answered_ask: the exchange whose ask it answers; None for a first request and an orphan.
         answered_question: the pushed request that it answers, if it was posted.
-        created_by: the call that created the task of which it is a step; None for anything else.
+        task_creator: the call that created the task of which it is a step; None for anything else.
         state: the state of the task that it polled.
         resumed_entry: the exchange that began the stream that it goes on with, or None.
         is_listening: its response is a stream with messages that other requests caused.
@@ -157,15 +157,15 @@ class ReplayEntry:
 
     exchange: RecordedExchange
     place: EntryPlace
-    matched: MatchedRequest
-    asker: Message | None
+    normalised: NormalisedRequest
+    client_message: Message | None
     numbers: EntryNumbers
     session: str
     issued_sha256: str | None
-    question: str | None
-    parent: ReplayEntry | None
+    ask_key: str | None
+    answered_ask: ReplayEntry | None
     answered_question: AnsweredQuestion | None
-    created_by: ReplayEntry | None
+    task_creator: ReplayEntry | None
     state: TaskState | None
     resumed_entry: ReplayEntry | None
     is_listening: bool
@@ -175,12 +175,12 @@ class ReplayEntry:
     @property
     def kind(self) -> Kind | None:
         """The kind of its message; None if its request is no message."""
-        return None if self.asker is None else self.asker.kind
+        return None if self.client_message is None else self.client_message.kind
 
     @property
     def key(self) -> CallKey:
         """The key of its call."""
-        return self.matched.key
+        return self.normalised.key
 
     @property
     def interaction(self) -> int:
@@ -208,16 +208,16 @@ class ReplayEntry:
         if self.answered_question is None:
             return None
 
-        pending = self.answered_question.pending
-        if pending.kind is not Kind.REQUEST:
+        pending_entry = self.answered_question.pending_entry
+        if pending_entry.kind is not Kind.REQUEST:
             return None
 
-        return pending
+        return pending_entry
 
     @property
     def proves_its_ask(self) -> bool:
         """Whether the server knows what it answers: by its state, or by its session."""
-        return self.matched.lookup.state is not None or self.session != NO_SESSION
+        return self.normalised.lookup.state is not None or self.session != NO_SESSION
 
     @property
     def asked_inputs(self) -> Mapping[str, InputRequest]:
@@ -234,12 +234,12 @@ class ReplayEntry:
     @property
     def is_ask(self) -> bool:
         """Whether its response asks for input, instead of ending the call."""
-        return self.question is not None
+        return self.ask_key is not None
 
     @property
     def is_by_proxy(self) -> bool:
         """Whether the proxy sent it while recording, in place of the client."""
-        return bool(self.matched.request.header(ANSWERED_BY_HEADER))
+        return bool(self.normalised.request.header(ANSWERED_BY_HEADER))
 
     @property
     def is_refused(self) -> bool:
@@ -248,31 +248,31 @@ class ReplayEntry:
 
     def has_issued_state(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
-        issued = (self.issued_sha256, self.exchange.issued_sha256)
-        return self.is_ask and sha256 in issued
+        issued_hashes = (self.issued_sha256, self.exchange.issued_sha256)
+        return self.is_ask and sha256 in issued_hashes
 
 
 def entries_leading_elsewhere(
     entries: Iterable[ReplayEntry], origin: ServerOrigin
 ) -> dict[ReplayEntry, str]:
     """Return the exchanges that send their clients elsewhere than to an origin, and where."""
-    leading = {}
+    foreign_origin_by_entry = {}
     for entry in entries:
         response = entry.exchange.response
         if response is None:
             continue
 
         if entry.is_listening:
-            elsewhere = endpoint_elsewhere(response, origin)
+            foreign_origin = foreign_endpoint_origin(response, origin)
         else:
-            elsewhere = foreign_redirect_origin(
-                entry.matched.request, response.status, response.headers, origin
+            foreign_origin = foreign_redirect_origin(
+                entry.normalised.request, response.status, response.headers, origin
             )
 
-        if elsewhere is not None:
-            leading[entry] = elsewhere
+        if foreign_origin is not None:
+            foreign_origin_by_entry[entry] = foreign_origin
 
-    return leading
+    return foreign_origin_by_entry
 
 
 def places_of_events(
@@ -285,8 +285,8 @@ def places_of_events(
     places: dict[tuple[str, str], tuple[ReplayEntry, int]] = {}
     ambiguous_events = set()
     for entry in entries:
-        for index, identity in event_ids(entry.exchange.response):
-            event = (entry.session, identity)
+        for index, id_of_event in event_ids(entry.exchange.response):
+            event = (entry.session, id_of_event)
             if event in places and not entry.session:
                 ambiguous_events.add(event)
 
@@ -304,7 +304,9 @@ def learned_origin(
     """Return the origin of a server, with what its responses tell of it."""
     for entry in entries:
         if entry.exchange.response is not None:
-            origin.learn_from_exchange(entry.matched.request, entry.exchange.response)
+            origin.learn_from_exchange(
+                entry.normalised.request, entry.exchange.response
+            )
 
     return origin
 
@@ -338,12 +340,12 @@ class MadeWrite(NamedTuple):
 
     entry: ReplayEntry | None = None
     others_in_flight: int = 0
-    live: CallKey | None = None
+    live_key: CallKey | None = None
 
     @property
     def key(self) -> CallKey | None:
         """The call."""
-        return self.live if self.entry is None else self.entry.key
+        return self.live_key if self.entry is None else self.entry.key
 
     @property
     def description(self) -> str:
@@ -351,11 +353,11 @@ class MadeWrite(NamedTuple):
         words = []
         step = self.entry
         while step is not None:
-            answers = step.matched.lookup.answers
+            answers = step.normalised.lookup.answers
             if answers is not None:
                 words.append(answers)
 
-            step = step.parent
+            step = step.answered_ask
 
         call = ""
         if self.key is not None:
@@ -388,12 +390,12 @@ def answer_digest(entry: ReplayEntry, steps: Iterable[ReplayEntry]) -> bytes:
     ask = entry.exchange.ask
     if ask is not None and ask.request_state is not None:
         issued_state = canonical(ask.request_state)
-        if is_searched(ask.request_state):
+        if is_searched_everywhere(ask.request_state):
             issued_state = issued_state[1:-1]
 
         text = text.replace(issued_state, "")
 
-    text = with_changed_refs(text, kind_alone)
+    text = with_changed_refs(text, ref_without_number)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -419,7 +421,7 @@ def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
     lines = []
     for step in steps:
         if step.state is None:
-            lines.append(str(step.matched.lookup.answers))
+            lines.append(str(step.normalised.lookup.answers))
         else:
             task = step.state
 
@@ -449,15 +451,15 @@ class Entries(NamedTuple):
     pings: PingIds
 
 
-ReadRequest = Callable[[Request], tuple[Call, MatchedRequest]]
+ReadRequest = Callable[[Request], tuple[Call, NormalisedRequest]]
 """Brings a recorded request into the form in which it is matched."""
 
 
-def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
+def entries_of(cassette: Cassette, read_request: ReadRequest) -> Entries:
     """Return the exchanges of a cassette as they are matched."""
     drafts = _drafts_of(cassette)
     pings = ping_ids([draft.exchange for draft in drafts])
-    writer = _EntryWriter(read, pings)
+    writer = _EntryWriter(read_request, pings)
     for draft in sorted(drafts, key=lambda draft: draft.due):
         writer.write_entry(draft)
 
@@ -466,14 +468,14 @@ def entries_of(cassette: Cassette, read: ReadRequest) -> Entries:
     steps: dict[ReplayEntry, list[ReplayEntry]] = {}
     answered_by_proxy: dict[ReplayEntry, ReplayEntry] = {}
     for draft in drafts:
-        entry = writer.written[draft.exchange]
+        entry = writer.entry_by_exchange[draft.exchange]
         by_interaction[entry.interaction - 1].append(entry)
         by_arrival.append(entry)
-        if entry.created_by is not None:
-            steps.setdefault(entry.created_by, []).append(entry)
+        if entry.task_creator is not None:
+            steps.setdefault(entry.task_creator, []).append(entry)
 
-        if entry.parent is not None and entry.is_by_proxy:
-            answered_by_proxy[entry.parent] = entry
+        if entry.answered_ask is not None and entry.is_by_proxy:
+            answered_by_proxy[entry.answered_ask] = entry
 
     by_arrival.sort(key=lambda entry: entry.arrival)
     return Entries(by_interaction, by_arrival, steps, answered_by_proxy, pings)
@@ -489,10 +491,10 @@ class _Draft:
 
     exchange: RecordedExchange
     place: EntryPlace
-    parent: RecordedExchange | None
-    pending: RecordedExchange | None
-    question: PushedRequest | None
-    created_by: RecordedExchange | None
+    answered_ask: RecordedExchange | None
+    pending_exchange: RecordedExchange | None
+    pushed_request: PushedRequest | None
+    task_creator: RecordedExchange | None
     due: tuple[float, int, int]
 
 
@@ -502,7 +504,11 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
     due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
     for interaction in cassette.interactions:
         for draft in _drafts_in(interaction):
-            for referred_exchange in (draft.parent, draft.pending, draft.created_by):
+            for referred_exchange in (
+                draft.answered_ask,
+                draft.pending_exchange,
+                draft.task_creator,
+            ):
                 if referred_exchange is not None:
                     draft.due = max(draft.due, due_by_exchange[referred_exchange])
 
@@ -515,26 +521,31 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
 def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the exchanges that no earlier interaction has."""
     exchanges = interaction.exchanges
-    parents = dict(zip(exchanges[1:], exchanges, strict=False))
+    answered_asks = dict(zip(exchanges[1:], exchanges, strict=False))
     asked_turns: dict[RecordedExchange, int] = {}
     for position, exchange in enumerate(exchanges):
         asked_turns[exchange] = interaction.asking_turn(position)
 
-    pushes: dict[RecordedExchange, tuple[RecordedExchange, PushedRequest]] = {}
-    for pushed in interaction.pushed_turns:
-        questions = {question.key: question for question in pushed.pushed_requests}
-        for answer in pushed.answers:
-            pending = exchanges[pushed.position]
-            pushes[answer.exchange] = (pending, questions[answer.key])
+    question_by_answer: dict[
+        RecordedExchange, tuple[RecordedExchange, PushedRequest]
+    ] = {}
+    for pushed_turn in interaction.pushed_turns:
+        questions = {question.key: question for question in pushed_turn.pushed_requests}
+        for answer in pushed_turn.answers:
+            pending_exchange_of_turn = exchanges[pushed_turn.position]
+            question_by_answer[answer.exchange] = (
+                pending_exchange_of_turn,
+                questions[answer.key],
+            )
 
     updated_turns: dict[RecordedExchange, int] = {}
     turns = interaction.turns if interaction.steps else ()
     for turn in turns:
         if turn.via == "task":
-            asked_turns[turn.asking] = turn.number
-            for update in turn.answering:
+            asked_turns[turn.asking_exchange] = turn.number
+            for update in turn.answering_exchanges:
                 updated_turns[update] = turn.number
-                parents[update] = turn.asking
+                answered_asks[update] = turn.asking_exchange
 
     for exchange, place in interaction.placed_exchanges:
         entry_place = EntryPlace(
@@ -543,14 +554,14 @@ def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
             asked_turns.get(exchange, 0),
             interaction.place,
         )
-        pending_exchange, question = pushes.get(exchange, (None, None))
+        pending_exchange, question = question_by_answer.get(exchange, (None, None))
         yield _Draft(
             exchange,
             entry_place,
-            parents.get(exchange),
+            answered_asks.get(exchange),
             pending_exchange,
             question,
-            created_by=None if place.step is None else exchanges[-1],
+            task_creator=None if place.step is None else exchanges[-1],
             due=_arrival_of(exchange, entry_place),
         )
 
@@ -562,9 +573,9 @@ class _EntryWriter:
     stream is numbered by that stream instead of its key, as each session has other ids of events.
     """
 
-    def __init__(self, read: ReadRequest, pings: PingIds) -> None:
-        self.written: dict[RecordedExchange, ReplayEntry] = {}
-        self._read_request = read
+    def __init__(self, read_request: ReadRequest, pings: PingIds) -> None:
+        self.entry_by_exchange: dict[RecordedExchange, ReplayEntry] = {}
+        self._read_request = read_request
         self._pings = pings
         self._streams = Streams()
         self._lookup_numbers: dict[object, int] = {}
@@ -574,85 +585,111 @@ class _EntryWriter:
     def write_entry(self, draft: _Draft) -> None:
         """Write the entry of the next exchange."""
         exchange = draft.exchange
-        call, matched = self._read_request(exchange.request)
-        if exchange.is_about_copy:
+        call, normalised = self._read_request(exchange.request)
+        if exchange.is_about_cached_copy:
             # An older cassette doesn't have the condition.
-            traits = matched.traits._replace(is_conditional=True)
-            matched = matched._replace(traits=traits)
+            traits = normalised.traits._replace(is_conditional=True)
+            normalised = normalised._replace(traits=traits)
 
-        asker = _asker_of(call.message)
+        client_message = _asker_of(call.message)
         session = session_of_exchange(exchange)
-        parent = self._entry_of(draft.parent)
-        answered = self._answered_question(draft)
-        resumed = self._entry_of(self._streams.add(exchange))
-        issued, question = _asked_by(exchange, matched)
+        answered_ask = self._entry_of(draft.answered_ask)
+        answered_question = self._answered_question(draft)
+        resumed_entry = self._entry_of(self._streams.add(exchange))
+        issued_hash, ask_key = _ask_identity(exchange, normalised)
         entry = ReplayEntry(
             exchange=exchange,
             place=draft.place,
-            matched=matched,
-            asker=asker,
-            numbers=self._counted_numbers(matched, session, parent, answered, resumed),
+            normalised=normalised,
+            client_message=client_message,
+            numbers=self._counted_numbers(
+                normalised, session, answered_ask, answered_question, resumed_entry
+            ),
             session=session,
-            issued_sha256=issued,
-            question=question,
-            parent=parent,
-            answered_question=answered,
-            created_by=self._entry_of(draft.created_by),
-            state=None if draft.created_by is None else exchange.polled_state,
-            resumed_entry=resumed,
-            is_listening=_is_listening(call, exchange, resumed),
-            is_pong=self._entry_answers_ping(session, asker, answered),
+            issued_sha256=issued_hash,
+            ask_key=ask_key,
+            answered_ask=answered_ask,
+            answered_question=answered_question,
+            task_creator=self._entry_of(draft.task_creator),
+            state=None if draft.task_creator is None else exchange.polled_state,
+            resumed_entry=resumed_entry,
+            is_listening=_is_listening(call, exchange, resumed_entry),
+            is_pong=self._entry_answers_ping(
+                session, client_message, answered_question
+            ),
             arrival=_arrival_of(exchange, draft.place),
         )
 
-        self.written[exchange] = entry
+        self.entry_by_exchange[exchange] = entry
 
     def _entry_of(self, exchange: RecordedExchange | None) -> ReplayEntry | None:
         """Return the entry of an exchange, which must be written; None without an exchange."""
         if exchange is None:
             return None
-        return self.written[exchange]
+        return self.entry_by_exchange[exchange]
 
     def _answered_question(self, draft: _Draft) -> AnsweredQuestion | None:
         """Return the pushed request that a draft answers; None if it is no posted answer."""
-        pending = self._entry_of(draft.pending)
-        if pending is None or draft.question is None:
+        pending_entry = self._entry_of(draft.pending_exchange)
+        if pending_entry is None or draft.pushed_request is None:
             return None
-        return AnsweredQuestion(pending, draft.question)
+        return AnsweredQuestion(pending_entry, draft.pushed_request)
 
     def _entry_answers_ping(
-        self, session: str, answer: Message | None, answered: AnsweredQuestion | None
+        self,
+        session: str,
+        answer: Message | None,
+        answered_question: AnsweredQuestion | None,
     ) -> bool:
         """Tell whether an answer is to a ping, and not to another request that was pushed."""
-        if answered is not None and answered.request.message.method != PING:
+        if (
+            answered_question is not None
+            and answered_question.request.message.method != PING
+        ):
             return False
         return answers_ping(session, answer, self._pings)
 
     def _counted_numbers(
         self,
-        matched: MatchedRequest,
+        normalised: NormalisedRequest,
         session: str,
-        parent: ReplayEntry | None,
-        answered: AnsweredQuestion | None,
-        resumed: ReplayEntry | None,
+        answered_ask: ReplayEntry | None,
+        answered_question: AnsweredQuestion | None,
+        resumed_entry: ReplayEntry | None,
     ) -> EntryNumbers:
         """Return the numbers of the next request, and count it in its session."""
-        state = matched.lookup.state
+        state = normalised.lookup.state
         # The answer to a retry with an unknown state tells nothing of calls without one.
-        asked_by: object = state if parent is None else None
-        if parent is not None and (state is not None or session != NO_SESSION):
-            asked_by = parent.numbers.path
+        ask_number_or_state: object = state if answered_ask is None else None
+        if answered_ask is not None and (state is not None or session != NO_SESSION):
+            ask_number_or_state = answered_ask.numbers.path
 
-        path_key = (matched.key, matched.lookup.answers, matched.secrets, asked_by)
-        path = self._path_numbers.setdefault(path_key, len(self._path_numbers))
-        pending = None if answered is None else answered.pending.numbers.lookup
-        key: object = (matched.lookup, pending)
-        if resumed is not None:
-            key = (resumed.numbers.lookup, resumed.numbers.occurrence)
+        path_key = (
+            normalised.key,
+            normalised.lookup.answers,
+            normalised.secrets,
+            ask_number_or_state,
+        )
+        path_number = self._path_numbers.setdefault(path_key, len(self._path_numbers))
+        pending_number = (
+            None
+            if answered_question is None
+            else answered_question.pending_entry.numbers.lookup
+        )
+        lookup_and_cause: object = (normalised.lookup, pending_number)
+        if resumed_entry is not None:
+            lookup_and_cause = (
+                resumed_entry.numbers.lookup,
+                resumed_entry.numbers.occurrence,
+            )
 
-        lookup = self._lookup_numbers.setdefault(key, len(self._lookup_numbers))
-        self._occurrences[session, lookup] += 1
-        return EntryNumbers(lookup, path, self._occurrences[session, lookup])
+        lookup_number = self._lookup_numbers.setdefault(
+            lookup_and_cause, len(self._lookup_numbers)
+        )
+        self._occurrences[session, lookup_number] += 1
+        return EntryNumbers(
+            lookup_number, path_number, self._occurrences[session, lookup_number]
+        )
 
 
 def _asker_of(message: Message | None) -> Message | None:
@@ -668,16 +705,16 @@ def _asker_of(message: Message | None) -> Message | None:
 
 
 def _is_listening(
-    call: Call, exchange: RecordedExchange, resumed: ReplayEntry | None
+    call: Call, exchange: RecordedExchange, resumed_entry: ReplayEntry | None
 ) -> bool:
     """Tell whether an exchange listens to the server; so must the stream that it resumes."""
-    if resumed is not None and not resumed.is_listening:
+    if resumed_entry is not None and not resumed_entry.is_listening:
         return False
-    return listens(call, exchange.response)
+    return is_listening_stream(call, exchange.response)
 
 
-def _asked_by(
-    exchange: RecordedExchange, matched: MatchedRequest
+def _ask_identity(
+    exchange: RecordedExchange, normalised: NormalisedRequest
 ) -> tuple[str | None, str | None]:
     """Return the hash of the state that a response issues, and what its ask is known by."""
     ask = exchange.ask
@@ -685,17 +722,17 @@ def _asked_by(
         return None, None
 
     if ask.request_state is not None:
-        issued = sha256_of(ask.request_state)
-        return issued, issued
+        issued_hash = sha256_of(ask.request_state)
+        return issued_hash, issued_hash
 
     requests = ask.message.tree["result"].get(INPUT_REQUESTS)
-    return None, canonical([*matched.key, requests])
+    return None, canonical([*normalised.key, requests])
 
 
 # Sessions that a recording opened
 
 
-class Standing(Enum):
+class SessionStanding(Enum):
     """How a request names a session; the value says why it doesn't get what others got."""
 
     NONE = "this was recorded in a session, and the request names none"
@@ -724,22 +761,22 @@ class OpenedSessions:
             return
 
         for entry in entries:
-            if entry.kind is not None and entry.matched.traits.session != NO_SESSION:
+            if entry.kind is not None and entry.normalised.traits.session != NO_SESSION:
                 self._session_paths.add(_endpoint_path(entry.key.endpoint))
 
-    def standing_of(self, session: str) -> Standing:
+    def standing_of(self, session: str) -> SessionStanding:
         """Return the standing of a request that names a session as the recording names it."""
         if session == NO_SESSION:
-            return Standing.NONE
+            return SessionStanding.NONE
         if session in self._opened_ids:
-            return Standing.OPENED
-        return Standing.UNKNOWN
+            return SessionStanding.OPENED
+        return SessionStanding.UNKNOWN
 
-    def is_outside(self, session: str, endpoint: str) -> bool:
+    def lacks_open_session(self, session: str, endpoint: str) -> bool:
         """Tell whether a request lacks an open session where the server wants one."""
         if _endpoint_path(endpoint) not in self._session_paths:
             return False
-        return self.standing_of(session) is not Standing.OPENED
+        return self.standing_of(session) is not SessionStanding.OPENED
 
     def entries_for_session(
         self, entries: Sequence[ReplayEntry], session: str
@@ -755,14 +792,14 @@ class OpenedSessions:
         entries_of_standing = []
         outside_entries = []
         for entry in entries:
-            named_session = entry.matched.traits.session
+            named_session = entry.normalised.traits.session
             if self.standing_of(named_session) is standing:
                 entries_of_standing.append(entry)
 
             if named_session == NO_SESSION and not entry.is_refused:
                 outside_entries.append(entry)
 
-        if standing is Standing.OPENED and not entries_of_standing:
+        if standing is SessionStanding.OPENED and not entries_of_standing:
             return outside_entries
 
         return entries_of_standing

@@ -162,7 +162,7 @@ def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
     response = exchange.response
     body = encode_opaque(request.body)
     tree: dict[str, Any] = {name: getattr(exchange, name) for name in _FACT_NAMES}
-    tree["follows"] = exchange.follows
+    tree["follows"] = exchange.played_writes
     tree["request"] = [request.method, request.target, request.headers, body]
     tree["response"] = None
     if exchange.digests:
@@ -178,7 +178,10 @@ def _tree_of_exchange(exchange: RecordedExchange) -> dict[str, Any]:
 
 def _piece_trees(pieces: Iterable[Piece]) -> list[Any]:
     """Return the bytes of pieces, when they came, and after how many requests."""
-    return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
+    return [
+        [encode_opaque(raw), at_ms, arrived_count]
+        for raw, at_ms, arrived_count in pieces
+    ]
 
 
 def decode_line(
@@ -237,7 +240,7 @@ def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExcha
         request=Request(method, target, _headers_of_pairs(headers), _raw_bytes(body)),
         response=response,
         recorded_by=recorded_by,
-        follows=tuple(tree.get("follows", ())),
+        played_writes=tuple(tree.get("follows", ())),
         digests=tuple(tree.get("digests", {}).items()),
     )
 
@@ -336,7 +339,10 @@ def _headers_of_pairs(pairs: Any) -> Headers:
 
 def _pieces_of_trees(trees: Any) -> tuple[Piece, ...]:
     """Return pieces from the lists that `_piece_trees` returned."""
-    pieces = [Piece(_raw_bytes(raw), at_ms, after) for raw, at_ms, after in trees]
+    pieces = [
+        Piece(_raw_bytes(raw), at_ms, arrived_count)
+        for raw, at_ms, arrived_count in trees
+    ]
     return tuple(pieces)
 
 

@@ -49,14 +49,14 @@ def load(data: bytes, path: str) -> Cassette:
 
     file = _checked(CassetteModel, tree, path)
     del tree
-    origins = _numbers_of_origins(interactions)
+    branched_numbers = _numbers_of_branched(interactions)
     models = (
         _checked(InteractionModel, tree, path, f"/interactions/{index}")
         for index, tree in enumerate(_taken(interactions))
     )
     facts = _taken(file.recording.exchanges)
 
-    return cassette_of(file, path, facts, models, origins)
+    return cassette_of(file, path, facts, models, branched_numbers)
 
 
 def _taken(items: list[_Item]) -> Iterator[_Item]:
@@ -66,7 +66,7 @@ def _taken(items: list[_Item]) -> Iterator[_Item]:
         yield items.pop()
 
 
-def _numbers_of_origins(interactions: list[Any]) -> set[int]:
+def _numbers_of_branched(interactions: list[Any]) -> set[int]:
     """Return the numbers of the interactions that others branch off from, in unchecked JSON."""
     numbers = set()
     for interaction in interactions:

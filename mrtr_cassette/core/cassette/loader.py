@@ -63,17 +63,17 @@ def cassette_of(
     path: str,
     facts: Iterable[ExchangeFactsModel],
     interactions: Iterable[InteractionModel],
-    origins: Container[int],
+    branched_numbers: Container[int],
 ) -> Cassette:
     """Return the recording in a file, with these facts about its exchanges.
 
     Args:
-        origins: the numbers of the interactions that others branch off from.
+        branched_numbers: the numbers of the interactions that others branch off from.
 
     Raises:
         CassetteError: turns or branches contradict each other, or an exchange is not as recorded.
     """
-    loader = _Loader(file, path, facts, origins)
+    loader = _Loader(file, path, facts, branched_numbers)
     redaction = None
     if file.redaction is not None:
         redaction = file.redaction.redaction_rules()
@@ -101,7 +101,7 @@ class _Loader:
         file: CassetteModel,
         path: str,
         facts: Iterable[ExchangeFactsModel],
-        origins: Container[int],
+        branched_numbers: Container[int],
     ) -> None:
         recorders = []
         for model in file.recording.recorders or ():
@@ -109,7 +109,7 @@ class _Loader:
 
         self.recorders = tuple(recorders)
         self._path = path
-        self._origins = origins
+        self._branched_numbers = branched_numbers
         self._kept_models: dict[int, InteractionModel] = {}
         """Those that others branch off from, or that have pushed turns, by number."""
         self._is_stdio = file.transport == "stdio"
@@ -146,21 +146,21 @@ class _Loader:
     def _add_interaction(self, number: int, model: InteractionModel) -> None:
         """Load an interaction, as yet without its pushed turns."""
         branch: Branch | None = None
-        shared: tuple[RecordedExchange, ...] = ()
+        shared_exchanges: tuple[RecordedExchange, ...] = ()
         if model.branch is not None:
             branch = Branch(model.branch.of, model.branch.turn)
-            shared = self._shared_exchanges(number, model, branch)
+            shared_exchanges = self._shared_exchanges(number, model, branch)
 
-        chain = self._call_exchanges(number, model, len(shared))
+        unshared_exchanges = self._call_exchanges(number, model, len(shared_exchanges))
         interaction = RecordedInteraction(
             number,
-            (*shared, *chain),
+            (*shared_exchanges, *unshared_exchanges),
             branch,
             bool(model.orphan),
             steps=tuple(self._task_steps(number, model)),
         )
         self._interactions_so_far.append(interaction)
-        if number in self._origins or _has_pushed_turns(model):
+        if number in self._branched_numbers or _has_pushed_turns(model):
             self._kept_models[number] = model
 
     def _shared_exchanges(
@@ -179,23 +179,23 @@ class _Loader:
                 "it branches at no answered result of an earlier interaction"
             )
 
-        origin = self._kept_models[branch.of]
+        origin_model = self._kept_models[branch.of]
         if _parts_up_to_ask(model, branch.turn) != _parts_up_to_ask(
-            origin, branch.turn
+            origin_model, branch.turn
         ):
             raise ValueError(
                 f"up to the ask of turn {branch.turn} it is not the same as interaction "
                 f"{branch.of}, of which it is a branch; edit both"
             )
 
-        count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
-        return self._interactions_so_far[branch.of - 1].exchanges[:count]
+        shared_count = sum(isinstance(turn, ResultTurnModel) for turn in turns)
+        return self._interactions_so_far[branch.of - 1].exchanges[:shared_count]
 
     def _call_exchanges(
-        self, number: int, model: InteractionModel, begin: int
+        self, number: int, model: InteractionModel, first_index: int
     ) -> Iterator[RecordedExchange]:
         """Yield the exchanges of a call from one on, each the answer to the ask before it."""
-        exchanges: list[
+        exchange_models: list[
             tuple[ExchangePlace, RequestModel | AnswerModel, ResponseModel | None]
         ] = []
         place = ExchangePlace(number)
@@ -205,18 +205,18 @@ class _Loader:
                 raise ValueError(f"turn {turn_number} follows a turn without `answer`")
 
             if isinstance(turn, ResultTurnModel):
-                exchanges.append((place, request, turn.ask))
+                exchange_models.append((place, request, turn.ask))
                 place = ExchangePlace(number, turn_number)
                 request = turn.answer
 
         if request is not None:
-            exchanges.append((place, request, model.response))
+            exchange_models.append((place, request, model.response))
         elif model.response is not None:
             raise ValueError("`response` follows a turn without `answer`")
 
         http = model.request.http
-        for place, asked, answered in exchanges[begin:]:
-            yield self._loaded_exchange(place, asked, http, answered)
+        for place, request_model, response_model in exchange_models[first_index:]:
+            yield self._loaded_exchange(place, request_model, http, response_model)
 
     def _task_steps(self, number: int, model: InteractionModel) -> Sequence[TaskStep]:
         """Return the steps of a task, and make sure that the turns are those of the steps."""
@@ -224,11 +224,11 @@ class _Loader:
         for index, step in enumerate(model.task or ()):
             place = ExchangePlace(number, step=index)
             facts = self._facts.get(place)
-            polls = 1
+            poll_count = 1
             if facts is not None and facts.polls is not None:
-                polls = facts.polls
+                poll_count = facts.polls
 
-            steps.append(TaskStep(self._exchange_of(place, step), polls))
+            steps.append(TaskStep(self._exchange_of(place, step), poll_count))
 
         turns_in_file = []
         for turn in model.elicitation_turns:
@@ -254,25 +254,25 @@ class _Loader:
                 continue
 
             if branch is not None and turn_number < branch.turn:
-                shared = self._interactions_so_far[branch.of - 1].pushed_turns
-                turns.append(shared[len(turns)])
+                shared_turns = self._interactions_so_far[branch.of - 1].pushed_turns
+                turns.append(shared_turns[len(turns)])
             else:
                 place = ExchangePlace(number, turn_number)
                 turns.append(self._pushed_turn(turn, place, position))
 
-        with_turns = replace(interaction, pushed_turns=tuple(turns))
-        self._interactions_so_far[number - 1] = with_turns
+        interaction_with_turns = replace(interaction, pushed_turns=tuple(turns))
+        self._interactions_so_far[number - 1] = interaction_with_turns
 
     def _pushed_turn(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
         """Return a pushed turn; its keys must be unique, and include those of its answers."""
-        posted = []
+        answer_models = []
         if turn.answer is not None:
-            posted = turn.answer.responses
+            answer_models = turn.answer.responses
 
         keys = [event.key for event in turn.ask.events]
-        answered_keys = [response.key for response in posted]
+        answered_keys = [answer_model.key for answer_model in answer_models]
         known_keys = set(answered_keys) & set(keys)
         are_asked_once = len(set(keys)) == len(keys)
         are_answered_once = len(known_keys) == len(answered_keys)
@@ -281,28 +281,34 @@ class _Loader:
                 f"keys of turn {place.turn} come twice, or in its answers only"
             )
 
-        pending = self._interactions_so_far[place.interaction - 1].exchanges[position]
-        asked = [self._pushed_request(event, pending) for event in turn.ask.events]
+        pending_exchange = self._interactions_so_far[place.interaction - 1].exchanges[
+            position
+        ]
+        pushed_requests = [
+            self._pushed_request(event, pending_exchange) for event in turn.ask.events
+        ]
         answers = []
-        for index, response in enumerate(posted):
-            exchange = self._exchange_of(place._replace(answer=index), response)
-            answers.append(PostedAnswer(response.key, exchange))
+        for index, answer_model in enumerate(answer_models):
+            exchange = self._exchange_of(place._replace(answer=index), answer_model)
+            answers.append(PostedAnswer(answer_model.key, exchange))
 
-        return PushedTurn(position, tuple(asked), tuple(answers))
+        return PushedTurn(position, tuple(pushed_requests), tuple(answers))
 
     def _pushed_request(
-        self, event: PushedEventModel, pending: RecordedExchange
+        self, event: PushedEventModel, pending_exchange: RecordedExchange
     ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""
         error = ValueError(f"{event.key} is not a request of the server")
-        holder = pending
+        asking_exchange = pending_exchange
         if event.interaction is not None:
             if event.interaction > len(self._interactions_so_far):
                 raise error
 
-            holder = self._interactions_so_far[event.interaction - 1].exchanges[-1]
+            asking_exchange = self._interactions_so_far[
+                event.interaction - 1
+            ].exchanges[-1]
 
-        response = holder.response
+        response = asking_exchange.response
         if response is None or event.event >= len(response.pieces):
             raise error
 
@@ -310,7 +316,7 @@ class _Loader:
         if message is None or message.kind is not Kind.REQUEST:
             raise error
 
-        return PushedRequest(event.key, holder, event.event, event.interaction)
+        return PushedRequest(event.key, asking_exchange, event.event, event.interaction)
 
     def _exchange_of(
         self, place: ExchangePlace, model: ExchangeModel
@@ -323,16 +329,16 @@ class _Loader:
     def _loaded_exchange(
         self,
         place: ExchangePlace,
-        asked: RequestModel | AnswerModel,
+        request_model: RequestModel | AnswerModel,
         http: HttpModel | None,
-        answered: ResponseModel | None,
+        response_model: ResponseModel | None,
     ) -> RecordedExchange:
         """Return an exchange with the facts about its place; its digest must be as recorded."""
-        request = self._loaded_request(asked, http)
+        request = self._loaded_request(request_model, http)
         facts = self._facts.pop(place, None)
         response = None
-        if answered is not None:
-            response = self._loaded_response(answered, facts)
+        if response_model is not None:
+            response = self._loaded_response(response_model, facts)
 
         if facts is None:
             return RecordedExchange(None, request, response, 0, 0)
@@ -352,30 +358,30 @@ class _Loader:
             echoed_sha256=facts.echoed_state_sha256,
             ended_after=facts.ended_after,
             recorded_by=self._recorded_by(facts),
-            follows=tuple(facts.follows or ()),
+            played_writes=tuple(facts.follows or ()),
         )
 
     def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
         """Return the recorder that saw an exchange; None if the cassette doesn't list it."""
-        place = facts.recorder or 1
-        if place > len(self.recorders):
+        recorder_number = facts.recorder or 1
+        if recorder_number > len(self.recorders):
             return None
 
-        recorder = self.recorders[place - 1]
+        recorder = self.recorders[recorder_number - 1]
         return RecordedBy(recorder.id, facts.own_number or facts.number)
 
     def _changed_exchange_error(
         self, facts: ExchangeFactsModel, reason: str
     ) -> CassetteError:
         """Return the error for an exchange that is not as it was recorded."""
-        where = f"interaction {facts.interaction}"
+        place_in_words = f"interaction {facts.interaction}"
         if facts.turn:
-            where += f", turn {facts.turn}"
+            place_in_words += f", turn {facts.turn}"
 
         command = shell_command("accept_edit", path=self._path)
         return CassetteError(
             self._path,
-            f"{where}: {reason}",
+            f"{place_in_words}: {reason}",
             hint="restore the file, or if you edited it on purpose, accept the edit with: "
             f"{command}",
         )
@@ -430,27 +436,27 @@ def _has_pushed_turns(model: InteractionModel) -> bool:
 def _parts_up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
     """Return what branches have in common: everything before the answer of a turn."""
     turns = model.elicitation_turns[:turn_number]
-    common: list[Any] = [model.request, *turns[:-1]]
+    common_parts: list[Any] = [model.request, *turns[:-1]]
     if turns:
-        common.append(turns[-1].ask)
+        common_parts.append(turns[-1].ask)
 
-    return common
+    return common_parts
 
 
 def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[Piece]:
     """Return the pieces of a response, with the times at which they came if these fit."""
-    raws = model.raw_pieces
+    raw_pieces = model.raw_pieces
     if facts is None or not facts.pieces:
-        return [Piece(raw, 0, 0) for raw in raws]
+        return [Piece(raw, 0, 0) for raw in raw_pieces]
 
     if model.events is None and model.lines is None:
-        raws = _cut_by_size(b"".join(raws), facts.pieces)
+        raw_pieces = _cut_by_size(b"".join(raw_pieces), facts.pieces)
 
-    if len(facts.pieces) != len(raws):
-        return [Piece(raw, 0, 0) for raw in raws]
+    if len(facts.pieces) != len(raw_pieces):
+        return [Piece(raw, 0, 0) for raw in raw_pieces]
 
     pieces = []
-    for raw, time in zip(raws, facts.pieces, strict=True):
+    for raw, time in zip(raw_pieces, facts.pieces, strict=True):
         at_ms = facts.started_ms + time.at_ms
         pieces.append(Piece(raw, at_ms, time.after))
 
@@ -459,14 +465,14 @@ def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[P
 
 def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
     """Return the pieces of a body, or all of it if they don't have its size together."""
-    raws = []
+    raw_pieces = []
     start = 0
     for piece in facts:
         end = start + (piece.size or 0)
-        raws.append(body[start:end])
+        raw_pieces.append(body[start:end])
         start = end
 
-    return raws if start == len(body) else [body]
+    return raw_pieces if start == len(body) else [body]
 
 
 def _headers_of(tree: HeaderMap) -> Headers:

@@ -41,27 +41,29 @@ class LookupKey(NamedTuple):
 def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     """Return the key by which a request's recorded exchange is looked up."""
     answers = call.answers
-    key = call.key(ignored)
+    call_key = call.key(ignored)
     if answers is None:
-        return LookupKey(key, None, None)
+        return LookupKey(call_key, None, None)
 
     state = None
     if answers.request_state is not None:
         state = compared_sha256(answers.request_state)
 
-    responses = None
+    answers_text = None
     if answers.input_responses is not None:
-        kept = without_paths({INPUT_RESPONSES: answers.input_responses}, ignored)
+        compared_answers = without_paths(
+            {INPUT_RESPONSES: answers.input_responses}, ignored
+        )
         # A member that is null is absent.
-        responses = canonical(without_null_members(kept))
+        answers_text = canonical(without_null_members(compared_answers))
         if answers.shape != "map":
-            responses = f"{answers.shape} {responses}"
+            answers_text = f"{answers.shape} {answers_text}"
 
     # Some clients answer a state-only ask with an empty map, others with none.
-    if state is not None and responses == _NO_ANSWERS:
-        responses = None
+    if state is not None and answers_text == _NO_ANSWERS:
+        answers_text = None
 
-    return LookupKey(key, state, responses)
+    return LookupKey(call_key, state, answers_text)
 
 
 def answers_by_key(lookup: LookupKey) -> dict[str, str]:
@@ -100,18 +102,18 @@ class CallerValues(NamedTuple):
             return self.batch[int(place_in_batch)].spelled_value(name_in_request)
 
         name, _, kind = value_name.partition(" as ")
-        spelled = self.progress_token
+        spelled_value = self.progress_token
         if name == "id":
-            spelled = self.id
+            spelled_value = self.id
 
-        if spelled is None or not kind:
-            return spelled
+        if spelled_value is None or not kind:
+            return spelled_value
 
-        plain = comparable_id_or_token(spelled.decode("latin-1")) or ""
-        if kind != "number" and not plain.startswith('"'):
-            plain = f'"{plain}"'
+        same_value = comparable_id_or_token(spelled_value.decode("latin-1")) or ""
+        if kind != "number" and not same_value.startswith('"'):
+            same_value = f'"{same_value}"'
 
-        return plain.encode("latin-1")
+        return same_value.encode("latin-1")
 
 
 def caller_values(message: Message | None) -> CallerValues:
@@ -130,8 +132,8 @@ def caller_values(message: Message | None) -> CallerValues:
 def caller_values_in(call: Call) -> CallerValues:
     """Return the caller's values in a request, which may be a batch."""
     values = caller_values(call.message)
-    of_requests = [caller_values(message) for message in call.batch]
-    return values._replace(batch=tuple(of_requests))
+    values_in_batch = [caller_values(message) for message in call.batch]
+    return values._replace(batch=tuple(values_in_batch))
 
 
 def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
@@ -140,23 +142,25 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     Returns:
         The digest of what is left, and the values.
     """
-    identity = PLAIN_ID.search(body)
-    if identity is None:
+    id_match = PLAIN_ID.search(body)
+    if id_match is None:
         return None
 
-    token = PLAIN_TOKEN.search(body)
-    if token is not None:
-        values = CallerValues(identity[1], token[1])
+    token_match = PLAIN_TOKEN.search(body)
+    if token_match is not None:
+        values = CallerValues(id_match[1], token_match[1])
         # The last one first, so that the place of the first one stays as it is.
-        first, last = sorted([identity.span(1), token.span(1)])
-        remaining = _with_value_cut_out(_with_value_cut_out(body, *last), *first)
+        first_span, last_span = sorted([id_match.span(1), token_match.span(1)])
+        body_without_values = _with_value_cut_out(
+            _with_value_cut_out(body, *last_span), *first_span
+        )
     elif TOKEN_KEY in body:
         return None
     else:
-        values = CallerValues(identity[1], None)
-        remaining = _with_value_cut_out(body, *identity.span(1))
+        values = CallerValues(id_match[1], None)
+        body_without_values = _with_value_cut_out(body, *id_match.span(1))
 
-    digest = blake2b(remaining, digest_size=16).digest()
+    digest = blake2b(body_without_values, digest_size=16).digest()
     return digest, values
 
 

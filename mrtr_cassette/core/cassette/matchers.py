@@ -78,21 +78,21 @@ class Matcher(NamedTuple):
     pointer: str
     path: MemberPath
     kind: str
-    takes: Callable[[Any], bool]
+    accepts: Callable[[Any], bool]
 
     def __str__(self) -> str:
         """Return it as a user gives it."""
         return f"{self.pointer}={self.kind}"
 
 
-def read_matchers(given: Mapping[str, str]) -> tuple[Matcher, ...]:
+def read_matchers(kind_by_pointer: Mapping[str, str]) -> tuple[Matcher, ...]:
     """Return the matchers that a user gives by pointer.
 
     Raises:
         UsageError: a pointer or a kind can't be meant.
     """
     matchers = []
-    for pointer, kind in given.items():
+    for pointer, kind in kind_by_pointer.items():
         try:
             path = pointer_path(without_side(pointer, "params"))
         except ValueError:
@@ -101,22 +101,22 @@ def read_matchers(given: Mapping[str, str]) -> tuple[Matcher, ...]:
                 hint="it begins with a slash, such as /arguments/id or /arguments/**",
             ) from None
 
-        matchers.append(Matcher(pointer, path, kind, _kind_of(pointer, kind)))
+        matchers.append(Matcher(pointer, path, kind, _kind_test(pointer, kind)))
 
     return tuple(matchers)
 
 
-def _kind_of(pointer: str, kind: str) -> Callable[[Any], bool]:
+def _kind_test(pointer: str, kind: str) -> Callable[[Any], bool]:
     """Return what tells whether a value is of a kind."""
     if kind in _TEST_BY_KIND:
         return _TEST_BY_KIND[kind]
 
     pattern = kind[1:-1]
     if not pattern or kind[0] != "/" or kind[-1] != "/":
-        nearest = difflib.get_close_matches(kind, _TEST_BY_KIND, n=1)
+        close_kinds = difflib.get_close_matches(kind, _TEST_BY_KIND, n=1)
         hint = f"the kinds are {', '.join(_TEST_BY_KIND)} and /regex/"
-        if nearest:
-            hint = f"did you mean {nearest[0]!r}? {hint}"
+        if close_kinds:
+            hint = f"did you mean {close_kinds[0]!r}? {hint}"
 
         raise UsageError(
             f"<<match>> {pointer!r}: no kind is called {kind!r}", hint=hint
@@ -141,7 +141,7 @@ class MatcherPlace(NamedTuple):
     @property
     def is_of_kind(self) -> bool:
         """Whether the value may be another one of its kind."""
-        return self.matcher.takes(self.value)
+        return self.matcher.accepts(self.value)
 
     @property
     def stand_in(self) -> str | None:
@@ -171,7 +171,7 @@ class Matchers:
         matchers._used_matchers = set(self._used_matchers)
         return matchers
 
-    def matched_places(self, request: Request) -> list[MatcherPlace]:
+    def places_with_matcher(self, request: Request) -> list[MatcherPlace]:
         """Return the values of a request at whose places there are matchers."""
         call = read_call(request)
         message = call.message
@@ -184,15 +184,15 @@ class Matchers:
             outer_member = "result"
             excluded_members = []
 
-        found: list[MatcherPlace] = []
-        end = 0
+        places: list[MatcherPlace] = []
+        end_of_last = 0
         for path, span in spans_of_values(request.body):
             is_inside = (
                 len(path) > 1
                 and path[0] == outer_member
                 and path[1] not in excluded_members
             )
-            if not is_inside or span.start < end:
+            if not is_inside or span.start < end_of_last:
                 continue
 
             matcher = self._matcher_at(path[1:])
@@ -200,19 +200,19 @@ class Matchers:
                 continue
 
             value = parse(span.slice_of(request.body))
-            if isinstance(value, dict | list) and not matcher.takes(value):
+            if isinstance(value, dict | list) and not matcher.accepts(value):
                 continue
 
             self._used_matchers.add(matcher)
-            found.append(MatcherPlace(path, matcher, span, value))
-            end = span.end
+            places.append(MatcherPlace(path, matcher, span, value))
+            end_of_last = span.end
 
-        return found
+        return places
 
     def _matcher_at(self, path: MemberPath) -> Matcher | None:
         """Return the first matcher of a place."""
         for matcher in self._matchers:
-            if _is_at(path, matcher.path):
+            if _path_matches(path, matcher.path):
                 return matcher
 
         return None
@@ -220,7 +220,7 @@ class Matchers:
     def comparable_request(self, request: Request) -> Request:
         """Return a request as it is compared: kinds stand in the places of their values."""
         replacements = []
-        for place in self.matched_places(request):
+        for place in self.places_with_matcher(request):
             if place.stand_in is not None:
                 text = json.dumps(place.stand_in).encode()
                 replacements.append((place.span, text))
@@ -231,114 +231,126 @@ class Matchers:
         return replace(request, body=splice(request.body, replacements))
 
     def matchers_of_differences(
-        self, recorded: Request, received: Request
+        self, recorded_request: Request, received_request: Request
     ) -> list[str]:
         """Return the matchers of the values in which a request differs from a recorded one."""
-        pairs = self._differing_places(recorded, received)
+        pairs = self._differing_places(recorded_request, received_request)
         return [str(place.matcher) for _, place in pairs]
 
     def differing_values(
-        self, recorded: Request, received: Request
+        self, recorded_request: Request, received_request: Request
     ) -> list[tuple[Any, Any]]:
         """Return the recorded values in whose places a request has others of their kind."""
-        pairs = self._differing_places(recorded, received)
+        pairs = self._differing_places(recorded_request, received_request)
         return [(value, place.value) for value, place in pairs]
 
     def _differing_places(
-        self, recorded: Request, received: Request
+        self, recorded_request: Request, received_request: Request
     ) -> Iterator[tuple[Any, MatcherPlace]]:
         """Yield each recorded value in whose place a request has another one of its kind."""
-        values = {place.path: place.value for place in self.matched_places(recorded)}
-        for place in self.matched_places(received):
-            if place.path not in values or not place.is_of_kind:
+        recorded_value_by_path = {
+            place.path: place.value
+            for place in self.places_with_matcher(recorded_request)
+        }
+        for place in self.places_with_matcher(received_request):
+            if place.path not in recorded_value_by_path or not place.is_of_kind:
                 continue
 
-            recorded_value = values[place.path]
+            recorded_value = recorded_value_by_path[place.path]
             if canonical(recorded_value) != canonical(place.value):
                 yield recorded_value, place
 
     def unused_matchers(self) -> list[str]:
         """Return the matchers at whose places nothing was, recorded or received."""
         return [
-            str(found) for found in self._matchers if found not in self._used_matchers
+            str(matcher)
+            for matcher in self._matchers
+            if matcher not in self._used_matchers
         ]
 
     # What responses repeat
 
     def echoed_spellings(
-        self, recorded: Request, received: Request
+        self, recorded_request: Request, received_request: Request
     ) -> dict[str, bytes]:
         """Return how the caller spells each value that it sent in the place of a recorded one.
 
         A recorded value in whose places the caller has several is left out.
         """
         spelled_by_path: dict[MemberPath, bytes] = {}
-        for place in self.matched_places(received):
+        for place in self.places_with_matcher(received_request):
             span = place.span
-            spelled_by_path[place.path] = span.slice_of(received.body)
+            spelled_by_path[place.path] = span.slice_of(received_request.body)
 
-        found: dict[str, bytes] = {}
+        spelling_by_name: dict[str, bytes] = {}
         ambiguous_names = set()
-        for name, path in self._recorded_values(recorded):
+        for name, path in self._recorded_values(recorded_request):
             if path not in spelled_by_path:
                 continue
 
-            if found.setdefault(name, spelled_by_path[path]) != spelled_by_path[path]:
+            if (
+                spelling_by_name.setdefault(name, spelled_by_path[path])
+                != spelled_by_path[path]
+            ):
                 ambiguous_names.add(name)
 
         for name in ambiguous_names:
-            del found[name]
+            del spelling_by_name[name]
 
-        return found
+        return spelling_by_name
 
-    def _recorded_values(self, recorded: Request) -> list[tuple[str, MemberPath]]:
+    def _recorded_values(
+        self, recorded_request: Request
+    ) -> list[tuple[str, MemberPath]]:
         """Return the texts and numbers for which others may come, with their names."""
-        values = []
-        for place in self.matched_places(recorded):
+        names_and_paths = []
+        for place in self.places_with_matcher(recorded_request):
             if place.is_of_kind and (_is_text(place.value) or _is_number(place.value)):
-                values.append((f"={canonical(place.value)}", place.path))
+                names_and_paths.append((f"={canonical(place.value)}", place.path))
 
-        return values
+        return names_and_paths
 
     def echo_spans(
-        self, recorded: Request, located: LocatedMessage
+        self, recorded_request: Request, located: LocatedMessage
     ) -> list[tuple[Span, str]]:
         """Return where a message repeats recorded values as a whole, and the names of these."""
         if not self.echo:
             return []
 
-        names = {name for name, _ in self._recorded_values(recorded)}
+        names = {name for name, _ in self._recorded_values(recorded_request)}
         if not names:
             return []
 
         raw = located.message.raw
-        found = []
+        spans_and_names = []
         for path, span in spans_of_values(raw):
-            is_free = "structuredContent" in path[:-1] or path[-1:] in _ECHOING_MEMBERS
-            if not is_free or raw[span.start] in b"{[":
+            may_repeat_value = (
+                "structuredContent" in path[:-1] or path[-1:] in _ECHOING_MEMBERS
+            )
+            if not may_repeat_value or raw[span.start] in b"{[":
                 continue
 
             name = f"={canonical(parse(span.slice_of(raw)))}"
             if name in names:
-                found.append((span, name))
+                spans_and_names.append((span, name))
 
-        return found
+        return spans_and_names
 
 
 @lru_cache(maxsize=4096)
-def _is_at(path: MemberPath, pattern: MemberPath) -> bool:
+def _path_matches(path: MemberPath, pattern: MemberPath) -> bool:
     """Tell whether a path is one of those that a pattern means."""
     if not pattern:
         return not path
 
     if pattern[0] == ANY_DEPTH:
-        rests = [path[start:] for start in range(len(path) + 1)]
-        return any(_is_at(rest, pattern[1:]) for rest in rests)
+        possible_rests = [path[start:] for start in range(len(path) + 1)]
+        return any(_path_matches(rest, pattern[1:]) for rest in possible_rests)
 
     if not path or pattern[0] not in (ANY, path[0]):
         return False
 
-    return _is_at(path[1:], pattern[1:])
+    return _path_matches(path[1:], pattern[1:])
 
 
 def matchers_in(texts: Sequence[str]) -> dict[str, str]:
@@ -347,7 +359,7 @@ def matchers_in(texts: Sequence[str]) -> dict[str, str]:
     Raises:
         UsageError: a text has no kind.
     """
-    found = {}
+    kind_by_pointer = {}
     for text in texts:
         pointer, equals, kind = text.rpartition("=")
         if text.endswith("/") and "=/" in text:
@@ -360,6 +372,6 @@ def matchers_in(texts: Sequence[str]) -> dict[str, str]:
                 hint="give it as POINTER=KIND, such as /arguments/id=uuid",
             )
 
-        found[pointer] = kind
+        kind_by_pointer[pointer] = kind
 
-    return found
+    return kind_by_pointer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -66,8 +66,8 @@ class RecordedExchange:
     """One request and its response; `number` is its place in arrival order, from 1.
 
     The hashes are of the raw request states that the response issued and the request carried.
-    `ended_after` tells how many requests had arrived when the response ended, and `follows` which
-    earlier writes a run that appends had played since its last request.
+    `ended_after` tells how many requests had arrived when the response ended, and `played_writes`
+    which earlier writes a run that appends had played since its last request.
     """
 
     number: int | None
@@ -79,7 +79,7 @@ class RecordedExchange:
     echoed_sha256: str | None = None
     ended_after: int | None = None
     recorded_by: RecordedBy | None = None
-    follows: tuple[int, ...] = ()
+    played_writes: tuple[int, ...] = ()
     digests: tuple[tuple[str, str], ...] = ()
     """Announced digests of texts that sealing changed, and those of the texts as sealed."""
 
@@ -132,7 +132,7 @@ class RecordedExchange:
         return self.rpc_members.get("error") is not None
 
     @property
-    def is_about_copy(self) -> bool:
+    def is_about_cached_copy(self) -> bool:
         """Whether its response says nothing to a client without a copy of an earlier one."""
         return (
             self.response is not None and self.response.status in CONDITIONAL_STATUSES
@@ -170,7 +170,7 @@ class PushedRequest:
     exchange: RecordedExchange
     """The exchange whose response contains it."""
 
-    piece: int
+    piece_index: int
     """The index of the piece that completes it."""
 
     interaction: int | None = None
@@ -182,7 +182,7 @@ class PushedRequest:
         response = self.exchange.response
         message = None
         if response is not None:
-            message = message_completed_by(response, self.piece)
+            message = message_completed_by(response, self.piece_index)
 
         if message is None:
             raise AssertionError(
@@ -197,7 +197,7 @@ class PushedRequest:
         response = self.exchange.response
         if response is None:
             return self.exchange.started_ms
-        return response.pieces[self.piece].at_ms
+        return response.pieces[self.piece_index].at_ms
 
     @property
     def asked_input(self) -> InputRequest:
@@ -214,7 +214,7 @@ class PostedAnswer:
     exchange: RecordedExchange
 
 
-def posted_answer(response: Message | None) -> Any:
+def posted_answer_value(response: Message | None) -> Any:
     """Return the result of a posted response, or an object with its error."""
     if response is None:
         return {"error": None}
@@ -237,27 +237,29 @@ class PushedTurn:
         return {request.key: request.asked_input for request in self.pushed_requests}
 
     @property
-    def given(self) -> dict[str, Any] | None:
+    def given_answers(self) -> dict[str, Any] | None:
         """What the client answered, by key; None if it never answered."""
-        given = {}
+        given_answers = {}
         for answer in self.answers:
-            given[answer.key] = posted_answer(answer.exchange.call.message)
+            given_answers[answer.key] = posted_answer_value(
+                answer.exchange.call.message
+            )
 
-        return given or None
+        return given_answers or None
 
 
-def _pushed_turn(number: int, pushed: PushedTurn) -> RecordedTurn:
+def _pushed_turn(number: int, pushed_turn: PushedTurn) -> RecordedTurn:
     """Return the turn that the server asks by requests of its own."""
     return RecordedTurn(
         number,
         "push",
-        pushed.requests,
-        pushed.given,
-        {request.key: request.key for request in pushed.pushed_requests},
-        pushed.pushed_requests[0].exchange,
-        min(request.pushed_ms for request in pushed.pushed_requests),
-        tuple([answer.exchange for answer in pushed.answers]),
-        pushed,
+        pushed_turn.requests,
+        pushed_turn.given_answers,
+        {request.key: request.key for request in pushed_turn.pushed_requests},
+        pushed_turn.pushed_requests[0].exchange,
+        min(request.pushed_ms for request in pushed_turn.pushed_requests),
+        tuple([answer.exchange for answer in pushed_turn.answers]),
+        pushed_turn,
     )
 
 
@@ -290,28 +292,28 @@ class RecordedTurn:
         number: its number among the turns of the interaction, from 1.
         requests: what the server asked, by key.
         given_answers: what the client answered, by key; None if it never answered.
-        names: the keys as they are in every recording, by the recorded ones.
-        asking: the exchange whose response asks, or asks first.
+        names_by_key: the keys as they are in every recording, by the recorded ones.
+        asking_exchange: the exchange whose response asks, or asks first.
         asked_ms: when the server asked.
-        answering: the exchanges whose requests answer.
-        pushed: the turn as it was pushed; None if the server asked in another way.
+        answering_exchanges: the exchanges whose requests answer.
+        pushed_turn: the turn as it was pushed; None if the server asked in another way.
     """
 
     number: int
     via: Via
     requests: Mapping[str, InputRequest]
     given_answers: Mapping[str, Any] | None
-    names: Mapping[str, str]
-    asking: RecordedExchange
+    names_by_key: Mapping[str, str]
+    asking_exchange: RecordedExchange
     asked_ms: float
-    answering: tuple[RecordedExchange, ...]
-    pushed: PushedTurn | None = None
+    answering_exchanges: tuple[RecordedExchange, ...]
+    pushed_turn: PushedTurn | None = None
 
     @property
     def ask(self) -> Ask | None:
         """The response to the call that asks; None if the server asked in another way."""
         if self.via == "result":
-            return self.asking.ask
+            return self.asking_exchange.ask
         return None
 
     @property
@@ -328,15 +330,15 @@ class RecordedTurn:
 
     def is_key_from_server(self, key: str) -> bool:
         """Tell whether the server chose a key, and asks under it in every run."""
-        return not self.is_posted and self.names[key] == key
+        return not self.is_posted and self.names_by_key[key] == key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskStep:
-    """The first of the `polls` that got a state of a task, an update, or a cancellation."""
+    """The first of the `poll_count` that got a state of a task, an update, or a cancellation."""
 
     exchange: RecordedExchange
-    polls: int = 1
+    poll_count: int = 1
 
     @property
     def state(self) -> TaskState | None:
@@ -354,16 +356,19 @@ class TaskStep:
         return self.exchange.call.method == CANCEL_TASK
 
 
-class TaskTurn(NamedTuple):
+@dataclass(slots=True, eq=False)
+class TaskTurn:
     """Requests for input that a state of a task shows for the first time, and their answers.
 
-    `asked` is the index of the step that shows them, and `answered` has those of the updates.
+    Attributes:
+        asking_step: the index of the step that shows the requests.
+        answering_steps: the indexes of the updates that answer them.
     """
 
-    asked: int
+    asking_step: int
     requests: Mapping[str, InputRequest]
-    answered: list[int]
-    given: dict[str, Any]
+    answering_steps: list[int] = field(default_factory=list)
+    given_answers: dict[str, Any] = field(default_factory=dict)
 
 
 class InteractionPlace(NamedTuple):
@@ -419,11 +424,11 @@ class RecordedInteraction:
     @property
     def placed_exchanges(self) -> tuple[tuple[RecordedExchange, ExchangePlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
-        placed = []
+        exchanges_and_places = []
         shared = self.shared_count
         for position in range(shared, len(self.exchanges)):
             place = ExchangePlace(self.number, self.asking_turn(position - 1))
-            placed.append((self.exchanges[position], place))
+            exchanges_and_places.append((self.exchanges[position], place))
 
         for number, turn in self.numbered_turns.items():
             if turn.position < shared:
@@ -431,16 +436,16 @@ class RecordedInteraction:
 
             for index, answer in enumerate(turn.answers):
                 place = ExchangePlace(self.number, number, answer=index)
-                placed.append((answer.exchange, place))
+                exchanges_and_places.append((answer.exchange, place))
 
         for index, step in enumerate(self.steps):
             place = ExchangePlace(self.number, step=index)
-            placed.append((step.exchange, place))
+            exchanges_and_places.append((step.exchange, place))
 
-        return tuple(placed)
+        return tuple(exchanges_and_places)
 
     @property
-    def own_exchanges(self) -> tuple[RecordedExchange, ...]:
+    def unshared_exchanges(self) -> tuple[RecordedExchange, ...]:
         """The exchanges that no earlier interaction has."""
         return tuple([exchange for exchange, _ in self.placed_exchanges])
 
@@ -450,10 +455,10 @@ class RecordedInteraction:
         number = 0
         for position in range(len(self.exchanges)):
             # The server pushes while a request is pending, and a response that asks ends that.
-            for pushed in self.pushed_turns:
-                if pushed.position == position:
+            for pushed_turn in self.pushed_turns:
+                if pushed_turn.position == position:
                     number += 1
-                    yield _pushed_turn(number, pushed)
+                    yield _pushed_turn(number, pushed_turn)
 
             ask = self.exchanges[position].ask
             if ask is not None:
@@ -466,35 +471,35 @@ class RecordedInteraction:
 
     def _result_turn(self, number: int, position: int, ask: Ask) -> RecordedTurn:
         """Return the turn that a response to the call asks."""
-        asking = self.exchanges[position]
-        answering = self.exchanges[position + 1 : position + 2]
-        given: Mapping[str, Any] | None = None
-        if answering and answering[0].call.answers is not None:
-            given = answering[0].call.answers.input_responses or {}
+        asking_exchange = self.exchanges[position]
+        answering_exchanges = self.exchanges[position + 1 : position + 2]
+        given_answers: Mapping[str, Any] | None = None
+        if answering_exchanges and answering_exchanges[0].call.answers is not None:
+            given_answers = answering_exchanges[0].call.answers.input_responses or {}
 
         return RecordedTurn(
             number,
             "result",
             ask.input_requests,
-            given,
+            given_answers,
             {key: key for key in ask.input_requests},
-            asking,
-            asking.ended_ms,
-            answering,
+            asking_exchange,
+            asking_exchange.ended_ms,
+            answering_exchanges,
         )
 
     def _task_turn(self, number: int, turn: TaskTurn) -> RecordedTurn:
         """Return the turn that a state of the task asks."""
-        asking = self.steps[turn.asked].exchange
+        asking_exchange = self.steps[turn.asking_step].exchange
         return RecordedTurn(
             number,
             "task",
             turn.requests,
-            turn.given or None,
+            turn.given_answers or None,
             stable_key_names(turn.requests, self.task_id),
-            asking,
-            asking.ended_ms,
-            tuple([self.steps[step].exchange for step in turn.answered]),
+            asking_exchange,
+            asking_exchange.ended_ms,
+            tuple([self.steps[step].exchange for step in turn.answering_steps]),
         )
 
     @property
@@ -539,7 +544,7 @@ class RecordedInteraction:
                 continue
 
             if step.state is None:
-                failures += step.polls
+                failures += step.poll_count
             else:
                 passing_failures = failures
 
@@ -566,7 +571,7 @@ class RecordedInteraction:
     def numbered_turns(self) -> dict[int, PushedTurn]:
         """The pushed turns by their numbers among all turns."""
         turns = enumerate(self.pushed_turns, start=1)
-        return {turn.position + count: turn for count, turn in turns}
+        return {turn.position + pushed_number: turn for pushed_number, turn in turns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,7 +604,7 @@ class Cassette:
     def exchanges(self) -> Iterator[RecordedExchange]:
         """The exchanges of all interactions, each once."""
         for interaction in self.interactions:
-            yield from interaction.own_exchanges
+            yield from interaction.unshared_exchanges
 
     @property
     def exchanges_by_arrival(self) -> list[RecordedExchange]:
@@ -622,36 +627,41 @@ class Cassette:
         return max(numbers, default=0)
 
     def with_exchanges(
-        self, changed: Mapping[RecordedExchange, RecordedExchange]
+        self, changed_exchanges: Mapping[RecordedExchange, RecordedExchange]
     ) -> Cassette:
         """Return the same with other exchanges in the place of some, wherever they are."""
-        if not changed:
+        if not changed_exchanges:
             return self
 
         interactions = []
         for interaction in self.interactions:
-            interactions.append(_interaction_with_exchanges(interaction, changed))
+            interactions.append(
+                _interaction_with_exchanges(interaction, changed_exchanges)
+            )
 
         return replace(self, interactions=tuple(interactions))
 
 
 def _interaction_with_exchanges(
     interaction: RecordedInteraction,
-    changed: Mapping[RecordedExchange, RecordedExchange],
+    changed_exchanges: Mapping[RecordedExchange, RecordedExchange],
 ) -> RecordedInteraction:
     """Return an interaction with other exchanges in the place of some, in its turns too."""
-    exchanges = [changed.get(before, before) for before in interaction.exchanges]
+    exchanges = [
+        changed_exchanges.get(exchange_before, exchange_before)
+        for exchange_before in interaction.exchanges
+    ]
     turns = []
     for turn in interaction.pushed_turns:
-        asked = _parts_with_exchanges(turn.pushed_requests, changed)
-        answers = _parts_with_exchanges(turn.answers, changed)
-        turns.append(PushedTurn(turn.position, asked, answers))
+        pushed_requests = _parts_with_exchanges(turn.pushed_requests, changed_exchanges)
+        answers = _parts_with_exchanges(turn.answers, changed_exchanges)
+        turns.append(PushedTurn(turn.position, pushed_requests, answers))
 
     return replace(
         interaction,
         exchanges=tuple(exchanges),
         pushed_turns=tuple(turns),
-        steps=_parts_with_exchanges(interaction.steps, changed),
+        steps=_parts_with_exchanges(interaction.steps, changed_exchanges),
     )
 
 
@@ -660,12 +670,13 @@ _Part = TypeVar("_Part", PushedRequest, PostedAnswer, TaskStep)
 
 
 def _parts_with_exchanges(
-    parts: Iterable[_Part], changed: Mapping[RecordedExchange, RecordedExchange]
+    parts: Iterable[_Part],
+    changed_exchanges: Mapping[RecordedExchange, RecordedExchange],
 ) -> tuple[_Part, ...]:
     """Return parts of an interaction with other exchanges in the place of some."""
     changed_parts = []
     for part in parts:
-        exchange = changed.get(part.exchange, part.exchange)
+        exchange = changed_exchanges.get(part.exchange, part.exchange)
         changed_parts.append(replace(part, exchange=exchange))
 
     return tuple(changed_parts)
@@ -683,7 +694,7 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
 
         new_keys = [key for key in requests if key not in turn_by_key]
         if new_keys:
-            turn = TaskTurn(index, {key: requests[key] for key in new_keys}, [], {})
+            turn = TaskTurn(index, {key: requests[key] for key in new_keys})
             turns.append(turn)
             turn_by_key |= dict.fromkeys(new_keys, turn)
 
@@ -694,9 +705,9 @@ def task_turns(steps: Sequence[TaskStep]) -> list[TaskTurn]:
         for key, answer in answers.input_responses.items():
             if key in turn_by_key:
                 turn = turn_by_key[key]
-                turn.given[key] = answer
-                if index not in turn.answered[-1:]:
-                    turn.answered.append(index)
+                turn.given_answers[key] = answer
+                if index not in turn.answering_steps[-1:]:
+                    turn.answering_steps.append(index)
 
     return turns
 
@@ -714,15 +725,15 @@ def in_conversation_order(
 
 def first_number(interaction: RecordedInteraction) -> float:
     """Return the lowest number of an interaction's own exchanges; infinity without any."""
-    first = float("inf")
-    for exchange in interaction.own_exchanges:
+    lowest_number = float("inf")
+    for exchange in interaction.unshared_exchanges:
         if exchange.number is not None:
-            first = min(first, exchange.number)
+            lowest_number = min(lowest_number, exchange.number)
 
-    return first
+    return lowest_number
 
 
-def run_numbers(
+def run_number_by_recorder(
     by_arrival: Iterable[RecordedExchange], recorders: Iterable[RecorderFacts]
 ) -> dict[str, int]:
     """Return the number of the run to which each recorder belongs, from 0.
@@ -730,23 +741,23 @@ def run_numbers(
     Recorders that were merged are of one run.
     """
     appended = {recorder.id for recorder in recorders if not recorder.offset_ms}
-    runs: dict[str, int] = {}
+    run_by_recorder: dict[str, int] = {}
     run = 0
     highest_end = 0
     for exchange in by_arrival:
         number = exchange.number or 0
         recorded_by = exchange.recorded_by
-        if recorded_by is not None and recorded_by.recorder not in runs:
+        if recorded_by is not None and recorded_by.recorder not in run_by_recorder:
             # A run that was appended is timed anew, and came when all else was over.
             is_after_all_else = number > highest_end > 0
             if is_after_all_else and recorded_by.recorder in appended:
                 run += 1
 
-            runs[recorded_by.recorder] = run
+            run_by_recorder[recorded_by.recorder] = run
 
         highest_end = max(highest_end, number, exchange.ended_after or 0)
 
-    return runs
+    return run_by_recorder
 
 
 # Taking interactions out of a recording
@@ -755,13 +766,13 @@ def run_numbers(
 def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     """Return the numbered interactions without which the remaining ones can't be."""
     needed = set()
-    remaining = _interactions_without(cassette, numbers)
+    remaining_interactions = _interactions_without(cassette, numbers)
     by_number = {call.number: call for call in cassette.interactions}
-    while remaining:
-        for number in needed_interactions(remaining.pop()):
+    while remaining_interactions:
+        for number in needed_interactions(remaining_interactions.pop()):
             if number in numbers and number not in needed:
                 needed.add(number)
-                remaining.append(by_number[number])
+                remaining_interactions.append(by_number[number])
 
     return needed
 
@@ -776,12 +787,14 @@ def needed_interactions(interaction: RecordedInteraction) -> Iterator[int]:
 
 def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Cassette:
     """Return a cassette without some interactions; nothing that stays is changed but its number."""
-    kept = _interactions_without(cassette, numbers)
+    remaining_interactions = _interactions_without(cassette, numbers)
     new_numbers = {}
-    for number, interaction in enumerate(kept, start=1):
+    for number, interaction in enumerate(remaining_interactions, start=1):
         new_numbers[interaction.number] = number
 
-    interactions = [with_numbers(interaction, new_numbers) for interaction in kept]
+    interactions = [
+        with_numbers(interaction, new_numbers) for interaction in remaining_interactions
+    ]
     return replace(cassette, interactions=tuple(interactions))
 
 
@@ -790,7 +803,11 @@ def _interactions_without(
 ) -> list[RecordedInteraction]:
     """Return the interactions of a cassette that don't have these numbers."""
     interactions = cassette.interactions
-    return [kept for kept in interactions if kept.number not in numbers]
+    return [
+        remaining_interactions
+        for remaining_interactions in interactions
+        if remaining_interactions.number not in numbers
+    ]
 
 
 def with_numbers(
@@ -803,10 +820,10 @@ def with_numbers(
 
     pushed_turns = []
     for turn in interaction.pushed_turns:
-        asked = [
+        pushed_requests = [
             _push_with_number(request, numbers) for request in turn.pushed_requests
         ]
-        pushed_turns.append(replace(turn, pushed_requests=tuple(asked)))
+        pushed_turns.append(replace(turn, pushed_requests=tuple(pushed_requests)))
 
     return replace(
         interaction,

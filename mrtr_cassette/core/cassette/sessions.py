@@ -68,8 +68,12 @@ def issued_session(exchange: RecordedExchange) -> str:
     if response is None or response.status >= REFUSED:
         return NO_SESSION
 
-    opened = opened_session(response)
-    return NO_SESSION if opened == session_of(exchange.request) else opened
+    session_in_response = opened_session(response)
+    return (
+        NO_SESSION
+        if session_in_response == session_of(exchange.request)
+        else session_in_response
+    )
 
 
 def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
@@ -84,7 +88,7 @@ def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
     return 0, None
 
 
-def posted_to(listening: str, url: str) -> str:
+def post_target(listening_target: str, url: str) -> str:
     """Return the target to which a client posts if the stream that it opened names a URL."""
     path, _, _ = url.removeprefix(origin_in(url)).partition("#")
     if path.startswith("/"):
@@ -92,7 +96,7 @@ def posted_to(listening: str, url: str) -> str:
     if origin_in(url):
         return f"/{path}"
 
-    base_path, _, _ = listening.partition("?")
+    base_path, _, _ = listening_target.partition("?")
     if not path.startswith("?"):
         base_path = base_path[: base_path.rfind("/") + 1]
 
@@ -123,15 +127,15 @@ def foreign_redirect_origin(
     if origin.path_of(location) is not None:
         return None
 
-    accepted = request.header("accept")
-    is_of_browser = request.method == "GET" and EVENT_STREAM not in accepted
+    accept_header = request.header("accept")
+    is_of_browser = request.method == "GET" and EVENT_STREAM not in accept_header
     if is_of_browser and not origin.asks_for_metadata(request):
         return None
 
     return shown_origin(location)
 
 
-def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
+def foreign_endpoint_origin(response: Response, origin: ServerOrigin) -> str | None:
     """Return the origin at which a client of HTTP+SSE has to post, if it isn't the server's."""
     _, endpoint = endpoint_piece(response)
     url = "" if endpoint is None else endpoint.decode("latin-1")
@@ -141,7 +145,7 @@ def endpoint_elsewhere(response: Response, origin: ServerOrigin) -> str | None:
     return shown_origin(url)
 
 
-def listens(call: Call, response: Response | None) -> bool:
+def is_listening_stream(call: Call, response: Response | None) -> bool:
     """Tell whether a response is a stream of messages that other requests caused."""
     if call.message is not None:
         is_request = call.message.kind is Kind.REQUEST
@@ -160,9 +164,9 @@ def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
         return
 
     for index, piece in enumerate(response.pieces):
-        identity = event_id(piece.raw)
-        if identity:
-            yield index, identity
+        id_of_event = event_id(piece.raw)
+        if id_of_event:
+            yield index, id_of_event
 
 
 def is_answered(response: Response) -> bool:
@@ -180,20 +184,18 @@ def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     streams = Streams()
     joined_responses: dict[RecordedExchange, Response] = {}
     for exchange in cassette.exchanges_by_arrival:
-        begun_exchange = streams.add(exchange)
+        stream_start = streams.add(exchange)
         rest_of_stream = exchange.response
         if (
-            begun_exchange is None
-            or begun_exchange.response is None
-            or begun_exchange.call.message is None
+            stream_start is None
+            or stream_start.response is None
+            or stream_start.call.message is None
         ):
             continue
 
         if rest_of_stream is not None and rest_of_stream.is_event_stream:
-            response_before = joined_responses.get(
-                begun_exchange, begun_exchange.response
-            )
-            joined_responses[begun_exchange] = _joined_response(
+            response_before = joined_responses.get(stream_start, stream_start.response)
+            joined_responses[stream_start] = _joined_response(
                 response_before, rest_of_stream
             )
 
@@ -204,16 +206,18 @@ def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     return cassette.with_exchanges(changed_exchanges)
 
 
-def _joined_response(before: Response, rest: Response) -> Response:
+def _joined_response(interrupted: Response, rest: Response) -> Response:
     """Return an interrupted stream with those events of its rest that it didn't have."""
-    known_ids = {identity for _, identity in event_ids(before)}
-    repeated = {index for index, identity in event_ids(rest) if identity in known_ids}
-    pieces = [*before.pieces]
+    known_ids = {id_of_event for _, id_of_event in event_ids(interrupted)}
+    repeated_indexes = {
+        index for index, id_of_event in event_ids(rest) if id_of_event in known_ids
+    }
+    pieces = [*interrupted.pieces]
     for index, piece in enumerate(rest.pieces):
-        if index not in repeated:
+        if index not in repeated_indexes:
             pieces.append(piece)
 
-    return replace(before, pieces=tuple(pieces), end=rest.end)
+    return replace(interrupted, pieces=tuple(pieces), end=rest.end)
 
 
 def session_of_exchange(exchange: RecordedExchange) -> str:
@@ -228,38 +232,46 @@ class Streams:
     """
 
     def __init__(self) -> None:
-        self._begun_by_event: dict[tuple[str, str], list[RecordedExchange]] = {}
+        self._stream_starts_by_event: dict[tuple[str, str], list[RecordedExchange]] = {}
 
     def add(self, exchange: RecordedExchange) -> RecordedExchange | None:
         """Take the next exchange in arrival order; return the one whose stream it resumes."""
         session = session_of_exchange(exchange)
         event = (session, resumed_event_id(exchange.request))
-        begun = _resumed_stream(self._begun_by_event.get(event, []), exchange)
-        for _, identity in event_ids(exchange.response):
-            streams = self._begun_by_event.setdefault((session, identity), [])
-            if begun is None or not streams:
-                streams.append(begun or exchange)
+        stream_start = _resumed_stream(
+            self._stream_starts_by_event.get(event, []), exchange
+        )
+        for _, id_of_event in event_ids(exchange.response):
+            stream_starts = self._stream_starts_by_event.setdefault(
+                (session, id_of_event), []
+            )
+            if stream_start is None or not stream_starts:
+                stream_starts.append(stream_start or exchange)
 
-        return begun
+        return stream_start
 
 
 def _resumed_stream(
-    streams: Sequence[RecordedExchange], rest: RecordedExchange
+    stream_starts: Sequence[RecordedExchange], resuming_exchange: RecordedExchange
 ) -> RecordedExchange | None:
     """Return the stream of a call to which a rest responds, or else the latest of some."""
-    if not streams:
+    if not stream_starts:
         return None
 
-    answer = None if rest.response is None else last_response(rest.response)
-    if answer is None:
-        return streams[-1]
+    rpc_response = (
+        None
+        if resuming_exchange.response is None
+        else last_response(resuming_exchange.response)
+    )
+    if rpc_response is None:
+        return stream_starts[-1]
 
-    for begun in reversed(streams):
-        asker = begun.call.message
-        if asker is not None and asker.id == answer.id:
-            return begun
+    for stream_start in reversed(stream_starts):
+        request_message = stream_start.call.message
+        if request_message is not None and request_message.id == rpc_response.id:
+            return stream_start
 
-    return streams[-1]
+    return stream_starts[-1]
 
 
 class LiveStreams:
@@ -273,8 +285,8 @@ class LiveStreams:
 
     def add_events(self, response: Response | None) -> None:
         """Take events of a live server, as they are recorded."""
-        for _, identity in event_ids(response):
-            self._event_ids.add(identity)
+        for _, id_of_event in event_ids(response):
+            self._event_ids.add(id_of_event)
 
     def is_resumed_by(self, request: Request) -> bool:
         """Tell whether a client resumes one of them; a played stream has sealed ids."""
@@ -290,21 +302,27 @@ def resumed_events(exchanges: Iterable[RecordedExchange]) -> frozenset[str]:
     return frozenset([resumed_event_id(exchange.request) for exchange in exchanges])
 
 
-def with_event_as_recorded(request: Request, recorded: Container[str]) -> Request:
+def with_event_as_recorded(
+    request: Request, recorded_events: Container[str]
+) -> Request:
     """Seal the event after which a client resumes a stream, if a recorded one named it too.
 
     An id of a recorded stream is sealed when the client gets it; this is any other one. Outside
     sessions ids of events are as recorded.
     """
-    event = resumed_event_id(request)
-    is_outside = not request.header(SESSION_HEADER)
-    if not event or is_outside or sealed_hash(event) not in recorded:
+    id_of_event = resumed_event_id(request)
+    is_outside_session = not request.header(SESSION_HEADER)
+    if (
+        not id_of_event
+        or is_outside_session
+        or sealed_hash(id_of_event) not in recorded_events
+    ):
         return request
 
     headers = []
     for name, value in request.headers:
-        is_event = name.lower() == LAST_EVENT_ID_HEADER
-        headers.append((name, sealed_hash(value) if is_event else value))
+        is_event_header = name.lower() == LAST_EVENT_ID_HEADER
+        headers.append((name, sealed_hash(value) if is_event_header else value))
 
     return replace(request, headers=tuple(headers))
 
@@ -315,13 +333,13 @@ class EndpointPassing:
     It holds back one event at a time, until that is whole; once `is_over`, all bytes pass.
 
     Attributes:
-        elsewhere: the origin that the URL names, if it is not the server's.
+        foreign_origin: the origin that the URL names, if it is not the server's.
     """
 
     def __init__(self, origin: ServerOrigin, prefix: str = "") -> None:
         """Begin before the first byte of a stream of a server, whose paths get a prefix."""
         self.is_over = False
-        self.elsewhere = ""
+        self.foreign_origin = ""
         self._origin = origin
         self._prefix = prefix
         self._framer = SseFramer()
@@ -334,13 +352,13 @@ class EndpointPassing:
             return chunk
 
         self._held_bytes += chunk
-        passed = b""
+        passed_bytes = b""
         for event in self._framer.feed(chunk):
             self._held_bytes = self._held_bytes[len(event) :]
             if self.is_over:
-                passed += event
+                passed_bytes += event
             else:
-                passed += self._event_as_passed(event)
+                passed_bytes += self._event_as_passed(event)
 
         if (
             _MESSAGE_DATA.search(self._held_bytes)
@@ -349,17 +367,17 @@ class EndpointPassing:
             self.is_over = True
 
         if self.is_over:
-            passed += self.finish()
+            passed_bytes += self.finish()
 
-        return passed
+        return passed_bytes
 
     def finish(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
-        held = self._held_bytes
+        held_bytes = self._held_bytes
         self._held_bytes = b""
         self.is_over = True
 
-        return held
+        return held_bytes
 
     def _event_as_passed(self, raw: bytes) -> bytes:
         """Return an event as it passes: an endpoint of the server without the server's origin."""
@@ -373,7 +391,7 @@ class EndpointPassing:
         url = (event.data or b"").decode("latin-1")
         path = self._origin.path_of(url)
         if path is None:
-            self.elsewhere = shown_origin(url)
+            self.foreign_origin = shown_origin(url)
             return raw
 
         span = event.raw_span(Span(0, len(url)))
@@ -394,7 +412,7 @@ PingIds = frozenset[tuple[str, str]]
 
 def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
     """Return the ids of the pings that a server sent."""
-    ids: set[tuple[str, str]] = set()
+    sessions_and_ids: set[tuple[str, str]] = set()
     for exchange in exchanges:
         response = exchange.response
         if response is None or b'"ping"' not in response.body:
@@ -405,9 +423,9 @@ def ping_ids(exchanges: Iterable[RecordedExchange]) -> PingIds:
             message = located.message
             is_ping = message.kind is Kind.REQUEST and message.method == PING
             if is_ping and message.id is not None:
-                ids.add((session, message.id))
+                sessions_and_ids.add((session, message.id))
 
-    return frozenset(ids)
+    return frozenset(sessions_and_ids)
 
 
 def answers_ping(session: str, answer: Message | None, pings: PingIds) -> bool:
@@ -424,14 +442,14 @@ def without_pongs(
     all_interactions = list(interactions)
     exchanges: list[RecordedExchange] = []
     for interaction in all_interactions:
-        exchanges += interaction.own_exchanges
+        exchanges += interaction.unshared_exchanges
 
-    ids = ping_ids(exchanges)
-    kept = []
+    pings = ping_ids(exchanges)
+    other_interactions = []
     for interaction in all_interactions:
         exchange = interaction.exchanges[0]
         session = session_of(exchange.request)
-        if not answers_ping(session, exchange.call.message, ids):
-            kept.append(interaction)
+        if not answers_ping(session, exchange.call.message, pings):
+            other_interactions.append(interaction)
 
-    return kept
+    return other_interactions

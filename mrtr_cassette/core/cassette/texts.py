@@ -29,39 +29,41 @@ from mrtr_cassette.errors import CassetteError
 
 def renumbered_exchange(
     exchange: RecordedExchange,
-    by: RecordedBy | None,
+    recorded_by: RecordedBy | None,
     number: int,
-    after: Callable[[int, float], int],
+    new_arrived_count: Callable[[int, float], int],
     offset_ms: float = 0.0,
 ) -> RecordedExchange:
     """Return an exchange as another recording counts it, which began `offset_ms` earlier.
 
-    `after` tells how many requests had arrived there, by how many had here and when.
+    `new_arrived_count` tells how many requests had arrived there, by how many had here and when.
     """
 
-    def time(at_ms: float) -> float:
+    def moved_time(at_ms: float) -> float:
         return max(0.0, at_ms + offset_ms)
 
     response = exchange.response
     if response is not None:
         pieces = []
-        for raw, at_ms, count in response.pieces:
-            pieces.append(Piece(raw, time(at_ms), after(count, at_ms)))
+        for raw, at_ms, arrived_count in response.pieces:
+            pieces.append(
+                Piece(raw, moved_time(at_ms), new_arrived_count(arrived_count, at_ms))
+            )
 
         response = replace(response, pieces=tuple(pieces))
 
     ended_after = exchange.ended_after
     if ended_after is not None:
-        ended_after = after(ended_after, exchange.ended_ms)
+        ended_after = new_arrived_count(ended_after, exchange.ended_ms)
 
     return replace(
         exchange,
         number=number,
         response=response,
-        started_ms=time(exchange.started_ms),
-        ended_ms=time(exchange.ended_ms),
+        started_ms=moved_time(exchange.started_ms),
+        ended_ms=moved_time(exchange.ended_ms),
         ended_after=ended_after,
-        recorded_by=by,
+        recorded_by=recorded_by,
     )
 
 
@@ -93,19 +95,19 @@ def response_with(response: Response, change: TextChange) -> Response:
     """Return a response with other header values and other pieces."""
     headers = headers_with(response.headers, change)
     pieces = []
-    for raw, at_ms, after in response.pieces:
-        pieces.append(Piece(change(raw, ""), at_ms, after))
+    for raw, at_ms, arrived_count in response.pieces:
+        pieces.append(Piece(change(raw, ""), at_ms, arrived_count))
 
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
 def headers_with(headers: Headers, change: TextChange) -> Headers:
     """Return headers with other values."""
-    changed = []
+    changed_headers = []
     for name, value in headers:
-        changed.append((name, _changed_text(value, change, name.lower())))
+        changed_headers.append((name, _changed_text(value, change, name.lower())))
 
-    return tuple(changed)
+    return tuple(changed_headers)
 
 
 def _changed_text(text: str, change: TextChange, name: str) -> str:
@@ -122,13 +124,13 @@ def with_examples(cassette: Cassette) -> Cassette:
     def with_example(raw: bytes, _name: str) -> bytes:
         return with_changed_refs(raw, example_in_place)
 
-    changed = {}
+    changed_exchanges = {}
     for exchange in cassette.exchanges:
         request = request_with(exchange.request, with_example)
         if request != exchange.request:
-            changed[exchange] = replace(exchange, request=request)
+            changed_exchanges[exchange] = replace(exchange, request=request)
 
-    return cassette.with_exchanges(changed)
+    return cassette.with_exchanges(changed_exchanges)
 
 
 def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Cassette:
@@ -140,13 +142,13 @@ def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Ca
         return cassette
 
     values = Values((), new_values)
-    changed = {}
+    changed_exchanges = {}
     for exchange in cassette.exchanges:
-        sealed = with_texts(exchange, lambda raw, _name: values.seal(raw))
-        if sealed is not exchange:
-            changed[exchange] = sealed
+        changed_exchange = with_texts(exchange, lambda raw, _name: values.seal(raw))
+        if changed_exchange is not exchange:
+            changed_exchanges[exchange] = changed_exchange
 
-    return cassette.with_exchanges(changed)
+    return cassette.with_exchanges(changed_exchanges)
 
 
 # Several cassettes
@@ -171,45 +173,48 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
     Raises:
         CassetteError: they were recorded by different rules.
     """
-    first = cassettes[0]
+    first_cassette = cassettes[0]
     if len(cassettes) == 1:
-        return first
+        return first_cassette
 
     interactions: list[RecordedInteraction] = []
     recorders = []
     arrived_before = 0
     for index, cassette in enumerate(cassettes):
-        _refuse_other_rules(cassette, first)
+        _refuse_other_rules(cassette, first_cassette)
         earlier_count = len(interactions)
         moved_exchanges = _exchanges_renamed_apart(cassette, index, arrived_before)
         for exchange in moved_exchanges.values():
             arrived_before = max(arrived_before, _last_arrival(exchange))
 
-        moved = cassette.with_exchanges(moved_exchanges)
-        numbers = {}
-        for interaction in moved.interactions:
-            numbers[interaction.number] = earlier_count + interaction.number
+        moved_cassette = cassette.with_exchanges(moved_exchanges)
+        new_numbers = {}
+        for interaction in moved_cassette.interactions:
+            new_numbers[interaction.number] = earlier_count + interaction.number
 
-        for interaction in moved.interactions:
+        for interaction in moved_cassette.interactions:
             place = InteractionPlace(interaction.number, cassette.path)
-            renumbered = with_numbers(interaction, numbers)
-            interactions.append(replace(renumbered, file_place=place))
+            renumbered_interaction = with_numbers(interaction, new_numbers)
+            interactions.append(replace(renumbered_interaction, file_place=place))
 
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:
             recorders.append(recorder._replace(id=f"{index}:{recorder.id}"))
 
     path = ", ".join([cassette.path for cassette in cassettes])
     return replace(
-        first, path=path, interactions=tuple(interactions), recorders=tuple(recorders)
+        first_cassette,
+        path=path,
+        interactions=tuple(interactions),
+        recorders=tuple(recorders),
     )
 
 
-def _refuse_other_rules(cassette: Cassette, first: Cassette) -> None:
+def _refuse_other_rules(cassette: Cassette, first_cassette: Cassette) -> None:
     """Raise an error if a cassette was recorded by other rules than the first."""
     for name in _RULE_FIELDS:
-        if getattr(cassette, name) != getattr(first, name):
+        if getattr(cassette, name) != getattr(first_cassette, name):
             words = RULE_WORDS.get(name, name.replace("_", " "))
-            reason = f"it was recorded with another {words} than {first.path}"
+            reason = f"it was recorded with another {words} than {first_cassette.path}"
             raise CassetteError(cassette.path, reason, hint="play them separately")
 
 
@@ -219,12 +224,12 @@ def _last_arrival(exchange: RecordedExchange) -> int:
 
 
 def _exchanges_renamed_apart(
-    cassette: Cassette, index: int, before: int
+    cassette: Cassette, cassette_index: int, arrived_before: int
 ) -> dict[RecordedExchange, RecordedExchange]:
     """Return a cassette's exchanges with numbers and names that those before it don't have."""
-    first_number = index * _NAMES_OF_A_CASSETTE
+    first_number = cassette_index * _NAMES_OF_A_CASSETTE
 
-    def counted_on(ref: Ref) -> Ref | None:
+    def renumbered_ref(ref: Ref) -> Ref | None:
         """Return a reference with a number that no other cassette has; None if it has no number."""
         if ref.kind == STATE:
             call_sha256, occurrence, *turn = ref.parts
@@ -238,24 +243,26 @@ def _exchanges_renamed_apart(
         if not is_numbered:
             return None
 
-        return ref.with_last(first_number + int(ref.token))
+        return ref.with_last_part(first_number + int(ref.token))
 
     def with_new_names(raw: bytes, _name: str) -> bytes:
-        return with_changed_refs(raw, counted_on)
+        return with_changed_refs(raw, renumbered_ref)
 
-    def moved_count(after: int, _at_ms: float) -> int:
-        if not after:
+    def moved_count(arrived_count: int, _at_ms: float) -> int:
+        if not arrived_count:
             return 0
-        return before + after
+        return arrived_before + arrived_count
 
-    changed: dict[RecordedExchange, RecordedExchange] = {}
+    renamed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for place, exchange in enumerate(cassette.exchanges_by_arrival, start=1):
         recorded_by = exchange.recorded_by or RecordedBy("", place)
-        recorded_by = recorded_by._replace(recorder=f"{index}:{recorded_by.recorder}")
-        number = before + (exchange.number or place)
+        recorded_by = recorded_by._replace(
+            recorder=f"{cassette_index}:{recorded_by.recorder}"
+        )
+        number = arrived_before + (exchange.number or place)
         moved_exchange = renumbered_exchange(exchange, recorded_by, number, moved_count)
-        follows = [before + write for write in exchange.follows]
-        moved_exchange = replace(moved_exchange, follows=tuple(follows))
-        changed[exchange] = with_texts(moved_exchange, with_new_names)
+        moved_writes = [arrived_before + write for write in exchange.played_writes]
+        moved_exchange = replace(moved_exchange, played_writes=tuple(moved_writes))
+        renamed_exchanges[exchange] = with_texts(moved_exchange, with_new_names)
 
-    return changed
+    return renamed_exchanges

@@ -94,9 +94,9 @@ def is_started_here(upstream: str) -> bool:
 
 def recorded_path(cassette: Cassette) -> str:
     """Return the path of a recorded server, as far as it is known."""
-    _, is_url, place = cassette.upstream.partition("://")
-    path = f"/{place.partition('/')[2]}"
-    if not is_url or has_secrets(path):
+    _, scheme_separator, host_and_path = cassette.upstream.partition("://")
+    path = f"/{host_and_path.partition('/')[2]}"
+    if not scheme_separator or has_secrets(path):
         return ENDPOINT
 
     return path
@@ -112,27 +112,27 @@ def over_pipes(cassette: Cassette) -> Cassette:
         return _cassette_with_changes(cassette, _with_session)
 
     _refuse_if_headers_decide(cassette)
-    is_session = _is_one_session(cassette)
-    if is_session:
+    is_one_session = _is_one_session(cassette)
+    if is_one_session:
         cassette = _without_session_end(cassette)
 
     return _cassette_with_changes(
-        cassette, partial(_exchange_as_lines, is_session=is_session)
+        cassette, partial(_exchange_as_lines, is_one_session=is_one_session)
     )
 
 
 def _is_one_session(cassette: Cassette) -> bool:
     """Tell whether a recording is of one session with at most one stream, as a pipe has it."""
     sessions = set()
-    streams = 0
+    stream_count = 0
     for exchange in cassette.exchanges:
         session = session_of_exchange(exchange)
         if session or exchange.call.method != DISCOVER:
             sessions.add(session)
 
-        streams += _is_stream(exchange)
+        stream_count += _is_stream(exchange)
 
-    return len(sessions) == 1 and NO_SESSION not in sessions and streams <= 1
+    return len(sessions) == 1 and NO_SESSION not in sessions and stream_count <= 1
 
 
 def _is_stream(exchange: RecordedExchange) -> bool:
@@ -144,13 +144,13 @@ def _is_stream(exchange: RecordedExchange) -> bool:
 
 def _without_session_end(cassette: Cassette) -> Cassette:
     """Return a session without its end and refused streams, which a pipe doesn't have."""
-    ends = set()
+    dropped_numbers = set()
     for interaction in cassette.interactions:
         exchange = interaction.exchanges[0]
         if exchange.request.method != "POST" and not _is_stream(exchange):
-            ends.add(interaction.number)
+            dropped_numbers.add(interaction.number)
 
-    return without_interactions(cassette, ends)
+    return without_interactions(cassette, dropped_numbers)
 
 
 def _refuse_if_headers_decide(cassette: Cassette) -> None:
@@ -162,20 +162,24 @@ def _refuse_if_headers_decide(cassette: Cassette) -> None:
     answers_by_call: dict[str, dict[Headers, set[str]]] = {}
     for exchange in cassette.exchanges:
         message = exchange.call.message
-        response = exchange.rpc_members
-        if message is None or message.kind is not Kind.REQUEST or not response:
+        response_members = exchange.rpc_members
+        if message is None or message.kind is not Kind.REQUEST or not response_members:
             continue
 
-        by_headers = answers_by_call.setdefault(_comparable_call(message), {})
-        by_headers.setdefault(_deciding_headers(exchange.request), set()).add(
-            _comparable_answer(response)
+        answers_by_headers = answers_by_call.setdefault(_comparable_call(message), {})
+        answers_by_headers.setdefault(_deciding_headers(exchange.request), set()).add(
+            _comparable_answer(response_members)
         )
 
-    for by_headers in answers_by_call.values():
-        for first, second in combinations(by_headers, 2):
-            if by_headers[first].isdisjoint(by_headers[second]):
-                differing = {name for name, _ in set(first) ^ set(second)}
-                names = ", ".join(sorted(differing))
+    for answers_by_headers in answers_by_call.values():
+        for first_headers, second_headers in combinations(answers_by_headers, 2):
+            if answers_by_headers[first_headers].isdisjoint(
+                answers_by_headers[second_headers]
+            ):
+                differing_names = {
+                    name for name, _ in set(first_headers) ^ set(second_headers)
+                }
+                names = ", ".join(sorted(differing_names))
                 raise _unsayable_error(
                     cassette, f"the header or path ({names}) decides a response"
                 )
@@ -218,7 +222,9 @@ def over_http(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "http":
         return cassette
-    return replace(_cassette_with_changes(cassette, _as_post), upstream=STARTED_HERE)
+    return replace(
+        _cassette_with_changes(cassette, _exchange_as_post), upstream=STARTED_HERE
+    )
 
 
 def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
@@ -227,7 +233,7 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
     if response is None or not response.is_lines:
         return exchange
 
-    _, response = _as_post(exchange)
+    _, response = _exchange_as_post(exchange)
     return replace(exchange, response=response)
 
 
@@ -252,7 +258,7 @@ def _cassette_with_changes(
     """Return a cassette with all exchanges changed; an error names the interaction."""
     changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
     for interaction in cassette.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             try:
                 request, response = change(exchange)
             except ValueError as error:
@@ -277,15 +283,15 @@ def _with_session(exchange: RecordedExchange) -> _ChangedExchange:
 
 
 def _exchange_as_lines(
-    exchange: RecordedExchange, *, is_session: bool
+    exchange: RecordedExchange, *, is_one_session: bool
 ) -> _ChangedExchange:
     """Return a request over HTTP and its response as lines of the first session on pipes."""
     request = exchange.request
     response = exchange.response
-    is_channel = is_session and _is_stream(exchange)
+    is_channel = is_one_session and _is_stream(exchange)
     if request.method != "POST" and not is_channel:
         raise ValueError(f"{request.method} {request.target} means nothing there")
-    if request.header(SESSION_HEADER) and not is_session:
+    if request.header(SESSION_HEADER) and not is_one_session:
         raise ValueError(
             "it is part of an HTTP session (protocol versions before 2026-07-28)"
         )
@@ -309,20 +315,20 @@ def _exchange_as_lines(
 def _line_pieces(response: Response) -> list[Piece]:
     """Return the pieces of a response as lines; a piece without a message becomes empty."""
     pieces = []
-    last = len(response.pieces) - 1
+    last_index = len(response.pieces) - 1
     for index, piece in enumerate(response.pieces):
-        text = b""
+        message_text = b""
         if response.is_event_stream:
             data = read_event(piece.raw, first=index == 0).data
             if data and server_messages(data):
-                text = data
-        elif index == last and not response.is_acknowledgement:
-            text = response.body
+                message_text = data
+        elif index == last_index and not response.is_acknowledgement:
+            message_text = response.body
 
-        if text:
-            text = on_one_line(text) + b"\n"
+        if message_text:
+            message_text = on_one_line(message_text) + b"\n"
 
-        pieces.append(piece._replace(raw=text))
+        pieces.append(piece._replace(raw=message_text))
 
     return pieces
 
@@ -353,7 +359,7 @@ def on_one_line(raw: bytes) -> bytes:
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
 
-def _as_post(exchange: RecordedExchange) -> _ChangedExchange:
+def _exchange_as_post(exchange: RecordedExchange) -> _ChangedExchange:
     """Return a request on pipes and its response as they are over HTTP, a line as a POST."""
     request = exchange.request
     response = exchange.response
@@ -368,30 +374,30 @@ def _as_post(exchange: RecordedExchange) -> _ChangedExchange:
         return request, Response(ACCEPTED, (), (), End.COMPLETE)
 
     pieces = []
-    kinds = []
+    message_kinds = []
     for piece in response.pieces:
         message = server_message(piece.raw)
         # Clients ignore what servers print by mistake.
-        text = b""
+        message_text = b""
         if message is not None:
-            text = piece.raw.strip(b"\r\n")
-            kinds.append(message.kind)
+            message_text = piece.raw.strip(b"\r\n")
+            message_kinds.append(message.kind)
 
-        pieces.append(piece._replace(raw=text))
+        pieces.append(piece._replace(raw=message_text))
 
-    if is_channel and kinds:
+    if is_channel and message_kinds:
         raise ValueError("the server speaks of its own accord")
 
-    is_one_body = kinds == [Kind.RESPONSE] and response.end is End.COMPLETE
+    is_one_body = message_kinds == [Kind.RESPONSE] and response.end is End.COMPLETE
     headers: Headers = JSON_HEADERS
     if not is_one_body:
         headers = _STREAM_HEADERS
-        pieces = list(map(_as_event, pieces))
+        pieces = list(map(_piece_as_event, pieces))
 
     return request, Response(200, headers, tuple(pieces), response.end)
 
 
-def _as_event(piece: Piece) -> Piece:
+def _piece_as_event(piece: Piece) -> Piece:
     """Return a message as an event of a stream; an empty piece stays empty."""
     if not piece.raw:
         return piece
@@ -422,20 +428,20 @@ def is_over_old_transport(cassette: Cassette) -> bool:
     return any(begins_old_stream(exchange) for exchange in cassette.exchanges)
 
 
-def over_lines(cassette: Cassette) -> Cassette:
+def http_sse_over_pipes(cassette: Cassette) -> Cassette:
     """Return a recording of HTTP+SSE as one over pipes; exchanges outside sessions stay."""
-    streams = {}
-    posts: dict[str, list[RecordedExchange]] = defaultdict(list)
+    stream_by_session = {}
+    posts_by_session: dict[str, list[RecordedExchange]] = defaultdict(list)
     for exchange in cassette.exchanges_by_arrival:
         if begins_old_stream(exchange):
-            streams[opened_session(exchange.response)] = exchange
+            stream_by_session[opened_session(exchange.response)] = exchange
         elif exchange.request.method == "POST":
-            posts[session_of(exchange.request)].append(exchange)
+            posts_by_session[session_of(exchange.request)].append(exchange)
 
     changed_exchanges: dict[RecordedExchange, RecordedExchange] = {}
-    for session, stream in streams.items():
-        lines = _lines_by_exchange(stream, posts[session])
-        for exchange, pieces in lines.items():
+    for session, stream in stream_by_session.items():
+        pieces_by_exchange = _lines_by_exchange(stream, posts_by_session[session])
+        for exchange, pieces in pieces_by_exchange.items():
             response = _response_as_over_pipes(exchange, pieces)
             request = line_request(on_one_line(exchange.request.body), session)
             if exchange is stream:
@@ -456,10 +462,10 @@ def _lines_by_exchange(
     All pieces of the stream keep their places in it: a message that moves to a post leaves an empty
     piece.
     """
-    lines: _PiecesByExchange = {stream: []}
+    pieces_by_exchange: _PiecesByExchange = {stream: []}
     posts_by_name: _PostsByName = defaultdict(list)
     for post in posts:
-        lines[post] = []
+        pieces_by_exchange[post] = []
         message = post.call.message
         if message is not None and message.kind is Kind.REQUEST:
             posts_by_name[True, message.comparable_id].append(post)
@@ -468,18 +474,18 @@ def _lines_by_exchange(
             )
 
     if stream.response is None:
-        return lines
+        return pieces_by_exchange
 
     for line in _line_pieces(stream.response):
-        piece_left = line
-        owner = _exchange_of_line(line, posts_by_name)
-        if owner is not None:
-            lines[owner].append(line)
-            piece_left = line._replace(raw=b"")
+        piece_for_stream = line
+        owning_exchange = _exchange_of_line(line, posts_by_name)
+        if owning_exchange is not None:
+            pieces_by_exchange[owning_exchange].append(line)
+            piece_for_stream = line._replace(raw=b"")
 
-        lines[stream].append(piece_left)
+        pieces_by_exchange[stream].append(piece_for_stream)
 
-    return lines
+    return pieces_by_exchange
 
 
 def _exchange_of_line(
@@ -491,14 +497,14 @@ def _exchange_of_line(
         return None
 
     is_response = message.kind is Kind.RESPONSE
-    name = comparable_id_or_token(repeated_token(message))
+    id_or_token = comparable_id_or_token(repeated_token(message))
     if is_response:
-        name = message.comparable_id
+        id_or_token = message.comparable_id
 
-    if name is None or message.kind is Kind.REQUEST:
+    if id_or_token is None or message.kind is Kind.REQUEST:
         return None
 
-    for post in reversed(posts_by_name[is_response, name]):
+    for post in reversed(posts_by_name[is_response, id_or_token]):
         if (post.number or 0) <= line.arrived_count:
             return post
 

@@ -253,7 +253,7 @@ def _with_recorded_handles(received: Cassette, handles: Handles) -> Cassette:
     """Return a cassette with the handles of the recording that it is compared with."""
     changed_exchanges = {}
     for interaction in received.interactions:
-        for exchange in (*interaction.exchanges, *interaction.own_exchanges):
+        for exchange in (*interaction.exchanges, *interaction.unshared_exchanges):
             with_handles = handles.with_recorded_handles(exchange)
             if with_handles is not exchange:
                 changed_exchanges[exchange] = with_handles
@@ -462,10 +462,10 @@ def _turns_of(
         question = question_of(turn)
         if turn.ask is not None:
             answers: Any = ABSENT
-            if turn.answering:
-                answers = _answers_of_retry(turn.answering[0], ignored)
+            if turn.answering_exchanges:
+                answers = _answers_of_retry(turn.answering_exchanges[0], ignored)
 
-            yield _ComparedTurn(question, answers, turn.asking)
+            yield _ComparedTurn(question, answers, turn.asking_exchange)
         elif question:
             yield _ComparedTurn(
                 question, _answers_by_key(turn, question, ignored), None
@@ -490,7 +490,7 @@ def _answers_by_key(
 ) -> Any:
     """Return the answers to the questions of a turn, by their keys; `ABSENT` if it has none."""
     given_answers = without_null_members(
-        comparable_by_key(turn.given_answers or {}, turn.names)
+        comparable_by_key(turn.given_answers or {}, turn.names_by_key)
     )
     answers = {key: given_answers[key] for key in given_answers if key in question}
     if turn.is_posted:

@@ -79,7 +79,7 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
     """Yield each handle of a recording with the interactions that send it back, in their order."""
     exchanges = []
     for interaction in cassette.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             exchanges.append((interaction.number, exchange))
 
     exchanges.sort(key=lambda numbered_exchange: numbered_exchange[1].number or 0)

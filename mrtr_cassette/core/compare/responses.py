@@ -434,12 +434,12 @@ def asked_question(exchange: RecordedExchange) -> Any:
 def question_of(turn: RecordedTurn) -> Any:
     """Return what a recorded turn asks for `question_changes`; a ping asks nothing."""
     if turn.via == "task":
-        return comparable_by_key(spelled_requests(turn.requests), turn.names)
-    if turn.pushed is None:
-        return asked_question(turn.asking)
+        return comparable_by_key(spelled_requests(turn.requests), turn.names_by_key)
+    if turn.pushed_turn is None:
+        return asked_question(turn.asking_exchange)
 
     asked = {}
-    for request in turn.pushed.pushed_requests:
+    for request in turn.pushed_turn.pushed_requests:
         if request.message.method != PING:
             asked[request.key] = pushed_value(request.message.raw)
 

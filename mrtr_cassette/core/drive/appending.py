@@ -160,7 +160,7 @@ class Sessions:
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             return unrecorded_miss(call, _ANSWERS_RECORDED_STREAM)
 
-        new_live_session = ServerSession(self._new_recorder(seals=False))
+        new_live_session = ServerSession(self._new_recorder(seals_states=False))
         return SessionOpening(call, self._opening_requests[session], new_live_session)
 
     def note_opened_session(self, opening: SessionOpening) -> None:
@@ -298,7 +298,7 @@ class RecordedAsks:
         if reason is not None:
             return unrecorded_miss(shown_call, reason, asking_entry)
 
-        recorder = self._new_recorder(seals=True)
+        recorder = self._new_recorder(seals_states=True)
         return ReplayToAsk(
             call, shown_call, asking_entry, RecordedScript(interaction), recorder
         )
@@ -307,8 +307,8 @@ class RecordedAsks:
 def _entries_up_to_ask(asking_entry: ReplayEntry) -> list[ReplayEntry]:
     """Return the exchanges of a call up to an ask."""
     chain = deque([asking_entry])
-    while chain[0].parent is not None:
-        chain.appendleft(chain[0].parent)
+    while chain[0].answered_ask is not None:
+        chain.appendleft(chain[0].answered_ask)
 
     return list(chain)
 
@@ -524,7 +524,7 @@ class PlayedCallRepeater:
 
     def _repeated_play(self, call: Play) -> RepeatedPlayedCall:
         """Return a played call for the live server, in its session and with its handles."""
-        matched_call = read_call(call.entry.matched.request)
+        matched_call = read_call(call.entry.normalised.request)
         ignored = self._ignored_for(matched_call)
         interaction = self._interaction_of(call)
         script = RecordedScript(
@@ -537,7 +537,7 @@ class PlayedCallRepeater:
         )
         request = self._sessions.in_live_session(call.request)
         request = self.handles.with_live_handles(request)
-        recorder = self._new_recorder(seals=True)
+        recorder = self._new_recorder(seals_states=True)
 
         return RepeatedPlayedCall(request, call.entry, script, recorder)
 
@@ -552,7 +552,7 @@ def _why_not_sent_on(miss: Miss) -> Miss | None:
         )
 
     nearest = miss.nearest
-    if nearest is None or nearest.created_by is None:
+    if nearest is None or nearest.task_creator is None:
         return None
 
     return unrecorded_miss(miss.call, _ABOUT_PLAYED_TASK, nearest)
@@ -594,7 +594,7 @@ class Appending:
         A call is the request as messages may show it, for which the live server is brought to where
         its client is.
         """
-        call = self._recorder.read(self.request_as_recorded(request))
+        call = self._recorder.read_request(self.request_as_recorded(request))
         answers_ask = self._live_asks.close_answered_ask(call)
         answers_live = answers_ask or self._recorder.answers_open_push(call)
         if answers_live or self._live_streams.is_resumed_by(request):
@@ -673,7 +673,7 @@ class Appending:
         Returns the request in the live session, with the live state, or why it is not sent.
         """
         live_request = self._sessions.in_live_session(request)
-        call = self._recorder.read(live_request)
+        call = self._recorder.read_request(live_request)
         replay = self._recorded_asks.replay_for(call, shown_call)
         if replay is None:
             return live_request
@@ -686,7 +686,7 @@ class Appending:
 
         for live, recorded in replay.states:
             self._recorder.known_states.remember_state(recorded)
-            self._recorder.known_states.remember_state(live, shown_as=recorded)
+            self._recorder.known_states.remember_state(live, hashed_text=recorded)
 
         # Something may have been played meanwhile.
         failure = yield from self._played_calls.make_writes(shown_call)

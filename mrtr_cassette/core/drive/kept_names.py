@@ -58,7 +58,7 @@ class KeptNames:
         """For taken names, a later one; all between the two are taken."""
         self._kept_values: dict[str, str] = {}
         """The same for cursors and task ids."""
-        self._question_ids = RepeatedSecrets(most=None)
+        self._question_ids = RepeatedSecrets(most_texts=None)
         """Puts kept ids in place of those that the server makes up for questions, all at once."""
 
     def keep_names(self, kept: RecordedExchange, new: RecordedExchange) -> None:
@@ -144,7 +144,7 @@ class KeptNames:
     def _next_free(self, name: Ref) -> Ref:
         """Return a name if it is free, or the next that is; a journal's placeholders begin at 1."""
         if name.is_secret and is_journal_token(name.token):
-            name = name.with_last(1)
+            name = name.with_last_part(1)
 
         passed_names = []
         while name in self._taken_names:
@@ -159,8 +159,8 @@ class KeptNames:
 def _next_name(name: Ref) -> Ref:
     """Return the next name of the same kind; hashes come in no order."""
     if name.kind == HASH:
-        return name.with_last(sha256_of(name.name))
-    return name.with_last(int(name.token) + 1)
+        return name.with_last_part(sha256_of(name.name))
+    return name.with_last_part(int(name.token) + 1)
 
 
 def _name_to_keep(ref: Ref) -> Ref | None:

@@ -173,7 +173,7 @@ class ServerSession:
 
     def route_push(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""
-        owner = self._owners_by_number.get(push.exchange)
+        owner = self._owners_by_number.get(push.exchange_number)
         if owner is None:
             return None
         return owner.push_received(push)
@@ -184,7 +184,7 @@ class ServerSession:
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         request = push.call.request
         unsealed_exchange = RecordedExchange(
-            push.exchange, request, response, 0.0, 0.0, ended_after=0
+            push.exchange_number, request, response, 0.0, 0.0, ended_after=0
         )
         exchange = self.recorder.seal(unsealed_exchange, push.call).exchange
         if exchange.response is None:

@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     RecordedTurn,
 )
-from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.cassette.sessions import is_listening_stream
 from mrtr_cassette.core.compare.responses import question_of, task_question
 from mrtr_cassette.core.drive.conversation import AskAnswer
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -91,8 +91,8 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     """Return the turns of a recorded conversation that come by pushed requests or by a task."""
     turns = []
     for turn in interaction.turns:
-        if turn.pushed is not None:
-            turns.append(_pushed_turn(turn, turn.pushed))
+        if turn.pushed_turn is not None:
+            turns.append(_pushed_turn(turn, turn.pushed_turn))
         elif turn.via == "task":
             turns.append(_task_turn(turn, interaction))
 
@@ -133,7 +133,7 @@ def _is_unprompted(request: PushedRequest) -> bool:
     """Tell whether a request is on a listening stream; over pipes, any call may have a line."""
     exchange = request.exchange
     response = exchange.response
-    if listens(exchange.call, response):
+    if is_listening_stream(exchange.call, response):
         return True
 
     is_line = response is not None and response.is_lines
@@ -153,7 +153,7 @@ def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn
         questions.append(Question(key, asked, answer, name))
 
     end_position = len(interaction.exchanges)
-    return OpenTurn(turn.number, end_position, questions, turn.asking)
+    return OpenTurn(turn.number, end_position, questions, turn.asking_exchange)
 
 
 def question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:

@@ -13,9 +13,13 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedInteraction,
     RecorderFacts,
     in_conversation_order,
-    run_numbers,
+    run_number_by_recorder,
 )
-from mrtr_cassette.core.cassette.sessions import listens, opened_session, without_pongs
+from mrtr_cassette.core.cassette.sessions import (
+    is_listening_stream,
+    opened_session,
+    without_pongs,
+)
 from mrtr_cassette.core.drive.conversation import Departure, has_error, messages_so_far
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -225,7 +229,7 @@ def is_sent_to(endpoint: str, request: Request) -> bool:
 
 def _conversation_part(exchange: RecordedExchange, call: Call) -> ConversationPart:
     """Return which part of a conversation an interaction is, by its first exchange."""
-    is_stream = call.message is None and listens(call, exchange.response)
+    is_stream = call.message is None and is_listening_stream(call, exchange.response)
     if is_stream or opens_channel(call.request):
         return "listening"
     if call.message is None:
@@ -266,7 +270,7 @@ def _objections_to_repeating(
 
 def _objections_to_call(planned: PlannedInteraction) -> Iterator[str]:
     """Yield why a call can't be repeated: it listens, or can't be answered as recorded."""
-    if listens(planned.call, planned.interaction.exchanges[-1].response):
+    if is_listening_stream(planned.call, planned.interaction.exchanges[-1].response):
         yield "it listens to effects of other calls"
 
     reason = why_not_repeatable(planned.interaction)
@@ -312,7 +316,7 @@ def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
         if has_secrets(answers):
             return f"the recorded answer of turn {turn.number} has redacted secrets"
 
-        answering_exchanges.update(turn.answering)
+        answering_exchanges.update(turn.answering_exchanges)
 
     for step in interaction.steps:
         if step.is_update and step.exchange not in answering_exchanges:
@@ -331,17 +335,17 @@ def planned_by_run(
     """
     exchanges: list[RecordedExchange] = []
     for planned in plan:
-        exchanges += planned.interaction.own_exchanges
+        exchanges += planned.interaction.unshared_exchanges
 
     exchanges.sort(key=lambda exchange: exchange.number or 0)
-    runs = run_numbers(exchanges, recorders)
+    runs = run_number_by_recorder(exchanges, recorders)
     by_number: dict[int | None, PlannedInteraction] = {}
     openings: dict[str, list[PlannedInteraction]] = {}
     sessions_opened_in_run: set[tuple[int, str]] = set()
     plans: dict[int, list[PlannedInteraction]] = {}
     for planned in plan:
-        own_exchanges = planned.interaction.own_exchanges
-        run = _run_of(own_exchanges[0], runs)
+        unshared_exchanges = planned.interaction.unshared_exchanges
+        run = _run_of(unshared_exchanges[0], runs)
         needed: list[PlannedInteraction] = []
         session = planned.opens_session or planned.session
         if (run, session) not in sessions_opened_in_run:
@@ -354,7 +358,7 @@ def planned_by_run(
             run_plan.append(replace(brought_item, is_setup=True))
 
         run_plan.append(planned)
-        for exchange in own_exchanges:
+        for exchange in unshared_exchanges:
             by_number[exchange.number] = planned
 
         if planned.call.method in (INITIALIZE, INITIALIZED):
@@ -367,8 +371,8 @@ def _writes_before(
     planned: PlannedInteraction, by_number: Mapping[int | None, PlannedInteraction]
 ) -> Iterator[PlannedInteraction]:
     """Yield the writes that an interaction follows."""
-    for exchange in planned.interaction.own_exchanges:
-        for write in exchange.follows:
+    for exchange in planned.interaction.unshared_exchanges:
+        for write in exchange.played_writes:
             if write in by_number:
                 yield by_number[write]
 
@@ -413,7 +417,7 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
 
 def _is_pending(call: RecordedExchange, cancelling_exchange: RecordedExchange) -> bool:
     """Tell whether a call had no response when a notification came that cancels it."""
-    if listens(call.call, call.response):
+    if is_listening_stream(call.call, call.response):
         return False
 
     response = call.response
@@ -446,6 +450,10 @@ def _departure_by_closing(call: RecordedInteraction) -> Departure:
 def _was_closed(exchange: RecordedExchange) -> bool:
     """Tell whether a client closed the connection before the response came."""
     response = exchange.response
-    if response is None or response.is_lines or listens(exchange.call, response):
+    if (
+        response is None
+        or response.is_lines
+        or is_listening_stream(exchange.call, response)
+    ):
         return False
     return response.end is End.OPEN and exchange.rpc_response is None

@@ -642,7 +642,7 @@ class BranchRequests:
         recorded = None if ask.turn.ask is None else ask.turn.ask.request_state
         if state is not None and recorded is not None:
             self.recorder.known_states.remember_state(recorded)
-            self.recorder.known_states.remember_state(state, shown_as=recorded)
+            self.recorder.known_states.remember_state(state, hashed_text=recorded)
 
         return recorded
 

@@ -32,7 +32,7 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames
-from mrtr_cassette.core.replay.matching import MatchedForm
+from mrtr_cassette.core.replay.matching import RequestNormaliser
 from mrtr_cassette.core.replay.timelines import connected_interactions
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
@@ -185,8 +185,8 @@ def _exchanges_without_steps(
 def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     """Return for each interaction itself and those without which it can't be kept."""
     numbers_by_number = {}
-    form = MatchedForm(cassette, ignored=())
-    entries = entries_of(cassette, form.matched_recorded_request)
+    form = RequestNormaliser(cassette, ignored=())
+    entries = entries_of(cassette, form.normalised_recorded_request)
     pairs = list(connected_interactions(entries.by_arrival))
     for interaction in cassette.interactions:
         numbers_by_number[interaction.number] = {interaction.number}
@@ -234,7 +234,7 @@ def _exchange_pairs(replacement: _Replacement) -> _ExchangePairs:
             pairs.new_by_kept.update(_kept_pairs(old, new))
             continue
 
-        pairs.earlier_by_changed.update(dict.fromkeys(new.own_exchanges))
+        pairs.earlier_by_changed.update(dict.fromkeys(new.unshared_exchanges))
         if old is not None:
             pairs.earlier_by_changed.update(_changed_pairs(old, new))
 
@@ -498,7 +498,7 @@ def _earlier_numbers(replacement: _Replacement) -> dict[int, int]:
 def _arrived_count_at_end(interaction: RecordedInteraction) -> float:
     """Return how many requests had arrived when a call ended; infinite if it was left."""
     latest = 0
-    for exchange in interaction.own_exchanges:
+    for exchange in interaction.unshared_exchanges:
         if exchange.ended_after is None:
             return inf
 

@@ -313,9 +313,9 @@ def _turns_until_left(interaction: RecordedInteraction) -> int | None:
     turns = task_turns(interaction.steps)
     for index, task_step in enumerate(interaction.steps):
         if task_step.is_cancellation:
-            return sum(turn.asked < index for turn in turns)
+            return sum(turn.asking_step < index for turn in turns)
 
-    is_left_at_question = bool(turns) and not turns[-1].given
+    is_left_at_question = bool(turns) and not turns[-1].given_answers
     if interaction.is_open and not is_left_at_question:
         return len(turns)
 

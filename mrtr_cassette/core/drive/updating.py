@@ -807,7 +807,7 @@ def _last_answers_by_piece(
                 new_exchange = new.get(answer.exchange, answer.exchange)
                 numbers.append(new_exchange.number or 0)
 
-            answered[last_question.piece] = max(numbers)
+            answered[last_question.piece_index] = max(numbers)
 
     return answered
 

@@ -441,7 +441,7 @@ def probe_outcome(
         ask.planned.call.title,
         ask.tool,
         ask.turn.number,
-        ask.turn.names.get(probe.question or "", probe.question),
+        ask.turn.names_by_key.get(probe.question or "", probe.question),
         probe.name,
         verdict,
         reason,

@@ -282,7 +282,9 @@ class Verifier:
         self._tool_lists: dict[str, ToolList] = {}
         self._turns_by_session: dict[str, SessionTurns] = defaultdict(dict)
         for interaction in cassette.interactions:
-            self._issued_sessions.update(map(issued_session, interaction.own_exchanges))
+            self._issued_sessions.update(
+                map(issued_session, interaction.unshared_exchanges)
+            )
             turns = self._session_turns(interaction)
             turns[interaction.number] = open_turns(interaction)
 
@@ -309,7 +311,7 @@ class Verifier:
         key = planned.opens_session or planned.session
         if key not in self._sessions:
             recorder = Recorder(
-                seals=True,
+                seals_states=True,
                 redactor=self._redactor,
                 credentials=self._credentials,
                 values=self._value_texts,

@@ -38,7 +38,7 @@ from mrtr_cassette.core.record.linking import (
     Moment,
     facts_of,
     linked_interactions,
-    streams_of_closing,
+    streams_opened_while_closing,
 )
 from mrtr_cassette.core.record.pushes import LinkedPush, PushTurn, link_pushes
 from mrtr_cassette.core.secrets.names import (
@@ -70,19 +70,21 @@ class SecretNumbers:
         self._number_by_secret: dict[tuple[str, str], int] = {}
         self._highest_by_rule: Counter[str] = Counter()
 
-    def leave_out(self, placed: Ref) -> None:
+    def reserve(self, placeholder_ref: Ref) -> None:
         """Leave out a number that a cassette has already."""
-        if is_cassette_token(placed.token):
-            last_number = self._highest_by_rule[placed.kind]
-            self._highest_by_rule[placed.kind] = max(last_number, int(placed.token))
+        if is_cassette_token(placeholder_ref.token):
+            last_number = self._highest_by_rule[placeholder_ref.kind]
+            self._highest_by_rule[placeholder_ref.kind] = max(
+                last_number, int(placeholder_ref.token)
+            )
 
-    def number(self, rule: str, token: str) -> int | None:
+    def number_of_journal_secret(self, rule: str, token: str) -> int | None:
         """Return the number of a secret, a new one if it has none; None for other text."""
         if not is_journal_token(token):
             return None
-        return self.number_of(rule, token)
+        return self.number_of_secret(rule, token)
 
-    def number_of(self, rule: str, token: str) -> int:
+    def number_of_secret(self, rule: str, token: str) -> int:
         """Return the number of a secret, a new one if it has none."""
         if (rule, token) not in self._number_by_secret:
             self._highest_by_rule[rule] += 1
@@ -155,32 +157,32 @@ def _recorders_of(
 _TurnsByExchange = Mapping[int, Sequence[PushTurn[LinkedPush]]]
 
 
-class _Names:
+class _SurrogateNames:
     """The names of sessions, states and tasks; exchanges have the numbers of their assembly."""
 
     def __init__(self) -> None:
-        self.sessions: dict[str, str] = {}
+        self.session_names: dict[str, str] = {}
         """By the hashes of their ids."""
-        self.states: dict[str, str] = {}
+        self.state_names: dict[str, str] = {}
         """States and tasks by hash; if several have one hash, the first."""
-        self.issued_by: dict[int, str] = {}
+        self.issued_name_by_number: dict[int, str] = {}
         """The state that a response issues, or the task that it creates."""
-        self.echoed_by: dict[int, str] = {}
+        self.echoed_name_by_number: dict[int, str] = {}
         self._last_session_number = 0
         self._occurrences: Counter[str] = Counter()
         """How many interactions have a call, by the hash of its key."""
 
-    def leave_out_session(self, number: int) -> None:
+    def reserve_session_number(self, number: int) -> None:
         """Leave out a number that a cassette has already."""
         self._last_session_number = max(self._last_session_number, number)
 
     def session_name(self, sha256: str) -> str:
         """Return the name of a session, a new one if it has none."""
-        if sha256 not in self.sessions:
+        if sha256 not in self.session_names:
             self._last_session_number += 1
-            self.sessions[sha256] = session_surrogate(self._last_session_number)
+            self.session_names[sha256] = session_surrogate(self._last_session_number)
 
-        return self.sessions[sha256]
+        return self.session_names[sha256]
 
     def count_earlier_calls(
         self,
@@ -188,20 +190,22 @@ class _Names:
         facts: Mapping[int, ExchangeFacts],
     ) -> None:
         """Count the calls of an earlier recording."""
-        highest_occurrence: Counter[str] = Counter()
+        highest_occurrences: Counter[str] = Counter()
         for interaction in interactions:
-            for number in interaction.own_exchanges:
+            for number in interaction.unshared_numbers:
                 call_sha256 = facts[number].call_sha256
-                if number == interaction.numbers[0]:
+                if number == interaction.exchange_numbers[0]:
                     self._occurrences[call_sha256] += 1
 
-                occurrence = occurrence_in(self.issued_by.get(number, "")) or 0
-                highest_occurrence[call_sha256] = max(
-                    highest_occurrence[call_sha256], occurrence
+                occurrence = (
+                    occurrence_in(self.issued_name_by_number.get(number, "")) or 0
+                )
+                highest_occurrences[call_sha256] = max(
+                    highest_occurrences[call_sha256], occurrence
                 )
 
         # If interactions were taken out by hand, the count is too low.
-        self._occurrences |= highest_occurrence
+        self._occurrences |= highest_occurrences
 
     def name_states(
         self,
@@ -210,7 +214,7 @@ class _Names:
     ) -> None:
         """Name the states and the task of an interaction."""
         new_exchange_numbers = [
-            number for number in interaction.own_exchanges if number > 0
+            number for number in interaction.unshared_numbers if number > 0
         ]
         if new_exchange_numbers:
             call_sha256 = sha256_of(
@@ -222,18 +226,18 @@ class _Names:
                     interaction, number, exchanges[number], call_sha256, occurrence
                 )
 
-        task = self.issued_by.get(interaction.numbers[-1])
+        task = self.issued_name_by_number.get(interaction.exchange_numbers[-1])
         if task is not None:
             for number in interaction.poll_counts_by_step:
-                self.echoed_by[number] = task
+                self.echoed_name_by_number[number] = task
 
     def _occurrence_of(self, interaction: LinkedInteraction, call_sha256: str) -> int:
         """Return which interaction with its call one is."""
         occurrence = 0
-        for number in interaction.own_exchanges:
-            known = occurrence_in(self.issued_by.get(number, ""))
-            if known is not None:
-                occurrence = known
+        for number in interaction.unshared_numbers:
+            named_occurrence = occurrence_in(self.issued_name_by_number.get(number, ""))
+            if named_occurrence is not None:
+                occurrence = named_occurrence
 
         if not occurrence:
             self._occurrences[call_sha256] += 1
@@ -250,54 +254,56 @@ class _Names:
         occurrence: int,
     ) -> None:
         """Name the state that an exchange of an interaction issues, and the one that it echoes."""
-        turn = interaction.numbers.index(number)
-        issued = exchange.issued_sha256
-        echoed = exchange.echoed_sha256
-        if issued is not None:
+        turn = interaction.exchange_numbers.index(number)
+        issued_hash = exchange.issued_sha256
+        echoed_hash = exchange.echoed_sha256
+        if issued_hash is not None:
             name = state_surrogate(call_sha256, occurrence, turn + 1)
             if exchange.created_task_id is not None:
                 name = task_surrogate(call_sha256, occurrence)
 
-            self.issued_by[number] = name
-            self.states.setdefault(issued, name)
+            self.issued_name_by_number[number] = name
+            self.state_names.setdefault(issued_hash, name)
 
-        if echoed is not None and exchange.call.task is None:
+        if echoed_hash is not None and exchange.call.task is None:
             answered_state = None
             if turn:
-                answered_state = self.issued_by.get(interaction.numbers[turn - 1])
+                answered_state = self.issued_name_by_number.get(
+                    interaction.exchange_numbers[turn - 1]
+                )
 
             unknown_state = state_surrogate(call_sha256, occurrence, 0)
-            self.echoed_by[number] = (
-                answered_state or self.states.get(echoed) or unknown_state
+            self.echoed_name_by_number[number] = (
+                answered_state or self.state_names.get(echoed_hash) or unknown_state
             )
 
-    def change_of_hashes_to_names(self, first: Mapping[str, str]) -> TextChange:
+    def change_naming_hashes(self, preferred_names: Mapping[str, str]) -> TextChange:
         """Return what names the hashes in the texts of an exchange, some names coming first."""
 
         def name_of(sha256: str) -> str | None:
             """Return the name of a state, a task or a session by its hash; None if it has none."""
             return (
-                first.get(sha256)
-                or self.states.get(sha256)
-                or self.sessions.get(sha256)
+                preferred_names.get(sha256)
+                or self.state_names.get(sha256)
+                or self.session_names.get(sha256)
             )
 
-        def named(raw: bytes, name: str) -> bytes:
+        def with_names(raw: bytes, name: str) -> bytes:
             return reveal_states(
                 raw, self.session_name if name == SESSION_HEADER else name_of
             )
 
-        return named
+        return with_names
 
 
 def _posted_answer_numbers(pushes: _TurnsByExchange) -> set[int]:
     """Return the numbers of the exchanges that answer a pushed request."""
-    posted: set[int] = set()
+    posted_numbers: set[int] = set()
     for turns in pushes.values():
         for turn in turns:
-            posted.update(number for _, number in turn.answers)
+            posted_numbers.update(number for _, number in turn.answers)
 
-    return posted
+    return posted_numbers
 
 
 class _Assembly:
@@ -314,7 +320,7 @@ class _Assembly:
         self._secret_numbers = SecretNumbers()
         self._new_event_ids: dict[bytes, bytes] = {}
         """The names of events that an earlier recording may have too, by those that they had."""
-        self._names = _Names()
+        self._names = _SurrogateNames()
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
@@ -322,35 +328,43 @@ class _Assembly:
         if exchanges:
             self._number_offset = exchanges[-1].number or 0
 
-        numbers = {}
+        number_by_exchange = {}
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
-            numbers[exchange] = number
+            number_by_exchange[exchange] = number
             self._finished_exchanges[number] = exchange
             self._facts[number] = self._take_earlier_exchange(number, exchange)
 
         for interaction in cassette.interactions:
-            self._add_interaction(interaction, numbers)
+            self._add_interaction(interaction, number_by_exchange)
 
         self._names.count_earlier_calls(self._earlier_interactions, self._facts)
 
     def _add_interaction(
-        self, interaction: RecordedInteraction, numbers: Mapping[RecordedExchange, int]
+        self,
+        interaction: RecordedInteraction,
+        number_by_exchange: Mapping[RecordedExchange, int],
     ) -> None:
         """Take an interaction of an earlier recording."""
-        chain = [numbers[exchange] for exchange in interaction.exchanges]
-        shared = interaction.shared_count
+        exchange_numbers = [
+            number_by_exchange[exchange] for exchange in interaction.exchanges
+        ]
+        shared_count = interaction.shared_count
         branch_of = None
         if interaction.branch is not None:
             branch_of = self._earlier_interactions[interaction.branch.of - 1]
 
-        linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
+        linked_interaction = LinkedInteraction(
+            exchange_numbers, branch_of, shared_count, interaction.is_orphan
+        )
         for step in interaction.steps:
-            linked.poll_counts_by_step[numbers[step.exchange]] = step.polls
+            linked_interaction.poll_counts_by_step[
+                number_by_exchange[step.exchange]
+            ] = step.poll_count
 
-        self._earlier_interactions.append(linked)
+        self._earlier_interactions.append(linked_interaction)
         for turn in interaction.pushed_turns:
-            if turn.position >= shared:
-                number = chain[turn.position]
+            if turn.position >= shared_count:
+                number = exchange_numbers[turn.position]
                 self._earlier_turns.setdefault(number, []).append(turn)
 
     def _take_earlier_exchange(
@@ -359,31 +373,33 @@ class _Assembly:
         """Take the names in an earlier exchange; return its facts: any request may answer it."""
         names = self._names
 
-        def read(raw: bytes, name: str) -> bytes:
+        def take_names(raw: bytes, name: str) -> bytes:
             """Take the names and the numbers of secrets in a text; return the text as it is."""
             for ref in refs_in(raw):
                 if ref.is_secret:
-                    self._secret_numbers.leave_out(ref)
+                    self._secret_numbers.reserve(ref)
                 elif ref.kind == SESSION:
-                    names.leave_out_session(int(ref.token))
+                    names.reserve_session_number(int(ref.token))
 
             if name == SESSION_HEADER:
                 session = raw.decode("utf-8", "surrogateescape")
-                names.sessions[sha256_of(session)] = session
+                names.session_names[sha256_of(session)] = session
 
             return raw
 
-        with_texts(exchange, read)
-        state = issued_name(exchange)
+        with_texts(exchange, take_names)
+        state_name = issued_name(exchange)
         facts = facts_of(exchange)
-        states = set(facts.issued)
-        if state is not None:
-            names.issued_by[number] = state
-            states.add(sha256_of(state))
-            for sha256 in states:
-                names.states.setdefault(sha256, state)
+        state_hashes = set(facts.issued_hashes)
+        if state_name is not None:
+            names.issued_name_by_number[number] = state_name
+            state_hashes.add(sha256_of(state_name))
+            for sha256 in state_hashes:
+                names.state_names.setdefault(sha256, state_name)
 
-        return replace(facts, issued=tuple(states), asked_moment=Moment(0, 0.0))
+        return replace(
+            facts, issued_hashes=tuple(state_hashes), asked_moment=Moment(0, 0.0)
+        )
 
     def interactions(
         self, exchanges: Mapping[int, RecordedExchange]
@@ -393,26 +409,26 @@ class _Assembly:
         self._facts = {}
         self._add_exchanges(exchanges)
         pushes = link_pushes(self._facts)
-        posted = _posted_answer_numbers(pushes)
-        calls = {}
+        posted_numbers = _posted_answer_numbers(pushes)
+        call_facts = {}
         for number, facts in self._facts.items():
-            if number not in posted:
-                calls[number] = facts
+            if number not in posted_numbers:
+                call_facts[number] = facts
 
-        linked = [
+        linked_and_earlier = [
             *self._earlier_interactions,
-            *linked_interactions(calls, self._earlier_interactions, earlier_facts),
+            *linked_interactions(call_facts, self._earlier_interactions, earlier_facts),
         ]
-        linked_numbers = posted
-        for interaction in linked:
+        linked_numbers = posted_numbers
+        for interaction in linked_and_earlier:
             linked_numbers.update(
-                interaction.own_exchanges, interaction.poll_counts_by_step
+                interaction.unshared_numbers, interaction.poll_counts_by_step
             )
 
         sent_digests = {}
         for exchange in exchanges.values():
-            for digest, sealed in exchange.digests:
-                sent_digests[sealed] = digest
+            for sent_digest, sealed_digest in exchange.digests:
+                sent_digests[sealed_digest] = sent_digest
 
         exchanges_before_naming: dict[int, RecordedExchange] = {}
         if sent_digests:
@@ -422,30 +438,32 @@ class _Assembly:
                 if number in linked_numbers
             }
 
-        self._name_secrets_and_states(linked, pushes)
+        self._name_secrets_and_states(linked_and_earlier, pushes)
         if sent_digests:
             self._correct_digests(sent_digests, exchanges_before_naming)
 
-        return self._finished_interactions(linked, pushes)
+        return self._finished_interactions(linked_and_earlier, pushes)
 
     def _add_exchanges(self, exchanges: Mapping[int, RecordedExchange]) -> None:
         """Take the exchanges of this recording, without those that only closing clients cause."""
         streams = Streams()
-        for number_here, recorded in sorted(exchanges.items()):
-            number = self._number_offset + number_here
-            exchange = recorded
+        for journal_number, recorded_exchange in sorted(exchanges.items()):
+            number = self._number_offset + journal_number
+            exchange = recorded_exchange
             if self._number_offset:
-                exchange = self._renumbered_after_earlier(recorded, number)
+                exchange = self._renumbered_after_earlier(recorded_exchange, number)
 
             self._exchanges[number] = exchange
-            begun = streams.add(exchange)
-            resumed = None if begun is None else begun.number
-            if resumed is not None and self._facts[resumed].listens:
-                resumed = None
+            resumed_exchange = streams.add(exchange)
+            resumed_number = (
+                None if resumed_exchange is None else resumed_exchange.number
+            )
+            if resumed_number is not None and self._facts[resumed_number].is_listening:
+                resumed_number = None
 
-            self._facts[number] = facts_of(exchange, resumed)
+            self._facts[number] = facts_of(exchange, resumed_number)
 
-        for number in streams_of_closing(self._exchanges, self._facts):
+        for number in streams_opened_while_closing(self._exchanges, self._facts):
             del self._facts[number]
 
     def _renumbered_after_earlier(
@@ -453,32 +471,32 @@ class _Assembly:
     ) -> RecordedExchange:
         """Return an exchange as a cassette counts it that begins with an earlier recording."""
 
-        def counted(after: int, _at_ms: float) -> int:
-            return self._number_offset + after
+        def count_with_offset(arrived_count: int, _at_ms: float) -> int:
+            return self._number_offset + arrived_count
 
         moved_exchange = renumbered_exchange(
-            exchange, exchange.recorded_by, number, counted
+            exchange, exchange.recorded_by, number, count_with_offset
         )
         return with_texts(moved_exchange, self._with_new_events)
 
     # Names
 
     def _name_secrets_and_states(
-        self, linked: Sequence[LinkedInteraction], pushes: _TurnsByExchange
+        self, linked_and_earlier: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> None:
         """Give numbers to secrets, and names to states and ids, in the order of the file."""
-        for interaction in linked:
-            numbers = interaction.own_exchanges
-            for number in interaction.own_exchanges:
+        for interaction in linked_and_earlier:
+            numbers = interaction.unshared_numbers
+            for number in interaction.unshared_numbers:
                 for turn in pushes.get(number, ()):
-                    numbers.extend(posted for _, posted in turn.answers)
+                    numbers.extend(posted_number for _, posted_number in turn.answers)
 
             for number in (*numbers, *interaction.poll_counts_by_step):
                 if number > 0:
                     self._number_secrets(number)
 
         # The keys of calls have the numbers of all secrets.
-        for interaction in linked:
+        for interaction in linked_and_earlier:
             self._names.name_states(interaction, self._exchanges)
 
     def _number_secrets(self, number: int) -> None:
@@ -489,20 +507,27 @@ class _Assembly:
 
         self._exchanges[number] = with_texts(
             self._exchanges[number],
-            lambda raw, _: renumber_secrets(raw, self._secret_numbers.number),
+            lambda raw, _: renumber_secrets(
+                raw, self._secret_numbers.number_of_journal_secret
+            ),
         )
 
     def _correct_digests(
-        self, sent: Mapping[str, str], sealed: Mapping[int, RecordedExchange]
+        self,
+        sent_digests: Mapping[str, str],
+        exchanges_before_naming: Mapping[int, RecordedExchange],
     ) -> None:
         """Replace the digests of texts as they were sent by those of the cassette's texts."""
-        named_exchanges = {number: self._finished_exchange(number) for number in sealed}
+        named_exchanges = {
+            number: self._finished_exchange(number)
+            for number in exchanges_before_naming
+        }
         named_exchanges.update(self._finished_exchanges)
         pairs = []
         for number, exchange in named_exchanges.items():
-            pairs.append((sealed.get(number, exchange), exchange))
+            pairs.append((exchanges_before_naming.get(number, exchange), exchange))
 
-        cassette_digests = digest_replacements(sent, pairs)
+        cassette_digests = digest_replacements(sent_digests, pairs)
         for number, exchange in named_exchanges.items():
             self._finished_exchanges[number] = with_texts(
                 exchange, lambda raw, _: with_digests(raw, cassette_digests)
@@ -517,23 +542,23 @@ class _Assembly:
             return self._finished_exchanges[number]
 
         exchange = self._exchanges.pop(number)
-        echoed = exchange.echoed_sha256
-        issued = exchange.issued_sha256
+        echoed_hash = exchange.echoed_sha256
+        issued_hash = exchange.issued_sha256
         response = exchange.response
-        names = {}
+        name_by_hash = {}
         # A task that no recorded call created has no name.
-        if echoed is not None and number in self._names.echoed_by:
-            names[echoed] = self._names.echoed_by[number]
+        if echoed_hash is not None and number in self._names.echoed_name_by_number:
+            name_by_hash[echoed_hash] = self._names.echoed_name_by_number[number]
 
         request = request_with(
-            exchange.request, self._names.change_of_hashes_to_names(names)
+            exchange.request, self._names.change_naming_hashes(name_by_hash)
         )
-        if issued is not None and number in self._names.issued_by:
-            names[issued] = self._names.issued_by[number]
+        if issued_hash is not None and number in self._names.issued_name_by_number:
+            name_by_hash[issued_hash] = self._names.issued_name_by_number[number]
 
         if response is not None:
             response = response_with(
-                response, self._names.change_of_hashes_to_names(names)
+                response, self._names.change_naming_hashes(name_by_hash)
             )
 
         finished = replace(exchange, request=request, response=response)
@@ -549,30 +574,32 @@ class _Assembly:
 
         replacements: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
-            identity = span.slice_of(raw)
-            if is_of_kind(identity.decode("latin-1"), HASH):
-                new_id = sealed_hash(f"{self._number_offset} {identity.decode()}")
-                self._new_event_ids[identity] = new_id.encode()
+            event_id = span.slice_of(raw)
+            if is_of_kind(event_id.decode("latin-1"), HASH):
+                new_id = sealed_hash(f"{self._number_offset} {event_id.decode()}")
+                self._new_event_ids[event_id] = new_id.encode()
 
-            replacements.append((span, self._new_event_ids.get(identity, identity)))
+            replacements.append((span, self._new_event_ids.get(event_id, event_id)))
 
         return splice(raw, replacements)
 
     # The values of the cassette
 
     def _finished_interactions(
-        self, linked: Sequence[LinkedInteraction], pushes: _TurnsByExchange
+        self, linked_and_earlier: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> Iterator[RecordedInteraction]:
         """Yield interactions as the cassette has them."""
-        places = {}
+        number_by_interaction = {}
         number_by_last_exchange = {}
-        for place, interaction in enumerate(linked, start=1):
-            places[interaction] = place
-            number_by_last_exchange[interaction.numbers[-1]] = place
+        for interaction_number, interaction in enumerate(linked_and_earlier, start=1):
+            number_by_interaction[interaction] = interaction_number
+            number_by_last_exchange[interaction.exchange_numbers[-1]] = (
+                interaction_number
+            )
 
-        for interaction, place in places.items():
+        for interaction, interaction_number in number_by_interaction.items():
             turns: list[PushedTurn] = []
-            for position, number in enumerate(interaction.numbers):
+            for position, number in enumerate(interaction.exchange_numbers):
                 turns.extend(self._earlier_turns.get(number, ()))
                 for turn in pushes.get(number, ()):
                     turns.append(
@@ -586,17 +613,22 @@ class _Assembly:
                 turns_before_branch = [
                     turn for turn in turns if turn.position < interaction.shared_count
                 ]
-                shared = interaction.shared_count + len(turns_before_branch)
-                branch = Branch(places[interaction.branch_of], shared)
+                shared_parts = interaction.shared_count + len(turns_before_branch)
+                branch = Branch(
+                    number_by_interaction[interaction.branch_of], shared_parts
+                )
 
             steps = []
             for number, polls in interaction.poll_counts_by_step.items():
                 steps.append(TaskStep(self._finished_exchange(number), polls))
 
             yield RecordedInteraction(
-                place,
+                interaction_number,
                 tuple(
-                    [self._finished_exchange(number) for number in interaction.numbers]
+                    [
+                        self._finished_exchange(number)
+                        for number in interaction.exchange_numbers
+                    ]
                 ),
                 branch,
                 interaction.is_orphan,
@@ -609,22 +641,31 @@ class _Assembly:
         turn: PushTurn[LinkedPush],
         position: int,
         number: int,
-        by_last: Mapping[int, int],
+        number_by_last_exchange: Mapping[int, int],
     ) -> PushedTurn:
-        """Return the turn of an exchange; `by_last` has interactions by their last exchanges."""
-        asked = []
-        for key, pushing, piece in turn.asked:
-            interaction_of_push = None if pushing == number else by_last[pushing]
-            asked.append(
+        """Return the turn of an exchange; interactions are numbered by their last exchanges."""
+        pushed_requests = []
+        for key, pushing_number, piece in turn.pushes:
+            interaction_of_push = (
+                None
+                if pushing_number == number
+                else number_by_last_exchange[pushing_number]
+            )
+            pushed_requests.append(
                 PushedRequest(
-                    key, self._finished_exchange(pushing), piece, interaction_of_push
+                    key,
+                    self._finished_exchange(pushing_number),
+                    piece,
+                    interaction_of_push,
                 )
             )
 
         answers = []
-        for index, posted in turn.answers:
+        for index, posted_number in turn.answers:
             answers.append(
-                PostedAnswer(turn.asked[index].key, self._finished_exchange(posted))
+                PostedAnswer(
+                    turn.pushes[index].key, self._finished_exchange(posted_number)
+                )
             )
 
-        return PushedTurn(position, tuple(asked), tuple(answers))
+        return PushedTurn(position, tuple(pushed_requests), tuple(answers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from mrtr_cassette.core.cassette.sessions import listens
+from mrtr_cassette.core.cassette.sessions import is_listening_stream
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     SUBSCRIPTION_ID,
@@ -64,7 +64,7 @@ class Channel(Generic[E]):
             self._exchange_by_token[message.progress_token] = exchange
             self._token_by_exchange[exchange] = message.progress_token
 
-        if not listens(call, None):
+        if not is_listening_stream(call, None):
             self._pending_calls[exchange] = None
 
         return exchange, False
@@ -132,9 +132,9 @@ class Channel(Generic[E]):
         """The latest call that waits for its response."""
         return next(reversed(self._pending_calls), None)
 
-    def is_pending(self, identity: str) -> bool:
+    def is_pending(self, request_id: str) -> bool:
         """Tell whether a request with an id, as canonical text, waits for its response."""
-        return meant_id_or_token(self._pending_requests, identity) is not None
+        return meant_id_or_token(self._pending_requests, request_id) is not None
 
     def is_token_in_use(self, token: str | None) -> bool:
         """Tell whether a pending request has a progress token, as canonical text."""
@@ -155,13 +155,13 @@ class Channel(Generic[E]):
             return None
         return self._pending_exchange(canonical(subscription))
 
-    def _exchange_of_cancellation(self, identity: str | None) -> E | None:
+    def _exchange_of_cancellation(self, cancelled_id: str | None) -> E | None:
         """Return the exchange of what the server cancels: what listens, or what it has asked."""
-        named = self._pending_exchange(identity)
-        if named is not None and named not in self._pending_calls:
-            return named
+        pending_exchange = self._pending_exchange(cancelled_id)
+        if pending_exchange is not None and pending_exchange not in self._pending_calls:
+            return pending_exchange
 
-        question = meant_id_or_token(self._exchange_by_question, identity)
+        question = meant_id_or_token(self._exchange_by_question, cancelled_id)
         if question is None:
             return None
 
@@ -170,16 +170,16 @@ class Channel(Generic[E]):
         is_pending = asking_exchange in self._pending_calls
         return asking_exchange if is_pending else self._listening_exchange
 
-    def _pending_exchange(self, identity: str | None) -> E | None:
+    def _pending_exchange(self, request_id: str | None) -> E | None:
         """Return the oldest request with an id, which a server may repeat in another type.
 
         Args:
             identity: canonical text of the id, or None.
         """
-        if identity is None:
+        if request_id is None:
             return None
 
-        name = meant_id_or_token(self._pending_requests, identity)
+        name = meant_id_or_token(self._pending_requests, request_id)
         return None if name is None else self._pending_requests[name][0]
 
     def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:
@@ -195,9 +195,9 @@ class Channel(Generic[E]):
         elif self._has_spoken:
             end_of_listening = End.OPEN
 
-        ended = [(self._listening_exchange, end_of_listening)]
+        exchanges_with_ends = [(self._listening_exchange, end_of_listening)]
         for exchanges in self._pending_requests.values():
             for exchange in exchanges:
-                ended.append((exchange, end_of_pending))
+                exchanges_with_ends.append((exchange, end_of_pending))
 
-        return ended
+        return exchanges_with_ends

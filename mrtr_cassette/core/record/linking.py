@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     ends_session,
     is_answered,
-    listens,
+    is_listening_stream,
     session_of_exchange,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
@@ -48,7 +48,7 @@ class Push(NamedTuple):
 
     id: str
     method: str
-    piece: int
+    piece_index: int
     """Index of the piece of the response that completes it."""
 
     moment: Moment
@@ -76,7 +76,7 @@ class ExchangeFacts:
     session: str
     """The session's id, as written in the journal."""
 
-    listens: bool
+    is_listening: bool
     """Its response carries messages that other requests caused."""
 
     request_id: str | None
@@ -94,7 +94,7 @@ class ExchangeFacts:
     is_answered: bool
     """Its response contains the JSON-RPC response to the request."""
 
-    resumes: int | None
+    resumed_call_number: int | None
     """Number of the call whose stream it resumes."""
 
     call_sha256: str
@@ -109,13 +109,13 @@ class ExchangeFacts:
     answered_keys: frozenset[str] | None
     """The keys of a retry's `inputResponses`; None if the request is not a retry."""
 
-    echoed: str | None
+    echoed_hash: str | None
     """Hash of the request state that it echoes."""
 
     asked_keys: frozenset[str] | None
     """The keys of an ask's `inputRequests`; None if the response is not an ask."""
 
-    issued: tuple[str, ...]
+    issued_hashes: tuple[str, ...]
     """Hashes by which a retry may echo the state that the ask issued. An earlier cassette issues
     another state on replay than the server did."""
 
@@ -131,56 +131,62 @@ class ExchangeFacts:
     def can_be_asked(self) -> bool:
         """Whether what the server pushes on another stream may be asked for it."""
         # A step of a task is no call of its own, to which turns could belong.
-        return not self.listens and not self.task.sha256
+        return not self.is_listening and not self.task.sha256
 
 
-def facts_of(exchange: RecordedExchange, resumes: int | None = None) -> ExchangeFacts:
+def facts_of(
+    exchange: RecordedExchange, resumed_call_number: int | None = None
+) -> ExchangeFacts:
     """Return the facts about an exchange, which may resume the stream of a call."""
     call = exchange.call
     response = exchange.response
     answered_keys = None
-    echoed = None
+    echoed_hash = None
     if call.answers:
         answered_keys = frozenset(call.answers.input_responses or ())
-        echoed = exchange.echoed_sha256
+        echoed_hash = exchange.echoed_sha256
 
-    issued: tuple[str, ...] = ()
+    issued_hashes: tuple[str, ...] = ()
     if exchange.issued_sha256 is not None:
-        issued = (exchange.issued_sha256,)
+        issued_hashes = (exchange.issued_sha256,)
 
     ask = exchange.ask
-    is_listening = ask is None and resumes is None and listens(call, response)
+    is_listening = (
+        ask is None
+        and resumed_call_number is None
+        and is_listening_stream(call, response)
+    )
     pushes: tuple[Push, ...] = ()
     responses: tuple[tuple[str, Moment], ...] = ()
     if response is not None and response.is_message_stream:
-        is_shared = is_listening or resumes is not None
+        is_shared = is_listening or resumed_call_number is not None
         pushes, responses = _stream_facts(response, is_shared=is_shared)
 
-    end_moment, has_response = _end_of(exchange)
+    end_moment, has_response = _end_of_response(exchange)
     return ExchangeFacts(
         session=intern(session_of_exchange(exchange)),
-        listens=is_listening,
-        request_id=_id_of(call.message, Kind.REQUEST),
-        answered_push_id=_id_of(call.message, Kind.RESPONSE),
+        is_listening=is_listening,
+        request_id=_id_if_kind(call.message, Kind.REQUEST),
+        answered_push_id=_id_if_kind(call.message, Kind.RESPONSE),
         pushes=pushes,
         responses=responses,
         end_moment=end_moment,
         is_answered=has_response,
-        resumes=resumes,
+        resumed_call_number=resumed_call_number,
         call_sha256=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
         client=intern(call.client),
         answered_keys=answered_keys,
-        echoed=echoed,
+        echoed_hash=echoed_hash,
         asked_keys=None if ask is None else frozenset(ask.input_requests),
-        issued=issued,
+        issued_hashes=issued_hashes,
         asked_moment=_moment_of_ask(ask, response),
         creates_task=exchange.created_task is not None,
         task=_task_facts_of(exchange),
     )
 
 
-def _id_of(message: Message | None, kind: Kind) -> str | None:
+def _id_if_kind(message: Message | None, kind: Kind) -> str | None:
     """Return the id of a message of a kind, as equal ids have it; None for any other."""
     if message is None or message.kind is not kind:
         return None
@@ -190,20 +196,20 @@ def _id_of(message: Message | None, kind: Kind) -> str | None:
 def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
     call = exchange.call
-    identity = call.task if call.method in TASK_STEPS else None
-    if identity is None:
+    task_id = call.task if call.method in TASK_STEPS else None
+    if task_id is None:
         return NO_TASK
 
-    sha256 = exchange.echoed_sha256 or sha256_of(identity)
+    task_hash = exchange.echoed_sha256 or sha256_of(task_id)
     is_poll = call.is_poll
     response = exchange.response
     if not is_poll or response is None:
-        return TaskFacts(sha256, is_poll=is_poll)
+        return TaskFacts(task_hash, is_poll=is_poll)
 
     message = exchange.rpc_response
     if message is None and response.end is End.OPEN:
         # The client left before the state had come.
-        return TaskFacts(sha256, is_poll=True)
+        return TaskFacts(task_hash, is_poll=True)
 
     state = polled_state(message)
     if state is None:
@@ -211,20 +217,20 @@ def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
         if message is not None:
             error = message.tree.get("error")
 
-        got = f"{response.status} {canonical(error)}"
+        poll_outcome = f"{response.status} {canonical(error)}"
         is_over = False
     else:
-        got = state.digest
+        poll_outcome = state.digest
         is_over = state.is_over
 
     # The id is another one in each recording.
-    got = got.replace(canonical(identity)[1:-1], "<task>")
+    poll_outcome = poll_outcome.replace(canonical(task_id)[1:-1], "<task>")
     return TaskFacts(
-        sha256, is_poll=True, polled_sha256=sha256_of(got), is_over=is_over
+        task_hash, is_poll=True, polled_sha256=sha256_of(poll_outcome), is_over=is_over
     )
 
 
-def _end_of(exchange: RecordedExchange) -> tuple[Moment, bool]:
+def _end_of_response(exchange: RecordedExchange) -> tuple[Moment, bool]:
     """Return when a response ended, and whether it has the one to its JSON-RPC request."""
     response = exchange.response
     moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
@@ -266,13 +272,13 @@ def _stream_facts(
         if message is None or message.comparable_id is None:
             continue
 
-        identity = message.comparable_id
+        message_id = message.comparable_id
         moment = _moment_of(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
             method = intern(message.method)
-            pushes.append(Push(intern(identity), method, index, moment))
+            pushes.append(Push(intern(message_id), method, index, moment))
         elif message.kind is Kind.RESPONSE and is_shared:
-            responses.append((identity, moment))
+            responses.append((message_id, moment))
 
     return tuple(pushes), tuple(responses)
 
@@ -280,7 +286,7 @@ def _stream_facts(
 # The ends of sessions
 
 
-def streams_of_closing(
+def streams_opened_while_closing(
     exchanges: Mapping[int, RecordedExchange], facts: Mapping[int, ExchangeFacts]
 ) -> list[int]:
     """Return the streams that clients tried to open or to resume while they ended their session.
@@ -293,7 +299,7 @@ def streams_of_closing(
             ended_sessions.add(facts[number].session)
 
     ended_sessions.discard(NO_SESSION)
-    last_of_session: dict[str, int] = {}
+    last_number_by_session: dict[str, int] = {}
     sessions_with_stream: set[str] = set()
     reopened_streams: list[int] = []
     for number, exchange_facts in facts.items():
@@ -302,32 +308,34 @@ def streams_of_closing(
         if session not in ended_sessions or method == "DELETE":
             continue
 
-        is_again = False
+        is_reopening = False
         if method == "GET":
-            is_again = _is_sought_again(exchange_facts, facts, sessions_with_stream)
+            is_reopening = _reopens_stream(exchange_facts, facts, sessions_with_stream)
 
-        if is_again and _has_no_message(exchanges[number].response):
+        if is_reopening and _has_no_message(exchanges[number].response):
             reopened_streams.append(number)
         else:
-            last_of_session[session] = number
+            last_number_by_session[session] = number
 
     return [
         number
         for number in reopened_streams
-        if number > last_of_session[facts[number].session]
+        if number > last_number_by_session[facts[number].session]
     ]
 
 
-def _is_sought_again(
-    seeking: ExchangeFacts, facts: Mapping[int, ExchangeFacts], sought: set[str]
+def _reopens_stream(
+    get_facts: ExchangeFacts,
+    facts: Mapping[int, ExchangeFacts],
+    sessions_with_stream: set[str],
 ) -> bool:
-    """Tell whether a GET seeks a stream that is over; `sought` are the sessions with a stream."""
-    if seeking.resumes is not None:
-        return facts[seeking.resumes].is_answered
+    """Tell whether a GET seeks a stream that is over; note that its session has a stream."""
+    if get_facts.resumed_call_number is not None:
+        return facts[get_facts.resumed_call_number].is_answered
 
-    is_again = seeking.session in sought
-    sought.add(seeking.session)
-    return is_again
+    is_reopening = get_facts.session in sessions_with_stream
+    sessions_with_stream.add(get_facts.session)
+    return is_reopening
 
 
 def _has_no_message(response: Response | None) -> bool:
@@ -346,7 +354,7 @@ def _has_no_message(response: Response | None) -> bool:
 class LinkedInteraction:
     """The exchanges of one interaction, by number, from the first request to the last response."""
 
-    numbers: list[int]
+    exchange_numbers: list[int]
     branch_of: LinkedInteraction | None = None
     """The interaction that has the first exchanges too."""
 
@@ -360,9 +368,9 @@ class LinkedInteraction:
     """Steps of the task that the last response creates, and how many polls got the same."""
 
     @property
-    def own_exchanges(self) -> list[int]:
+    def unshared_numbers(self) -> list[int]:
         """The exchanges that no other interaction had before."""
-        return self.numbers[self.shared_count :]
+        return self.exchange_numbers[self.shared_count :]
 
 
 class _Ask(NamedTuple):
@@ -375,24 +383,24 @@ class _Ask(NamedTuple):
     @property
     def is_answered(self) -> bool:
         """Whether its interaction goes on."""
-        return self.position < len(self.interaction.numbers)
+        return self.position < len(self.interaction.exchange_numbers)
 
 
 class _Asks:
     """All asks so far, by call, and by the state that a retry echoes or else the client."""
 
     def __init__(self) -> None:
-        self._by_place: dict[tuple[str, str], list[_Ask]] = {}
+        self._asks_by_mark: dict[tuple[str, str], list[_Ask]] = {}
 
     def add(self, ask: _Ask) -> None:
         """Take an ask."""
         facts = ask.facts
-        places = [f"state {state}" for state in facts.issued]
-        if not places:
-            places = [f"client {facts.client}"]
+        marks = [f"state {state}" for state in facts.issued_hashes]
+        if not marks:
+            marks = [f"client {facts.client}"]
 
-        for place in places:
-            self._by_place.setdefault((facts.call_sha256, place), []).append(ask)
+        for mark in marks:
+            self._asks_by_mark.setdefault((facts.call_sha256, mark), []).append(ask)
 
     def ask_answered_by(self, number: int, facts: ExchangeFacts) -> _Ask | None:
         """Return the ask that a retry answers.
@@ -401,17 +409,17 @@ class _Asks:
         ones come first, the caller's before those of others, then the oldest; then the last of
         those that have an answer.
         """
-        if facts.echoed is None:
-            place = (facts.call_sha256, f"client {facts.client}")
-            keys = facts.answered_keys or frozenset()
+        if facts.echoed_hash is None:
+            mark_of_call = (facts.call_sha256, f"client {facts.client}")
+            answered_keys = facts.answered_keys or frozenset()
         else:
-            place = (facts.call_sha256, f"state {facts.echoed}")
-            keys = frozenset()
+            mark_of_call = (facts.call_sha256, f"state {facts.echoed_hash}")
+            answered_keys = frozenset()
 
-        asks_at_place = self._by_place.get(place, [])
+        asks_with_mark = self._asks_by_mark.get(mark_of_call, [])
         candidates: list[_Ask] = []
-        for ask in asks_at_place:
-            has_keys = keys <= (ask.facts.asked_keys or frozenset())
+        for ask in asks_with_mark:
+            has_keys = answered_keys <= (ask.facts.asked_keys or frozenset())
             if has_keys and ask.facts.asked_moment.arrived_count < number:
                 candidates.append(ask)
 
@@ -419,7 +427,9 @@ class _Asks:
             return None
 
         chosen_ask = _oldest_open_ask(candidates, facts.caller) or candidates[-1]
-        self._by_place[place] = _asks_with_chosen_last(asks_at_place, chosen_ask)
+        self._asks_by_mark[mark_of_call] = _asks_with_chosen_last(
+            asks_with_mark, chosen_ask
+        )
         return chosen_ask
 
 
@@ -433,21 +443,21 @@ def _oldest_open_ask(asks: Iterable[_Ask], caller: str) -> _Ask | None:
     return min(unanswered, key=by_caller_and_age, default=None)
 
 
-def _asks_with_chosen_last(known: Iterable[_Ask], chosen: _Ask) -> list[_Ask]:
+def _asks_with_chosen_last(asks: Iterable[_Ask], chosen_ask: _Ask) -> list[_Ask]:
     """Return asks with the chosen one last, without those that would never be chosen any more.
 
     These have an answer, and the same keys as the chosen one.
     """
-    kept: list[_Ask] = []
-    for ask in known:
+    remaining_asks: list[_Ask] = []
+    for ask in asks:
         is_outranked = (
-            ask.is_answered and ask.facts.asked_keys == chosen.facts.asked_keys
+            ask.is_answered and ask.facts.asked_keys == chosen_ask.facts.asked_keys
         )
-        if ask is not chosen and not is_outranked:
-            kept.append(ask)
+        if ask is not chosen_ask and not is_outranked:
+            remaining_asks.append(ask)
 
-    kept.append(chosen)
-    return kept
+    remaining_asks.append(chosen_ask)
+    return remaining_asks
 
 
 def linked_interactions(
@@ -459,17 +469,17 @@ def linked_interactions(
 
     Polls of a task that got nothing new are in none of them.
     """
-    links = _Linking(earlier_facts)
+    builder = _InteractionBuilder(earlier_facts)
     for interaction in earlier:
-        links.add_earlier(interaction)
+        builder.add_earlier(interaction)
 
     for number, facts in exchanges.items():
-        links.add(number, facts)
+        builder.add(number, facts)
 
-    return links.new_interactions()
+    return builder.new_interactions()
 
 
-class _Linking:
+class _InteractionBuilder:
     """The interactions of a recording while its exchanges are taken in their order."""
 
     def __init__(self, facts: Mapping[int, ExchangeFacts]) -> None:
@@ -483,15 +493,15 @@ class _Linking:
         """Take an interaction of an earlier recording."""
         first_position = interaction.shared_count + 1
         for position, number in enumerate(
-            interaction.own_exchanges, start=first_position
+            interaction.unshared_numbers, start=first_position
         ):
             facts = self._facts[number]
             if facts.asked_keys is not None:
                 self._asks.add(_Ask(facts, interaction, position))
 
-        last_facts = self._facts[interaction.numbers[-1]]
+        last_facts = self._facts[interaction.exchange_numbers[-1]]
         if last_facts.creates_task:
-            self._own_tasks(last_facts, interaction)
+            self._note_task_owner(last_facts, interaction)
 
     def add(self, number: int, facts: ExchangeFacts) -> None:
         """Take the next exchange."""
@@ -502,31 +512,33 @@ class _Linking:
             return
 
         interaction = _interaction_of_exchange(number, facts, self._asks)
-        begins_here = len(interaction.own_exchanges) == 1
-        if begins_here:
+        is_new = len(interaction.unshared_numbers) == 1
+        if is_new:
             self._interactions.append(interaction)
 
         if facts.asked_keys is not None:
-            self._asks.add(_Ask(facts, interaction, len(interaction.numbers)))
+            self._asks.add(_Ask(facts, interaction, len(interaction.exchange_numbers)))
 
         if facts.creates_task:
-            self._own_tasks(facts, interaction)
+            self._note_task_owner(facts, interaction)
 
-    def _own_tasks(self, facts: ExchangeFacts, interaction: LinkedInteraction) -> None:
+    def _note_task_owner(
+        self, facts: ExchangeFacts, interaction: LinkedInteraction
+    ) -> None:
         """Take the task that the response of an interaction creates."""
-        for sha256 in facts.issued:
+        for sha256 in facts.issued_hashes:
             self._task_owners[sha256] = interaction
 
     def new_interactions(self) -> list[LinkedInteraction]:
         """Return the interactions that begin here, by their first requests."""
-        for interaction, numbers in self._steps_by_interaction.items():
-            _add_steps(interaction, numbers, self._facts)
+        for interaction, step_numbers in self._steps_by_interaction.items():
+            _add_steps(interaction, step_numbers, self._facts)
 
         return sorted(
             self._interactions,
             key=lambda interaction: (
-                interaction.numbers[0],
-                interaction.own_exchanges[0],
+                interaction.exchange_numbers[0],
+                interaction.unshared_numbers[0],
             ),
         )
 
@@ -542,30 +554,32 @@ def _interaction_of_exchange(
     if ask is None:
         return LinkedInteraction([number], is_orphan=True)
 
-    parent = ask.interaction
+    asking_interaction = ask.interaction
     if not ask.is_answered:
-        parent.numbers.append(number)
-        return parent
+        asking_interaction.exchange_numbers.append(number)
+        return asking_interaction
 
-    numbers = [*parent.numbers[: ask.position], number]
-    return LinkedInteraction(numbers, parent, ask.position, parent.is_orphan)
+    branch_numbers = [*asking_interaction.exchange_numbers[: ask.position], number]
+    return LinkedInteraction(
+        branch_numbers, asking_interaction, ask.position, asking_interaction.is_orphan
+    )
 
 
 def _add_steps(
     interaction: LinkedInteraction,
-    numbers: Iterable[int],
+    step_numbers: Iterable[int],
     facts: Mapping[int, ExchangeFacts],
 ) -> None:
     """Add to a task what clients did to it, in the order in which they did it and saw states."""
 
-    def moment(number: int) -> Moment:
+    def moment_of_step(number: int) -> Moment:
         if facts[number].task.is_poll:
             return facts[number].end_moment
         return Moment(number, -1.0)
 
     steps = interaction.poll_counts_by_step
     polled_numbers = [number for number in steps if facts[number].task.is_poll]
-    for number in sorted(numbers, key=moment):
+    for number in sorted(step_numbers, key=moment_of_step):
         task = facts[number].task
         if not task.is_poll:
             steps[number] = 1

@@ -199,7 +199,7 @@ class _Happening(NamedTuple):
 
     is_piece: bool
     at_ms: float
-    number: int
+    exchange_number: int
     """The exchange at its recorder."""
 
     needed_causes: tuple[_Cause, ...] = ()
@@ -232,18 +232,18 @@ class _Recorder:
         Raises:
             CassetteError: two sources have different exchanges under one number.
         """
-        other_source, taken = self.exchanges_by_number.setdefault(
+        other_source, known_exchange = self.exchanges_by_number.setdefault(
             number, (source, exchange)
         )
-        if taken is exchange:
+        if known_exchange is exchange:
             return
 
         content = _comparable_content(exchange)
-        content_before = _comparable_content(taken)
-        if content.startswith(content_before):
-            if len(content) > len(content_before):
+        known_content = _comparable_content(known_exchange)
+        if content.startswith(known_content):
+            if len(content) > len(known_content):
                 self.exchanges_by_number[number] = (source, exchange)
-        elif not content_before.startswith(content):
+        elif not known_content.startswith(content):
             raise CassetteError(
                 source.name,
                 f"exchange {number} of its recorder, {exchange.call.title}, is not as in "
@@ -254,11 +254,11 @@ class _Recorder:
     @cached_property
     def happenings(self) -> list[_Happening]:
         """What it saw, in its order."""
-        found: list[_Happening] = []
+        happenings: list[_Happening] = []
         for number, (_, exchange) in sorted(self.exchanges_by_number.items()):
-            found.extend(_happenings_of(number, exchange))
+            happenings.extend(_happenings_of(number, exchange))
 
-        return sorted(found, key=lambda happening: happening.order_key)
+        return sorted(happenings, key=lambda happening: happening.order_key)
 
 
 def _comparable_content(exchange: RecordedExchange) -> str:
@@ -270,15 +270,17 @@ def _comparable_content(exchange: RecordedExchange) -> str:
         status = exchange.response.status
         body = exchange.response.body
 
-    head = f"{request.method} {request.target} {status}".encode()
-    return strip_volatile(b"\n".join([head, request.body, body]).decode("latin-1"))
+    first_line = f"{request.method} {request.target} {status}".encode()
+    return strip_volatile(
+        b"\n".join([first_line, request.body, body]).decode("latin-1")
+    )
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
     """Yield what was seen of an exchange, with its causes and what it causes."""
     facts = facts_of(exchange)
     session = facts.session
-    in_session = session_of(exchange.request) != NO_SESSION
+    names_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
     needed_causes = tuple(_causes_needed_before(exchange, facts, ask))
     given_causes: tuple[_Cause, ...] = ()
@@ -289,29 +291,33 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         number, False, exchange.started_ms, number, needed_causes, given_causes
     )
 
-    def came(
-        moment: Moment, *given: _Cause, needed: tuple[_Cause, ...] = ()
+    def happening_at(
+        moment: Moment, *given_causes: _Cause, needed_causes: tuple[_Cause, ...] = ()
     ) -> _Happening:
-        after = max(number, moment.arrived_count)
-        return _Happening(after, True, moment.at_ms, number, needed, given)
+        arrived_count = max(number, moment.arrived_count)
+        return _Happening(
+            arrived_count, True, moment.at_ms, number, needed_causes, given_causes
+        )
 
     moments = _response_moments(exchange, number)
     end_moment = moments[-1]
-    yield from map(came, moments)
-    if session != NO_SESSION and not in_session:
-        yield came(moments[0], (_SESSION_CAUSE, session))
+    yield from map(happening_at, moments)
+    if session != NO_SESSION and not names_session:
+        yield happening_at(moments[0], (_SESSION_CAUSE, session))
 
     if exchange.issued_sha256 is not None:
         whole_moment = end_moment if facts.asked_keys is None else facts.asked_moment
-        yield came(whole_moment, (_STATE_CAUSE, exchange.issued_sha256))
+        yield happening_at(whole_moment, (_STATE_CAUSE, exchange.issued_sha256))
     elif facts.asked_keys is not None:
-        yield came(facts.asked_moment, ask)
+        yield happening_at(facts.asked_moment, ask)
 
     for push in facts.pushes:
-        yield came(push.moment, (_PUSH_CAUSE, session, push.id))
+        yield happening_at(push.moment, (_PUSH_CAUSE, session, push.id))
 
-    for identity, moment in facts.responses:
-        yield came(moment, needed=((_REQUEST_CAUSE, session, identity),))
+    for request_id, moment in facts.responses:
+        yield happening_at(
+            moment, needed_causes=((_REQUEST_CAUSE, session, request_id),)
+        )
 
 
 def _response_moments(exchange: RecordedExchange, number: int) -> list[Moment]:
@@ -358,79 +364,85 @@ def _providers_by_cause(recorders: Sequence[_Recorder]) -> _Providers:
     providers: dict[_Cause, list[tuple[int, _SeenExchange]]] = {}
     for index, recorder in enumerate(recorders):
         for happening in recorder.happenings:
-            seen = recorder.exchanges_by_number[happening.number]
+            seen_exchange = recorder.exchanges_by_number[happening.exchange_number]
             for cause in happening.given_causes:
-                providers.setdefault(cause, []).append((index, seen))
+                providers.setdefault(cause, []).append((index, seen_exchange))
 
     return providers
 
 
-class _Heads:
+class _RecorderQueues:
     """What comes next of each recorder: ready, or blocked until others have given its causes."""
 
     def __init__(self, recorders: Sequence[_Recorder], providers: _Providers) -> None:
         self._recorders = recorders
         self._queues = [deque(recorder.happenings) for recorder in recorders]
-        self._indexes_by_cause: dict[_Cause, set[int]] = {}
-        for cause, seen in providers.items():
-            self._indexes_by_cause[cause] = {index for index, _ in seen}
+        self._provider_indexes_by_cause: dict[_Cause, set[int]] = {}
+        for cause, providers_of_cause in providers.items():
+            self._provider_indexes_by_cause[cause] = {
+                index for index, _ in providers_of_cause
+            }
 
         self._ready: list[tuple[float, bool, int]] = []
         """A heap of moments, each with the index of its recorder."""
 
-        self._blocked: dict[int, _Cause] = {}
+        self._missing_cause_by_index: dict[int, _Cause] = {}
         """A cause that is missing, by the index of the recorder."""
 
-        self._waiting: dict[_Cause, list[int]] = defaultdict(list)
+        self._indexes_waiting_for: dict[_Cause, list[int]] = defaultdict(list)
         self._given_causes: set[_Cause] = set()
         for index in range(len(recorders)):
-            self._offer(index)
+            self._queue_next(index)
 
-    def in_order(self) -> Iterator[tuple[int, _Happening]]:
+    def ordered_happenings(self) -> Iterator[tuple[int, _Happening]]:
         """Yield all, the earliest first that has its causes."""
-        while self._ready or self._blocked:
+        while self._ready or self._missing_cause_by_index:
             if self._ready:
                 *_, index = heappop(self._ready)
             else:
                 # No true cause is missing: a state was issued, or an id used, again.
-                index = min(self._blocked, key=self._moment)
-                del self._blocked[index]
+                index = min(self._missing_cause_by_index, key=self._place_in_order)
+                del self._missing_cause_by_index[index]
 
             happening = self._queues[index].popleft()
             yield index, happening
             for cause in happening.given_causes:
-                self._give(cause)
+                self._note_given_cause(cause)
 
-            self._offer(index)
+            self._queue_next(index)
 
-    def _moment(self, index: int) -> tuple[float, bool, int]:
+    def _place_in_order(self, index: int) -> tuple[float, bool, int]:
         """Return when the head of a recorder was seen, with its index."""
-        head = self._queues[index][0]
+        next_happening = self._queues[index][0]
         # A request of the same moment comes later: its client may have waited for this.
-        return (self._recorders[index].began_ms + head.at_ms, not head.is_piece, index)
+        return (
+            self._recorders[index].began_ms + next_happening.at_ms,
+            not next_happening.is_piece,
+            index,
+        )
 
-    def _offer(self, index: int) -> None:
+    def _queue_next(self, index: int) -> None:
         """Take the next head of a recorder, if it has any."""
         queue = self._queues[index]
         if not queue:
             return
 
         for cause in queue[0].needed_causes:
-            seen_by = self._indexes_by_cause.get(cause, {index})
-            if index not in seen_by and cause not in self._given_causes:
-                self._blocked[index] = cause
-                self._waiting[cause].append(index)
+            provider_indexes = self._provider_indexes_by_cause.get(cause, {index})
+            if index not in provider_indexes and cause not in self._given_causes:
+                self._missing_cause_by_index[index] = cause
+                self._indexes_waiting_for[cause].append(index)
                 return
 
-        heappush(self._ready, self._moment(index))
+        heappush(self._ready, self._place_in_order(index))
 
-    def _give(self, cause: _Cause) -> None:
+    def _note_given_cause(self, cause: _Cause) -> None:
         """Take note of a cause; what waited for it is ready, or waits for the next one."""
         self._given_causes.add(cause)
-        for index in self._waiting.pop(cause, ()):
-            if self._blocked.get(index) == cause:
-                del self._blocked[index]
-                self._offer(index)
+        for index in self._indexes_waiting_for.pop(cause, ()):
+            if self._missing_cause_by_index.get(index) == cause:
+                del self._missing_cause_by_index[index]
+                self._queue_next(index)
 
 
 def _merged_exchanges(
@@ -439,17 +451,24 @@ def _merged_exchanges(
     """Return the exchanges of all recorders, counted and timed as one recorder would have."""
     requests: list[tuple[int, int]] = []
     arrived_counts = {}
-    for index, happening in _Heads(recorders, providers).in_order():
+    for index, happening in _RecorderQueues(recorders, providers).ordered_happenings():
         if happening.is_piece:
-            place = (index, happening.number, happening.arrived_count, happening.at_ms)
-            arrived_counts[place] = len(requests)
+            place_at_recorder = (
+                index,
+                happening.exchange_number,
+                happening.arrived_count,
+                happening.at_ms,
+            )
+            arrived_counts[place_at_recorder] = len(requests)
         else:
-            requests.append((index, happening.number))
+            requests.append((index, happening.exchange_number))
 
     token_of = _unified_token_of(recorders, providers)
 
-    def arrived(index: int, number: int, after: int, at_ms: float) -> int:
-        return arrived_counts[index, number, max(number, after), at_ms]
+    def merged_arrived_count(
+        index: int, number: int, arrived_count: int, at_ms: float
+    ) -> int:
+        return arrived_counts[index, number, max(number, arrived_count), at_ms]
 
     merged_exchanges: dict[int, RecordedExchange] = {}
     for position, (index, number) in enumerate(requests, start=1):
@@ -459,12 +478,12 @@ def _merged_exchanges(
             seen_exchange,
             RecordedBy(recorder.id, number),
             position,
-            partial(arrived, index, number),
+            partial(merged_arrived_count, index, number),
             recorder.began_ms - recorders[0].began_ms,
         )
 
         # All recorders are one world, whose order the clocks tell.
-        exchange = replace(exchange, follows=())
+        exchange = replace(exchange, played_writes=())
         merged_exchanges[position] = with_texts(
             exchange, lambda raw, _: renumber_secrets(raw, token_of)
         )
@@ -479,18 +498,19 @@ def _needed_causes(
     for recorder in recorders:
         for happening in recorder.happenings:
             for cause in happening.needed_causes:
-                yield recorder.exchanges_by_number[happening.number], cause
+                yield recorder.exchanges_by_number[happening.exchange_number], cause
 
 
 def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
-    unlinked: dict[tuple[str, str], list[_Cause]] = {}
+    missing_causes: dict[tuple[str, str], list[_Cause]] = {}
     for (source, exchange), cause in _needed_causes(recorders):
         # A task may be older than all recordings.
         if cause not in providers and exchange.call.task is None:
-            unlinked.setdefault((cause[0], source.name), []).append(cause)
+            kind_of_cause, *_ = cause
+            missing_causes.setdefault((kind_of_cause, source.name), []).append(cause)
 
-    for (kind, name), causes in sorted(unlinked.items()):
+    for (kind, name), causes in sorted(missing_causes.items()):
         if kind == _STATE_CAUSE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
         elif kind == _SESSION_CAUSE:
@@ -511,7 +531,7 @@ def _unified_token_of(
     """
     kept_token_by_dropped: dict[tuple[str, str], str] = {}
 
-    def token_of(rule: str, token: str) -> str:
+    def unified_token(rule: str, token: str) -> str:
         while (rule, token) in kept_token_by_dropped:
             token = kept_token_by_dropped[rule, token]
 
@@ -519,32 +539,38 @@ def _unified_token_of(
 
     for (source, retry), cause in _needed_causes(recorders):
         providers_of_cause = providers.get(cause, ())
-        if cause[0] not in (_STATE_CAUSE, _ASK_CAUSE) or len(providers_of_cause) != 1:
+        kind_of_cause, *_ = cause
+        if (
+            kind_of_cause not in (_STATE_CAUSE, _ASK_CAUSE)
+            or len(providers_of_cause) != 1
+        ):
             continue
 
         _, (asking_source, call) = providers_of_cause[0]
         if asking_source.token_namespace == source.token_namespace:
             continue
 
-        call_key, tokens = _tokens_in(call)
+        call_key, call_tokens = _tokens_in(call)
         retry_key, retry_tokens = _tokens_in(retry)
         if call_key != retry_key:
             continue
 
-        for (rule, token), (_, retry_token) in zip(tokens, retry_tokens, strict=True):
-            both_tokens = [token_of(rule, token), token_of(rule, retry_token)]
+        for (rule, token), (_, retry_token) in zip(
+            call_tokens, retry_tokens, strict=True
+        ):
+            both_tokens = [unified_token(rule, token), unified_token(rule, retry_token)]
             kept_token, dropped_token = sorted(both_tokens)
             if kept_token != dropped_token:
                 kept_token_by_dropped[rule, dropped_token] = kept_token
 
-    return token_of
+    return unified_token
 
 
 def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
     """Return the call key of a request without its tokens, and these with their rules."""
     tokens: list[tuple[str, str]] = []
 
-    def number(rule: str, token: str) -> int | None:
+    def numbered_token(rule: str, token: str) -> int | None:
         """Return 0 for a journal's token, which is noted; None for another one, which stays."""
         if not is_journal_token(token):
             return None
@@ -552,7 +578,7 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
         tokens.append((rule, token))
         return 0
 
-    return renumber_secrets("\n".join(exchange.call.key()), number), tokens
+    return renumber_secrets("\n".join(exchange.call.key()), numbered_token), tokens
 
 
 # A cassette's exchanges as the journals of its recorders had them
@@ -565,28 +591,28 @@ def _exchanges_as_recorded(
 
     A recorder that is not known has an empty id.
     """
-    states = _state_hashes(cassette)
-    announced = AnnouncedDigests()
-    numbers: dict[str, list[_ExchangeNumbers]] = {}
+    hash_by_state = _state_hashes(cassette)
+    announced_digests = AnnouncedDigests()
+    numbers_by_recorder: dict[str, list[_ExchangeNumbers]] = {}
     exchanges_put_back: dict[int, RecordedExchange] = {}
     for number, named_exchange in sorted(_exchanges_by_number(cassette).items()):
-        exchange = _with_hashes_for_names(named_exchange, states, cassette.path)
+        exchange = _with_hashes_for_names(named_exchange, hash_by_state, cassette.path)
         if named_exchange.response is not None and exchange.response is not None:
-            digests = announced.add(named_exchange.response, exchange.response)
+            digests = announced_digests.add(named_exchange.response, exchange.response)
             exchange = replace(exchange, digests=digests)
 
         exchanges_put_back[number] = exchange
         recorded_by = named_exchange.recorded_by or RecordedBy("", number)
         recorder, number_at_recorder = recorded_by
-        numbers.setdefault(recorder, []).append(
+        numbers_by_recorder.setdefault(recorder, []).append(
             _ExchangeNumbers(number, number_at_recorder)
         )
 
     offsets = {recorder.id: recorder.offset_ms for recorder in cassette.recorders}
-    reopened: dict[str, dict[int, RecordedExchange]] = {}
-    for recorder, recorder_numbers in numbers.items():
+    exchanges_by_recorder: dict[str, dict[int, RecordedExchange]] = {}
+    for recorder, recorder_numbers in numbers_by_recorder.items():
         offset_ms = offsets.get(recorder, 0)
-        reopened[recorder] = {}
+        exchanges_by_recorder[recorder] = {}
         for number, number_at_recorder in recorder_numbers:
             exchange = _with_recorder_numbers(
                 exchanges_put_back[number],
@@ -594,9 +620,9 @@ def _exchanges_as_recorded(
                 recorder_numbers,
                 offset_ms,
             )
-            reopened[recorder][number_at_recorder] = exchange
+            exchanges_by_recorder[recorder][number_at_recorder] = exchange
 
-    return reopened
+    return exchanges_by_recorder
 
 
 def _state_hashes(cassette: Cassette) -> dict[str, str]:
@@ -617,8 +643,11 @@ def _state_hashes(cassette: Cassette) -> dict[str, str]:
 
 def _exchanges_by_number(cassette: Cassette) -> dict[int, RecordedExchange]:
     """Return exchanges by their numbers; one that has none gets one after all others."""
-    free = count(cassette.highest_number + 1)
-    return {exchange.number or next(free): exchange for exchange in cassette.exchanges}
+    free_numbers = count(cassette.highest_number + 1)
+    return {
+        exchange.number or next(free_numbers): exchange
+        for exchange in cassette.exchanges
+    }
 
 
 class _ExchangeNumbers(NamedTuple):
@@ -630,7 +659,7 @@ class _ExchangeNumbers(NamedTuple):
 
 def _with_recorder_numbers(
     exchange: RecordedExchange,
-    number: int,
+    number_at_recorder: int,
     numbers: Sequence[_ExchangeNumbers],
     offset_ms: float,
 ) -> RecordedExchange:
@@ -653,45 +682,51 @@ def _with_recorder_numbers(
 
     def count_at_recorder(arrived: int, _: float) -> int:
         """Return how many requests had arrived by then at the recorder itself."""
-        count_here = bisect_right(numbers, arrived, key=lambda pair: pair.in_cassette)
-        if count_here == 0:
-            return number
+        count_in_cassette = bisect_right(
+            numbers, arrived, key=lambda pair: pair.in_cassette
+        )
+        if count_in_cassette == 0:
+            return number_at_recorder
 
-        return max(number, numbers[count_here - 1].at_recorder)
+        return max(number_at_recorder, numbers[count_in_cassette - 1].at_recorder)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return renumbered_exchange(
-        exchange, exchange.recorded_by, number, count_at_recorder, -offset_ms
+        exchange,
+        exchange.recorded_by,
+        number_at_recorder,
+        count_at_recorder,
+        -offset_ms,
     )
 
 
 def _with_hashes_for_names(
-    exchange: RecordedExchange, states: Mapping[str, str], path: str
+    exchange: RecordedExchange, hash_by_state: Mapping[str, str], path: str
 ) -> RecordedExchange:
-    """Return an exchange with hashes instead of names; `states` has hashes by name."""
-    echoed = exchange.call.echoed
-    issued = issued_name(exchange)
-    if echoed is not None and echoed not in states:
+    """Return an exchange with hashes instead of names; `hash_by_state` has hashes by name."""
+    echoed_state = exchange.call.echoed
+    issued_state = issued_name(exchange)
+    if echoed_state is not None and echoed_state not in hash_by_state:
         # A later recording that was added echoed the name itself.
-        sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed, path)
-        states = {**states, echoed: sha256}
+        sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed_state, path)
+        hash_by_state = {**hash_by_state, echoed_state: sha256}
 
-    change = partial(_as_in_journal, states, path)
+    change_ref = partial(_journal_ref, hash_by_state, path)
     return replace(
-        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change)),
-        issued_sha256=None if issued is None else states[issued],
-        echoed_sha256=None if echoed is None else states[echoed],
+        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change_ref)),
+        issued_sha256=None if issued_state is None else hash_by_state[issued_state],
+        echoed_sha256=None if echoed_state is None else hash_by_state[echoed_state],
     )
 
 
-def _as_in_journal(states: Mapping[str, str], path: str, ref: Ref) -> Ref | None:
+def _journal_ref(hash_by_state: Mapping[str, str], path: str, ref: Ref) -> Ref | None:
     """Return a name as a hash, or a secret with a journal's token; None for anything else."""
     if ref.is_secret and is_cassette_token(ref.token):
-        return ref.with_last(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
+        return ref.with_last_part(sha256_of(f"{path} {ref.kind} {ref.token}")[:24])
     if ref.kind not in LIVE:
         return None
 
-    sha256 = states.get(ref.name) or sha256_of(f"{path} {ref.name}")
+    sha256 = hash_by_state.get(ref.name) or sha256_of(f"{path} {ref.name}")
     return Ref(HASH, (sha256,), ref.spelling)
 
 

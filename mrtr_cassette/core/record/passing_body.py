@@ -69,11 +69,11 @@ class PassingBody:
         if is_event_stream(headers):
             self._framer = SseFramer()
 
-    def add(self, chunk: bytes, at_ms: float, after: int) -> Sequence[bytes]:
+    def add(self, chunk: bytes, at_ms: float, arrived_count: int) -> Sequence[bytes]:
         """Take the next bytes; return the events or lines that they complete."""
         self.size += len(chunk)
         if self._decoder is not None:
-            self._coded_chunks.append(Piece(chunk, at_ms, after))
+            self._coded_chunks.append(Piece(chunk, at_ms, arrived_count))
             chunk = self._decoder.decode(chunk)
 
         messages: Sequence[bytes] = ()
@@ -82,29 +82,31 @@ class PassingBody:
         elif self._is_lines:
             messages = lines_in(chunk)
         elif chunk:
-            self.pieces.append(Piece(chunk, at_ms, after))
+            self.pieces.append(Piece(chunk, at_ms, arrived_count))
 
         for raw in messages:
-            self.pieces.append(Piece(raw, at_ms, after))
+            self.pieces.append(Piece(raw, at_ms, arrived_count))
 
         return messages
 
-    def finish(self, at_ms: float, after: int) -> bool:
+    def finish(self, at_ms: float, arrived_count: int) -> bool:
         """Take the end; tell whether bytes were held back that are no whole event."""
         if self._framer is None:
             return False
 
-        last_event, rest = self._framer.finish()
-        raw = last_event or rest
+        last_event, incomplete_event = self._framer.finish()
+        raw = last_event or incomplete_event
         if raw:
-            self.pieces.append(Piece(raw, at_ms, after))
+            self.pieces.append(Piece(raw, at_ms, arrived_count))
 
         return bool(raw)
 
-    def response_so_far(self, head: Response, end: End, since: int) -> Response:
+    def response_so_far(
+        self, response_head: Response, end: End, first_piece: int
+    ) -> Response:
         """Return the response so far, without the first pieces of its body."""
-        headers = kept_headers_of_response(head.headers)
-        pieces = self.pieces[since:]
+        headers = kept_headers_of_response(response_head.headers)
+        pieces = self.pieces[first_piece:]
         if self._decoder is not None and not self._is_decoded(self._decoder, end):
             pieces = self._coded_chunks
         elif self._decoder is not None:
@@ -119,7 +121,7 @@ class PassingBody:
             body = b"".join([piece.raw for piece in pieces])
             pieces = [pieces[-1]._replace(raw=body)]
 
-        return Response(head.status, headers, tuple(pieces), end)
+        return Response(response_head.status, headers, tuple(pieces), end)
 
     def _is_decoded(self, decoder: ContentDecoder, end: End) -> bool:
         """Whether the decoded bytes are kept; a body that was cut short goes on as it came."""

@@ -29,10 +29,10 @@ _PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 class PushTurn(Generic[P]):
     """Pushed requests that were open together, and the answers to them."""
 
-    owner: int
+    owner_number: int
     """Number of the exchange in whose interaction they are asked."""
 
-    asked: list[P] = field(default_factory=list)
+    pushes: list[P] = field(default_factory=list)
     answers: list[tuple[int, int]] = field(default_factory=list)
     """For each answer, the request's index in `asked`, and the exchange that posted it."""
 
@@ -66,68 +66,72 @@ class PushTurns(Generic[P]):
         self._open_pings: set[tuple[str, str | None]] = set()
 
     def begin_call(
-        self, session: str, number: int, identity: str | None, call: Call | None = None
+        self,
+        session: str,
+        number: int,
+        request_id: str | None,
+        call: Call | None = None,
     ) -> None:
         """Take a call."""
-        self._pending_calls.setdefault(session, {})[number] = (identity, call)
+        self._pending_calls.setdefault(session, {})[number] = (request_id, call)
 
     def add_push(
-        self, session: str, number: int, identity: str | None, *, shared: bool
+        self, session: str, number: int, push_id: str | None, *, is_shared: bool
     ) -> tuple[PushTurn[P], Call | None]:
         """Take a request that the server pushed; the caller appends to what the turn asked.
 
-        It came in the response to `number`, or in one that resumes it. The stream is `shared` if it
-        carries what other requests caused. Returns also the pending call that the request belongs
-        to, if that is another one.
+        It came in the response to `number`, or in one that resumes it. `is_shared` tells whether
+        stream carries what other requests caused. Returns also the pending call that the request
+        belongs to, if that is another one.
         """
         call: Call | None = None
-        pending = self._pending_calls.get(session)
-        if shared and pending and len(pending) == 1:
-            number = next(iter(pending))
-            _, call = pending[number]
-            shared = False
+        pending_calls = self._pending_calls.get(session)
+        if is_shared and pending_calls and len(pending_calls) == 1:
+            number = next(iter(pending_calls))
+            _, call = pending_calls[number]
+            is_shared = False
 
         turn = self._turn_by_owner.get(number)
         # On a stream that calls share, it is chance whether requests overlap.
-        if turn is None or shared or len(turn.answers) == len(turn.asked):
+        if turn is None or is_shared or len(turn.answers) == len(turn.pushes):
             turn = PushTurn(number)
             self._turn_by_owner[number] = turn
 
-        waiting_pushes = self._open_pushes.setdefault((session, identity), deque())
-        waiting_pushes.append((turn, len(turn.asked)))
+        waiting_pushes = self._open_pushes.setdefault((session, push_id), deque())
+        waiting_pushes.append((turn, len(turn.pushes)))
         return turn, call
 
-    def add_ping(self, session: str, identity: str | None) -> None:
+    def add_ping(self, session: str, ping_id: str | None) -> None:
         """Take a ping, which asks nothing."""
-        self._open_pings.add((session, identity))
+        self._open_pings.add((session, ping_id))
 
-    def is_open(self, session: str, identity: str | None) -> bool:
+    def is_open(self, session: str, push_id: str | None) -> bool:
         """Return whether a pushed request, or a ping, waits for its answer."""
-        place = (session, identity)
-        return place in self._open_pushes or place in self._open_pings
+        session_and_id = (session, push_id)
+        return session_and_id in self._open_pushes or session_and_id in self._open_pings
 
     def close_answered_push(
-        self, session: str, identity: str | None, number: int
+        self, session: str, push_id: str | None, number: int
     ) -> P | None:
         """Take a response that the client posted; return the oldest request with its id."""
-        waiting_pushes = self._open_pushes.get((session, identity))
+        waiting_pushes = self._open_pushes.get((session, push_id))
         if waiting_pushes is None:
-            self._open_pings.discard((session, identity))
+            self._open_pings.discard((session, push_id))
             return None
 
         turn, index = waiting_pushes.popleft()
         if not waiting_pushes:
-            del self._open_pushes[session, identity]
+            del self._open_pushes[session, push_id]
 
         turn.answers.append((index, number))
-        return turn.asked[index]
+        return turn.pushes[index]
 
-    def end_answered_call(self, session: str, identity: str | None) -> None:
+    def end_answered_call(self, session: str, request_id: str | None) -> None:
         """Take the response to a call, on whatever stream it came."""
-        pending = self._pending_calls.get(session, {})
-        for number, (pending_identity, _) in pending.items():
-            if pending_identity == identity:
-                del pending[number]
+        pending_calls = self._pending_calls.get(session, {})
+        for number, (pending_id, _) in pending_calls.items():
+            if pending_id == request_id:
+                del pending_calls[number]
                 return
 
     def end_response(
@@ -137,15 +141,15 @@ class PushTurns(Generic[P]):
         if self._turn_by_owner:
             self._turn_by_owner.pop(number, None)
 
-        pending = self._pending_calls.get(session)
-        if pending and not call_goes_on:
-            pending.pop(number, None)
+        pending_calls = self._pending_calls.get(session)
+        if pending_calls and not call_goes_on:
+            pending_calls.pop(number, None)
 
 
 class OpenPush(NamedTuple):
     """A pushed request that waits for its answer."""
 
-    exchange: int
+    exchange_number: int
     """Number of the exchange in whose interaction it is asked."""
 
     call: Call
@@ -160,8 +164,8 @@ class LinkedPush(NamedTuple):
     """A pushed request of a journal."""
 
     key: str
-    exchange: int
-    piece: int
+    exchange_number: int
+    piece_index: int
     """Index of the piece of the exchange's response that completes it."""
 
 
@@ -193,25 +197,29 @@ def link_pushes(
     facts: Mapping[int, ExchangeFacts],
 ) -> dict[int, list[PushTurn[LinkedPush]]]:
     """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
-    machine = PushTurns[LinkedPush]()
+    push_turns = PushTurns[LinkedPush]()
     turns: dict[int, list[PushTurn[LinkedPush]]] = {}
     for event in _events_with_pushes(facts):
         number = event.number
-        exchange = facts[number]
-        session = exchange.session
+        exchange_facts = facts[number]
+        session = exchange_facts.session
         if event.kind is _SessionEventKind.PUSH:
-            turn = _turn_with_push(machine, exchange, number, event.position)
-            if len(turn.asked) == 1:
-                turns.setdefault(turn.owner, []).append(turn)
+            turn = _turn_with_added_push(
+                push_turns, exchange_facts, number, event.position
+            )
+            if len(turn.pushes) == 1:
+                turns.setdefault(turn.owner_number, []).append(turn)
         elif event.kind is _SessionEventKind.RESPONSE:
-            identity, _ = exchange.responses[event.position]
-            machine.end_answered_call(session, identity)
+            request_id, _ = exchange_facts.responses[event.position]
+            push_turns.end_answered_call(session, request_id)
         elif event.kind is _SessionEventKind.END:
-            machine.end_response(session, number)
-        elif exchange.answered_push_id is not None:
-            machine.close_answered_push(session, exchange.answered_push_id, number)
-        elif exchange.request_id is not None and exchange.can_be_asked:
-            machine.begin_call(session, number, exchange.request_id)
+            push_turns.end_response(session, number)
+        elif exchange_facts.answered_push_id is not None:
+            push_turns.close_answered_push(
+                session, exchange_facts.answered_push_id, number
+            )
+        elif exchange_facts.request_id is not None and exchange_facts.can_be_asked:
+            push_turns.begin_call(session, number, exchange_facts.request_id)
 
     for turns_of_owner in turns.values():
         for turn in turns_of_owner:
@@ -221,38 +229,52 @@ def link_pushes(
     return turns
 
 
-def _turn_with_push(
-    machine: PushTurns[LinkedPush], exchange: ExchangeFacts, number: int, position: int
+def _turn_with_added_push(
+    push_turns: PushTurns[LinkedPush],
+    exchange_facts: ExchangeFacts,
+    number: int,
+    position: int,
 ) -> PushTurn[LinkedPush]:
     """Return the turn to which a request has been added that an exchange's response pushes."""
-    push = exchange.pushes[position]
-    owner = number if exchange.resumes is None else exchange.resumes
-    turn, _ = machine.add_push(
-        exchange.session, owner, push.id, shared=exchange.listens
+    push = exchange_facts.pushes[position]
+    owner_number = (
+        number
+        if exchange_facts.resumed_call_number is None
+        else exchange_facts.resumed_call_number
+    )
+    turn, _ = push_turns.add_push(
+        exchange_facts.session,
+        owner_number,
+        push.id,
+        is_shared=exchange_facts.is_listening,
     )
     key = turn.key_for(push.method)
-    turn.asked.append(LinkedPush(key, number, push.piece))
+    turn.pushes.append(LinkedPush(key, number, push.piece_index))
 
     return turn
 
 
 def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_SessionEvent]:
     """Return what happened, in order, in the sessions in which the server pushed requests."""
-    sessions = {exchange.session for exchange in facts.values() if exchange.pushes}
+    sessions = {
+        exchange_facts.session
+        for exchange_facts in facts.values()
+        if exchange_facts.pushes
+    }
     events: list[_SessionEvent] = []
-    for number, exchange in facts.items():
-        if exchange.session in sessions:
-            events.extend(_session_events_in_exchange(number, exchange))
+    for number, exchange_facts in facts.items():
+        if exchange_facts.session in sessions:
+            events.extend(_session_events_in_exchange(number, exchange_facts))
 
     return sorted(events)
 
 
 def _session_events_in_exchange(
-    number: int, exchange: ExchangeFacts
+    number: int, exchange_facts: ExchangeFacts
 ) -> Iterator[_SessionEvent]:
     """Yield what happened in one exchange, in any order."""
 
-    def came(
+    def later_event(
         moment: Moment, kind: _SessionEventKind, position: int = 0
     ) -> _SessionEvent:
         return _SessionEvent(
@@ -260,10 +282,10 @@ def _session_events_in_exchange(
         )
 
     yield _SessionEvent(number, False, 0.0, _SessionEventKind.REQUEST, number)
-    yield came(exchange.end_moment, _SessionEventKind.END)
-    for index, (_, moment) in enumerate(exchange.responses):
-        yield came(moment, _SessionEventKind.RESPONSE, index)
+    yield later_event(exchange_facts.end_moment, _SessionEventKind.END)
+    for index, (_, moment) in enumerate(exchange_facts.responses):
+        yield later_event(moment, _SessionEventKind.RESPONSE, index)
 
-    if exchange.answered_push_id is None:
-        for index, push in enumerate(exchange.pushes):
-            yield came(push.moment, _SessionEventKind.PUSH, index)
+    if exchange_facts.answered_push_id is None:
+        for index, push in enumerate(exchange_facts.pushes):
+            yield later_event(push.moment, _SessionEventKind.PUSH, index)

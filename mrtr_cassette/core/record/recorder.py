@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, NamedTuple, NoReturn
 
-from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_announce
+from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_have_sha256
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     is_endpoint,
-    listens,
+    is_listening_stream,
     may_precede_endpoint,
-    posted_to,
+    post_target,
 )
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -41,7 +41,7 @@ from mrtr_cassette.core.record.sealing import (
     Replacement,
     exchange_without_known_secrets,
     kept_headers_of_request,
-    names_in,
+    names_in_exchange,
     redacted_messages,
     sealed_endpoint,
     sealed_event_ids,
@@ -95,11 +95,11 @@ class Due(NamedTuple):
 
     exchange: RecordedExchange
     call: Call
-    continues: bool = False
+    continues_written: bool = False
     """Its response has only what came since it was written before."""
 
 
-class Unread(NamedTuple):
+class UnreadBody(NamedTuple):
     """A body that can't be read, and why, as the rest of a sentence."""
 
     side: Side
@@ -108,14 +108,14 @@ class Unread(NamedTuple):
     """Nobody knows where the response has the caller's id, so it is played to no other caller."""
 
 
-class Sealed(NamedTuple):
+class SealedExchange(NamedTuple):
     """An exchange ready for the disk."""
 
     exchange: RecordedExchange
     ask: InputRequired | None
     """What its response asks; None for a final response."""
 
-    unread: Sequence[Unread]
+    unread: Sequence[UnreadBody]
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Endpoints:
 class Recorder:
     """One recording: numbers what arrives, and seals what is due."""
 
-    seals: bool
+    seals_states: bool
     """Raw states are replaced by their hash."""
 
     redactor: Redactor | None = None
@@ -183,9 +183,9 @@ class Recorder:
             text = self.endpoints.by_target.get(text, text)
 
         if self.credentials is not None:
-            text = self.credentials.known.seal_text(text)
+            text = self.credentials.known_secrets.seal_text(text)
 
-        if self.seals:
+        if self.seals_states:
             text = self.known_states.seal_text(text)
 
         if self.redactor is not None:
@@ -201,7 +201,7 @@ class Recorder:
         """
         request = call.request
         if call.method:
-            is_task = self.seals and call.task is not None
+            is_task = self.seals_states and call.task is not None
             name = "" if is_task else call.name
             title = str(CallKey("", call.method, name, ""))
 
@@ -231,12 +231,12 @@ class Recorder:
         session = request.header(SESSION_HEADER)
         self.arrivals.played_writes.setdefault(session, []).append(number)
 
-    def add_settings(self, given: UserSettings) -> None:
+    def add_settings(self, settings: UserSettings) -> None:
         """Look for the credentials in what the user gives for the server."""
         if self.credentials is not None:
-            self.credentials.add_settings(given)
+            self.credentials.add_settings(settings)
 
-    def read(self, request: Request) -> Call:
+    def read_request(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
         return read_call(with_decoded_body(request, self.largest_body))
 
@@ -246,9 +246,13 @@ class Recorder:
         if self.credentials is not None:
             self.credentials.add_headers(request.headers)
 
-        played = self.arrivals.played_writes.pop(request.header(SESSION_HEADER), [])
-        call = self.read(request)
-        return Observation(self, call, self._kept_call(call), at_ms, tuple(played))
+        played_writes = self.arrivals.played_writes.pop(
+            request.header(SESSION_HEADER), []
+        )
+        call = self.read_request(request)
+        return Observation(
+            self, call, self._kept_call(call), at_ms, tuple(played_writes)
+        )
 
     def _kept_call(self, call: Call) -> Call:
         """Return a request as it is recorded, unless its call is left out."""
@@ -257,9 +261,11 @@ class Recorder:
             return call
 
         request = hook.request_after_hook(call.request)
-        echoed = call.echoed
-        continues = bool(echoed) and sha256_of(echoed) in self.left_out
-        if request is None or continues:
+        echoed_state = call.echoed
+        continues_left_out_call = (
+            bool(echoed_state) and sha256_of(echoed_state) in self.left_out
+        )
+        if request is None or continues_left_out_call:
             self.left_out.add(self.arrivals.count)
             return call
 
@@ -281,85 +287,93 @@ class Recorder:
                 f"left out {call.title}, whose response is on a stream of many calls"
             )
 
-    def note_endpoint(self, stream: int, listening: str, url: str) -> str:
+    def note_endpoint(self, stream_number: int, listening_target: str, url: str) -> str:
         """Return the target of the URL to which the client of a stream posts from now on."""
-        target = posted_to(listening, url)
-        spans = session_ids_in_target(target, listening)
-        sealed = sealed_endpoint(target, spans, stream)
-        self.endpoints.by_stream[stream] = sealed
-        self.endpoints.by_target[target] = sealed
+        target = post_target(listening_target, url)
+        id_spans = session_ids_in_target(target, listening_target)
+        sealed_target = sealed_endpoint(target, id_spans, stream_number)
+        self.endpoints.by_stream[stream_number] = sealed_target
+        self.endpoints.by_target[target] = sealed_target
         if self.credentials is not None:
-            for span in spans:
-                identity = span.slice_of(target)
-                self.credentials.add_headers(((SESSION_HEADER, identity),))
+            for span in id_spans:
+                session_id = span.slice_of(target)
+                self.credentials.add_headers(((SESSION_HEADER, session_id),))
 
         return target
 
-    def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
+    def seal(self, observed: RecordedExchange, call: Call) -> SealedExchange:
         """Take out what must not reach the disk; the states are known from now on.
 
         Each step searches the result of the one before. The hash of an answer, or of a secret, is
         that of a text whose states have been replaced, and a secret found in one place is replaced
         in all others by the last step: so these steps can't share the splice for ids and states.
         """
-        sent_response = seen.response or NO_RESPONSE
-        request, response, named = self._without_names(seen.number, call, sent_response)
+        sent_response = observed.response or NO_RESPONSE
+        request, response, exchange_names = self._without_names(
+            observed.number, call, sent_response
+        )
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
 
         if self.redactor is not None:
             request, response = redacted_messages(request, response, self.redactor)
 
-        if self.credentials is not None and self.credentials.known.texts:
-            known = self.credentials.known
-            request, response = without_known_secrets(request, response, known)
+        if self.credentials is not None and self.credentials.known_secrets.texts:
+            known_secrets = self.credentials.known_secrets
+            request, response = without_known_secrets(request, response, known_secrets)
 
-        digests = seen.digests
+        digests = observed.digests
         # Most responses announce nothing, and have no secret.
         is_changed = response.pieces != sent_response.pieces
-        if named.ask is None and (is_changed or may_announce(sent_response.body)):
+        if exchange_names.ask is None and (
+            is_changed or may_have_sha256(sent_response.body)
+        ):
             digests = self.announced.add(sent_response, response)
 
         if self.values.names:
             request, response = with_references(request, response, self.values)
 
         # For every exchange, `replace` would take longer than the rest of this function.
-        sealed = RecordedExchange(
-            seen.number,
+        sealed_exchange = RecordedExchange(
+            observed.number,
             request,
-            None if seen.response is None else response,
-            seen.started_ms,
-            seen.ended_ms,
-            issued_sha256=_hash_of_state(named.issued),
-            echoed_sha256=_hash_of_state(named.echoed),
-            ended_after=seen.ended_after,
-            recorded_by=seen.recorded_by,
-            follows=seen.follows,
+            None if observed.response is None else response,
+            observed.started_ms,
+            observed.ended_ms,
+            issued_sha256=_hash_of_state(exchange_names.issued_name),
+            echoed_sha256=_hash_of_state(exchange_names.echoed_name),
+            ended_after=observed.ended_after,
+            recorded_by=observed.recorded_by,
+            played_writes=observed.played_writes,
             digests=digests,
         )
-        return Sealed(sealed, named.ask, _unread_bodies(call, sent_response))
+        return SealedExchange(
+            sealed_exchange, exchange_names.ask, _unread_bodies(call, sent_response)
+        )
 
     def _without_names(
-        self, number: int | None, call: Call, sent: Response
+        self, number: int | None, call: Call, sent_response: Response
     ) -> tuple[Request, Response, ExchangeNames]:
         """Replace the ids of sessions, events and tasks, and states, and return the last two."""
         request = self._kept_request(call.request)
-        response = sent
+        response = sent_response
         if number in self.endpoints.by_stream:
             response = with_sealed_endpoint(response, self.endpoints.by_stream[number])
 
         # Most exchanges have no state and no task: one look at both bodies says so.
-        raw = call.request.body + sent.body
-        has_names = may_have_places(raw) or may_ask(raw)
-        named = names_in(call, response) if has_names else ExchangeNames()
+        both_bodies = call.request.body + sent_response.body
+        has_names = may_have_places(both_bodies) or may_ask(both_bodies)
+        exchange_names = (
+            names_in_exchange(call, response) if has_names else ExchangeNames()
+        )
         replacements: list[Replacement] = []
         if response.is_event_stream and self._is_in_session(number, request, response):
             replacements.extend(sealed_event_ids(response))
 
-        if not self.seals or not (has_names or self.known_states.texts):
-            return request, spliced_response(response, replacements), named
+        if not self.seals_states or not (has_names or self.known_states.texts):
+            return request, spliced_response(response, replacements), exchange_names
 
-        for task in named.tasks:
+        for task in exchange_names.task_ids:
             self.known_states.remember_state(task)
 
         places = state_places(response, self.known_states)
@@ -367,15 +381,15 @@ class Recorder:
         response = spliced_response(response, replacements)
         request = with_sealed_states(request, self.known_states)
         states = [place.state for place in places if not place.is_task]
-        if states and not named.is_response_found:
+        if states and not exchange_names.is_response_found:
             # What was not understood, such as an ask that broke off, may issue one too.
-            named = named._replace(issued=states[0])
+            exchange_names = exchange_names._replace(issued_name=states[0])
 
         for place in places:
             self.known_states.remember_state(place.state)
 
         request, response = without_known_secrets(request, response, self.known_states)
-        return request, response, named
+        return request, response, exchange_names
 
     def _kept_request(self, request: Request) -> Request:
         """Return a request with what is kept of its target and its headers."""
@@ -390,21 +404,21 @@ class Recorder:
         if number in self.endpoints.by_stream:
             return True
 
-        heads = (request.headers, response.headers)
-        return any(header_value(headers, SESSION_HEADER) for headers in heads)
+        header_lists = (request.headers, response.headers)
+        return any(header_value(headers, SESSION_HEADER) for headers in header_lists)
 
-    def may_repeat(self, journal: bytes) -> bool:
+    def may_repeat_secrets(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
         if self.credentials is None or not self.credentials.has_found:
             return False
-        return self.credentials.known.may_be_in(journal)
+        return self.credentials.known_secrets.may_be_in(journal)
 
     def without_repeated_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
         if self.credentials is None or not self.credentials.has_found:
             return exchange
 
-        return exchange_without_known_secrets(exchange, self.credentials.known)
+        return exchange_without_known_secrets(exchange, self.credentials.known_secrets)
 
 
 def _hash_of_state(state: str | None) -> str | None:
@@ -412,42 +426,42 @@ def _hash_of_state(state: str | None) -> str | None:
     return None if state is None else sha256_of(state)
 
 
-def _unread_bodies(call: Call, response: Response) -> list[Unread]:
+def _unread_bodies(call: Call, response: Response) -> list[UnreadBody]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
     has_unread_texts = bool(unread_texts(response))
     hides_id = has_unread_texts and hides_response(call.message, response)
-    reason = why_body_unreadable(response)
-    if has_unread_texts and not reason:
-        reason = "it is not readable JSON-RPC"
+    response_reason = why_body_unreadable(response)
+    if has_unread_texts and not response_reason:
+        response_reason = "it is not readable JSON-RPC"
 
-    found = []
+    unread_bodies = []
     request_reason = why_body_unreadable(request)
     if request_reason:
-        found.append(Unread("request", request_reason))
+        unread_bodies.append(UnreadBody("request", request_reason))
 
-    if reason:
-        found.append(Unread("response", reason, hides_id))
+    if response_reason:
+        unread_bodies.append(UnreadBody("response", response_reason, hides_id))
 
     if call.message is None and request.is_line:
-        found += _misframed_lines(request, response)
+        unread_bodies += _misframed_lines(request, response)
 
-    return found
+    return unread_bodies
 
 
-def _misframed_lines(request: Request, response: Response) -> list[Unread]:
+def _misframed_lines(request: Request, response: Response) -> list[UnreadBody]:
     """Return which lines of a pipe are no messages as MCP has them."""
-    found = []
+    unread_lines = []
     request_reason = why_line_is_no_message(request.body)
     if request_reason:
-        found.append(Unread("request", request_reason))
+        unread_lines.append(UnreadBody("request", request_reason))
 
     for piece in response.pieces:
-        reason = why_line_is_no_message(piece.raw)
-        if reason:
-            found.append(Unread("response", reason))
+        response_reason = why_line_is_no_message(piece.raw)
+        if response_reason:
+            unread_lines.append(UnreadBody("response", response_reason))
 
-    return found
+    return unread_lines
 
 
 # One exchange while it passes
@@ -480,9 +494,9 @@ class Observation:
         self,
         recorder: Recorder,
         call: Call,
-        kept: Call,
+        kept_call: Call,
         started_ms: float,
-        follows: tuple[int, ...],
+        writes_played_before: tuple[int, ...],
     ) -> None:
         self.recorder = recorder
         self.number = recorder.arrivals.count
@@ -490,8 +504,8 @@ class Observation:
         self.call = call
         self.started_ms = started_ms
         """When the request had arrived."""
-        self._kept_call = kept
-        self._writes_played_before = follows
+        self._kept_call = kept_call
+        self._writes_played_before = writes_played_before
         self.is_answered = False
         """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
@@ -500,10 +514,13 @@ class Observation:
         """What the response asks, as sealing found; None for a final response."""
         self._response_head: Response | None = None
         self._body = PassingBody(is_lines=call.request.is_line)
-        self._links = _Links(recorder, self.number, call)
+        self._response_messages = _ResponseMessages(recorder, self.number, call)
         self._on_disk = _OnDisk.NOTHING
-        answered = self._links.answered_push
-        if answered is not None and answered.exchange in recorder.left_out:
+        answered_push = self._response_messages.answered_push
+        if (
+            answered_push is not None
+            and answered_push.exchange_number in recorder.left_out
+        ):
             recorder.left_out.add(self.number)
 
     @property
@@ -551,7 +568,7 @@ class Observation:
     @property
     def answered_push(self) -> OpenPush | None:
         """The pushed request that the request answers."""
-        return self._links.answered_push
+        return self._response_messages.answered_push
 
     @property
     def is_acknowledgement(self) -> bool:
@@ -586,7 +603,7 @@ class Observation:
 
         self._body.take_headers(headers, recorder.largest_body)
         if self._body.is_message_stream and not content_coding(headers):
-            self.is_listening = listens(self.call, head)
+            self.is_listening = is_listening_stream(self.call, head)
 
         if self.is_listening and status != NO_STATUS:
             return self._due_stream_part(at_ms)
@@ -608,8 +625,12 @@ class Observation:
         if len(body.pieces) > _MOST_EVENTS and messages:
             self._refuse_large_response(_MOST_EVENTS, "events")
 
-        self._links.take_messages(messages, is_first=len(messages) == len(body.pieces))
-        self.is_answered = self.is_answered or body.is_whole or self._links.has_response
+        self._response_messages.take_messages(
+            messages, is_first=len(messages) == len(body.pieces)
+        )
+        self.is_answered = (
+            self.is_answered or body.is_whole or self._response_messages.has_response
+        )
         return self._due_after_bytes(at_ms)
 
     def _due_after_bytes(self, at_ms: float) -> Due | None:
@@ -629,31 +650,31 @@ class Observation:
 
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
-        self._links.take_end(call_goes_on=self.status == ACCEPTED)
+        self._response_messages.take_end(call_goes_on=self.status == ACCEPTED)
         has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
         if self._on_disk is _OnDisk.ALL and not has_rest:
             return None
 
         is_begun = self._on_disk is _OnDisk.BEGINNING
         self._on_disk = _OnDisk.ALL
-        return self._due_exchange(end, at_ms, continues=is_begun)
+        return self._due_exchange(end, at_ms, continues_written=is_begun)
 
     def _refuse_large_response(
-        self, most: int, unit: Literal["bytes", "events"] = "bytes"
+        self, limit: int, unit: Literal["bytes", "events"] = "bytes"
     ) -> NoReturn:
         """Refuse a response that is larger than what is kept."""
-        raise BodyTooLargeError(f"the response to {self.label}", most, unit)
+        raise BodyTooLargeError(f"the response to {self.label}", limit, unit)
 
-    def take_pushed(self) -> list[OpenPush]:
+    def take_pushes(self) -> list[OpenPush]:
         """Return what the server has pushed in this response since this was asked last."""
-        pushed = self._links.untaken_pushes
-        self._links.untaken_pushes = []
-        return pushed
+        pushes = self._response_messages.untaken_pushes
+        self._response_messages.untaken_pushes = []
+        return pushes
 
     def take_pings(self) -> list[Message]:
         """Return the pings in this response since this was asked last."""
-        pings = self._links.pings
-        self._links.pings = []
+        pings = self._response_messages.pings
+        self._response_messages.pings = []
         return pings
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
@@ -665,20 +686,22 @@ class Observation:
     def _due_stream_part(self, at_ms: float) -> Due:
         """Return what has come of a stream since it was due last."""
         due = self._due_exchange(
-            End.OPEN, at_ms, continues=self._on_disk is _OnDisk.BEGINNING
+            End.OPEN, at_ms, continues_written=self._on_disk is _OnDisk.BEGINNING
         )
         self._on_disk = _OnDisk.BEGINNING
         self._body.written_count = len(self._body.pieces)
 
         return due
 
-    def _due_exchange(self, end: End, at_ms: float, *, continues: bool = False) -> Due:
+    def _due_exchange(
+        self, end: End, at_ms: float, *, continues_written: bool = False
+    ) -> Due:
         """Return the exchange as it is now, or what continues its beginning on disk."""
         response = None
         if self._response_head is not None:
             end = End.COMPLETE if self.is_answered else end
-            since = self._body.written_count if continues else 0
-            response = self._body.response_so_far(self._response_head, end, since)
+            first_piece = self._body.written_count if continues_written else 0
+            response = self._body.response_so_far(self._response_head, end, first_piece)
 
         exchange = RecordedExchange(
             self.number,
@@ -687,12 +710,12 @@ class Observation:
             self.started_ms,
             at_ms,
             ended_after=self.recorder.arrivals.count,
-            follows=self._writes_played_before,
+            played_writes=self._writes_played_before,
         )
-        return Due(exchange, self._kept_call, continues)
+        return Due(exchange, self._kept_call, continues_written)
 
 
-class _Links:
+class _ResponseMessages:
     """The messages of one response, linked to the calls and pushed questions of its session."""
 
     def __init__(self, recorder: Recorder, number: int, call: Call) -> None:
@@ -714,8 +737,8 @@ class _Links:
         self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
-        is_step = call.method in TASK_STEPS
-        if message is not None and self._is_call and not is_step:
+        is_task_step = call.method in TASK_STEPS
+        if message is not None and self._is_call and not is_task_step:
             pushes.begin_call(self._channel, number, message.comparable_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:
             self.answered_push = pushes.close_answered_push(
@@ -768,23 +791,28 @@ class _Links:
             return
 
         turn, call = pushes.add_push(
-            self._channel, self._number, message.comparable_id, shared=not self._is_call
+            self._channel,
+            self._number,
+            message.comparable_id,
+            is_shared=not self._is_call,
         )
         key = turn.key_for(message.method)
         asked_request = input_request(message.method, message.params)
-        push = OpenPush(turn.owner, call or self._call, key, asked_request, message)
-        turn.asked.append(push)
+        push = OpenPush(
+            turn.owner_number, call or self._call, key, asked_request, message
+        )
+        turn.pushes.append(push)
         self.untaken_pushes.append(push)
 
     def _take_response(self, message: Message) -> None:
         """Take the response to this request, or to another one."""
         pushes = self._recorder.arrivals.pushes
-        called = self._call.message
-        is_call = called is not None and called.kind is Kind.REQUEST
+        request_message = self._call.message
+        is_call = request_message is not None and request_message.kind is Kind.REQUEST
         if (
-            called is not None
+            request_message is not None
             and is_call
-            and message.comparable_id == called.comparable_id
+            and message.comparable_id == request_message.comparable_id
         ):
             self.has_response = True
             pushes.end_response(self._channel, self._number)

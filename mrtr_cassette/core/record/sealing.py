@@ -24,7 +24,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     StatePlace,
     find_places,
-    is_searched,
+    is_searched_everywhere,
     may_have_places,
     state_replacements,
     with_task_id,
@@ -60,10 +60,10 @@ def spliced_response(
     response: Response, replacements: Iterable[Replacement]
 ) -> Response:
     """Return a response with other bytes in some places of its body."""
-    found = list(replacements)
-    if not found:
+    replacement_list = list(replacements)
+    if not replacement_list:
         return response
-    pieces = splice_pieces(response.pieces, found)
+    pieces = splice_pieces(response.pieces, replacement_list)
     return Response(response.status, response.headers, pieces, response.end)
 
 
@@ -71,9 +71,11 @@ def spliced_response(
 
 
 @lru_cache(maxsize=2048)
-def kept_headers_of_request(headers: Headers, named: frozenset[str]) -> Headers:
+def kept_headers_of_request(
+    headers: Headers, user_header_names: frozenset[str]
+) -> Headers:
     """Return the headers of a request that are kept, those too that the user has named."""
-    return _with_sealed_ids(kept_request_headers(headers, named))
+    return _with_sealed_ids(kept_request_headers(headers, user_header_names))
 
 
 @lru_cache(maxsize=2048)
@@ -95,35 +97,37 @@ def _with_sealed_ids(headers: Headers) -> Headers:
     return tuple(sealed_headers)
 
 
-def _sealed_id(identity: str) -> str:
+def _sealed_id(plain_id: str) -> str:
     """Return the hash of the id of a session or of an event."""
     # A replay's id is sealed already when it is recorded.
-    return identity if is_of_kind(identity, HASH) else sealed_hash(identity)
+    return plain_id if is_of_kind(plain_id, HASH) else sealed_hash(plain_id)
 
 
 # Sessions in URLs and in events
 
 
-def sealed_endpoint(target: str, ids: Sequence[Span], number: int) -> str:
+def sealed_endpoint(target: str, id_spans: Sequence[Span], stream_number: int) -> str:
     """Return what the disk has for a target to which a client of HTTP+SSE posts.
 
     A session without an id in its target gets one of ours, by the number of its stream, so that a
     replay has it apart from others.
     """
-    if not ids:
+    if not id_spans:
         separator = "&" if "?" in target else "?"
-        return f"{target}{separator}session_id={sealed_hash(f'{number} {target}')}"
+        return (
+            f"{target}{separator}session_id={sealed_hash(f'{stream_number} {target}')}"
+        )
 
     raw = target.encode("latin-1")
-    sealed: list[Replacement] = []
-    for span in ids:
-        identity = span.slice_of(target)
-        sealed.append((span, sealed_hash(identity).encode()))
+    replacements: list[Replacement] = []
+    for span in id_spans:
+        session_id = span.slice_of(target)
+        replacements.append((span, sealed_hash(session_id).encode()))
 
-    return splice(raw, sealed).decode("latin-1")
+    return splice(raw, replacements).decode("latin-1")
 
 
-def with_sealed_endpoint(response: Response, sealed: str) -> Response:
+def with_sealed_endpoint(response: Response, sealed_target: str) -> Response:
     """Replace the target to which the client of a stream posts."""
     index, url = endpoint_piece(response)
     if url is None:
@@ -135,7 +139,7 @@ def with_sealed_endpoint(response: Response, sealed: str) -> Response:
         return response
 
     origin = origin_in(url.decode("latin-1"))
-    raw = splice(piece.raw, [(span, (origin + sealed).encode("latin-1"))])
+    raw = splice(piece.raw, [(span, (origin + sealed_target).encode("latin-1"))])
     pieces = list(response.pieces)
     pieces[index] = piece._replace(raw=raw)
 
@@ -148,8 +152,8 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
     for piece in response.pieces:
         raw = piece.raw
         for span in event_id_spans(raw):
-            identity = span.slice_of(raw).decode("utf-8", "surrogateescape")
-            yield span.moved(offset), _sealed_id(identity).encode()
+            event_id = span.slice_of(raw).decode("utf-8", "surrogateescape")
+            yield span.moved(offset), _sealed_id(event_id).encode()
 
         offset += len(raw)
 
@@ -166,43 +170,43 @@ class ExchangeNames(NamedTuple):
     ask: InputRequired | None = None
     """What it asks."""
 
-    issued: str | None = None
+    issued_name: str | None = None
     """The state that it issues, or the id of the task that it creates."""
 
-    echoed: str | None = None
+    echoed_name: str | None = None
     """The state that the request echoes, or the id of the task that it names."""
 
-    tasks: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
     """The ids of tasks that are replaced from now on."""
 
 
-def names_in(call: Call, response: Response) -> ExchangeNames:
+def names_in_exchange(call: Call, response: Response) -> ExchangeNames:
     """Return the states and the tasks that a call and its response name."""
-    mentioned = [state.id for state in notified_states(response)]
+    mentioned_task_ids = [state.id for state in notified_states(response)]
     if call.task:
-        mentioned.insert(0, call.task)
+        mentioned_task_ids.insert(0, call.task)
 
     # A short id whose creation is not recorded is no secret.
-    tasks = list(filter(is_searched, mentioned))
+    task_ids = list(filter(is_searched_everywhere, mentioned_task_ids))
     located_response = response_to(call.message, response)
     if located_response is None:
-        return ExchangeNames(echoed=call.echoed, tasks=tuple(tasks))
+        return ExchangeNames(echoed_name=call.echoed, task_ids=tuple(task_ids))
 
     result = located_response.message.tree.get("result")
-    issued = members_of(result).get(REQUEST_STATE)
-    if not isinstance(issued, str):
-        issued = None
+    issued_state = members_of(result).get(REQUEST_STATE)
+    if not isinstance(issued_state, str):
+        issued_state = None
 
-    created = created_task_id(call.message, located_response.message)
-    if created:
-        tasks.insert(0, created)
+    new_task_id = created_task_id(call.message, located_response.message)
+    if new_task_id:
+        task_ids.insert(0, new_task_id)
 
     return ExchangeNames(
         is_response_found=True,
         ask=ask_in_result(result),
-        issued=created or issued,
-        echoed=call.echoed,
-        tasks=tuple(tasks),
+        issued_name=new_task_id or issued_state,
+        echoed_name=call.echoed,
+        task_ids=tuple(task_ids),
     )
 
 
@@ -233,21 +237,23 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
     return Request(request.method, request.target, request.headers, body)
 
 
-def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]:
+def state_places(response: Response, known_states: RepeatedSecrets) -> list[StatePlace]:
     """Return the states and ids in the messages of a response, by their spans in its body."""
     if not response.is_message_stream:
-        return find_places(response.body, known)
+        return find_places(response.body, known_states)
 
     places: list[StatePlace] = []
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_places(piece.raw):
             if response.is_event_stream:
-                found = _places_in_event(piece.raw, known, is_first=index == 0)
+                piece_places = _places_in_event(
+                    piece.raw, known_states, is_first=index == 0
+                )
             else:
-                found = find_places(piece.raw, known)
+                piece_places = find_places(piece.raw, known_states)
 
-            for place in found:
+            for place in piece_places:
                 places.append(place._replace(span=place.span.moved(offset)))
 
         offset += len(piece.raw)
@@ -256,12 +262,12 @@ def state_places(response: Response, known: RepeatedSecrets) -> list[StatePlace]
 
 
 def _places_in_event(
-    raw: bytes, known: RepeatedSecrets, *, is_first: bool
+    raw: bytes, known_states: RepeatedSecrets, *, is_first: bool
 ) -> list[StatePlace]:
     """Return the states and ids in the data of an event, by their spans in its bytes."""
     event = read_event(raw, first=is_first)
     places: list[StatePlace] = []
-    for place in find_places(event.data or b"", known):
+    for place in find_places(event.data or b"", known_states):
         span = event.raw_span(place.span)
         if span is not None:
             places.append(place._replace(span=span))
@@ -285,24 +291,28 @@ def redacted_messages(
 
 
 def without_known_secrets(
-    request: Request, response: Response, known: RepeatedSecrets
+    request: Request, response: Response, known_secrets: RepeatedSecrets
 ) -> tuple[Request, Response]:
     """Replace the states or the credentials that an exchange repeats."""
-    values = [value for _, value in (*request.headers, *response.headers)]
-    head = "\0".join([request.target, *values]).encode("utf-8", "surrogatepass")
+    header_values = [value for _, value in (*request.headers, *response.headers)]
+    text_of_heads = "\0".join([request.target, *header_values]).encode(
+        "utf-8", "surrogatepass"
+    )
     # One look at all that both say: most exchanges repeat none.
-    if not known.may_be_in(b"\0".join((head, request.body, response.body))):
+    if not known_secrets.may_be_in(
+        b"\0".join((text_of_heads, request.body, response.body))
+    ):
         return request, response
 
-    return with_references(request, response, known)
+    return with_references(request, response, known_secrets)
 
 
 def exchange_without_known_secrets(
-    exchange: RecordedExchange, known: RepeatedSecrets
+    exchange: RecordedExchange, known_secrets: RepeatedSecrets
 ) -> RecordedExchange:
     """Replace the secrets that an exchange repeats."""
     response = exchange.response or NO_RESPONSE
-    request, response = without_known_secrets(exchange.request, response, known)
+    request, response = without_known_secrets(exchange.request, response, known_secrets)
     return with_messages(exchange, request, response)
 
 
@@ -326,27 +336,27 @@ def with_references(
 
 
 def _response_with_changes(
-    response: Response, headers: Headers, change: Callable[[bytes], bytes]
+    response: Response, headers: Headers, change_text: Callable[[bytes], bytes]
 ) -> Response:
     """Change a body: piece by piece, or whole, as a changed text may go over two chunks."""
     body = response.body
     pieces = response.pieces
-    changed_body = change(body)
+    changed_body = change_text(body)
     if changed_body == body:
         if headers == response.headers:
             return response
         return replace(response, headers=headers)
 
     if len(pieces) == 1 or not response.is_message_stream:
-        whole = pieces[-1]._replace(raw=changed_body)
-        return Response(response.status, headers, (whole,), response.end)
+        whole_piece = pieces[-1]._replace(raw=changed_body)
+        return Response(response.status, headers, (whole_piece,), response.end)
 
-    raws = _cut_into_pieces(changed_body, pieces)
-    if raws is None:
-        raws = [change(piece.raw) for piece in pieces]
+    raw_pieces = _cut_into_pieces(changed_body, pieces)
+    if raw_pieces is None:
+        raw_pieces = [change_text(piece.raw) for piece in pieces]
 
     changed_pieces = list(pieces)
-    for index, raw in enumerate(raws):
+    for index, raw in enumerate(raw_pieces):
         if raw != pieces[index].raw:
             changed_pieces[index] = pieces[index]._replace(raw=raw)
 
@@ -358,7 +368,7 @@ def _cut_into_pieces(
 ) -> list[bytes] | None:
     """Cut a changed body where its pieces ended, by their lines; None where they end otherwise."""
     lines = changed_body.splitlines(keepends=True)
-    raws = []
+    raw_pieces = []
     start = 0
     for piece in pieces:
         end = start + len(piece.raw.splitlines())
@@ -367,13 +377,13 @@ def _cut_into_pieces(
         if not raw.endswith(_line_ends_after(piece.raw)):
             return None
 
-        raws.append(raw)
+        raw_pieces.append(raw)
         start = end
 
     if start != len(lines):
         return None
 
-    return raws
+    return raw_pieces
 
 
 def _line_ends_after(raw: bytes) -> bytes:

@@ -58,14 +58,16 @@ _BEFORE_PATH: Final = (
 _PATH_ENDS: Final = rb"(?=[/?#\"\\\s]|\Z)"
 
 
-class Shared(NamedTuple):
+class SharedCassette(NamedTuple):
     """A cassette for strangers, and how many descriptions of clients were cut short."""
 
     cassette: Cassette
-    clients: int
+    shortened_client_count: int
 
 
-def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shared:
+def shareable_cassette(
+    cassette: Cassette, *, blanks_text: bool = False
+) -> SharedCassette:
     """Return a cassette in which placeholders are in the places of what could identify somebody.
 
     The built-in rules of redaction are applied too, also those that were switched off. With
@@ -103,7 +105,7 @@ def shareable_cassette(cassette: Cassette, *, blanks_text: bool = False) -> Shar
         upstream=sharing.shareable_server(cassette.upstream),
         command=sharing.shareable_server(cassette.command or "") or None,
     )
-    return Shared(shareable, sharing.shortened_client_count)
+    return SharedCassette(shareable, sharing.shortened_client_count)
 
 
 class _Sharing:
@@ -117,11 +119,13 @@ class _Sharing:
 
         self.rules = replace(rules_before, disabled=(), shared=kinds)
         self.shortened_client_count = 0
-        self._numbers = _numbers_after(cassette)
+        self._secret_numbers = _numbers_after(cassette)
         self._redactor = Redactor(self.rules, self._placeholder_number)
         # The whole cassette is searched for each secret, whatever was found after it.
         self._credentials = Credentials(
-            self._redactor, seals_sessions=False, known=RepeatedSecrets(most=None)
+            self._redactor,
+            seals_sessions=False,
+            known_secrets=RepeatedSecrets(most_texts=None),
         )
         self._hosts = RepeatedSecrets()
         self._path_replacements: list[tuple[re.Pattern[bytes], bytes]] = []
@@ -132,7 +136,7 @@ class _Sharing:
 
     def _placeholder_number(self, rule: str, secret: str) -> str:
         """Return the number of a secret's placeholder; a new secret gets the next of its rule."""
-        return str(self._numbers.number_of(rule, secret))
+        return str(self._secret_numbers.number_of_secret(rule, secret))
 
     def _add_server(self, url: str) -> None:
         """Take the server's host and path, which are replaced from now on."""
@@ -141,17 +145,17 @@ class _Sharing:
         name = _PORT_PATTERN.sub("", authority)
         port = authority[len(name) :]
         names = list(_ANY_MACHINE) if name in _ANY_MACHINE else [name]
-        for spelled in names:
+        for host_name in names:
             if port:
                 self._hosts.add(
-                    f"{spelled}{port}", _HOST_PLACEHOLDER, is_permanent=True
+                    f"{host_name}{port}", _HOST_PLACEHOLDER, is_permanent=True
                 )
 
         if name not in _ANY_MACHINE:
             # A name without a dot may be a word.
-            mark = "" if "." in name else "//"
+            slashes = "" if "." in name else "//"
             self._hosts.add(
-                f"{mark}{name}", f"{mark}{_HOST_PLACEHOLDER}", is_permanent=True
+                f"{slashes}{name}", f"{slashes}{_HOST_PLACEHOLDER}", is_permanent=True
             )
 
         path = url[len(origin) :].partition("?")[0].rstrip("/")
@@ -162,11 +166,11 @@ class _Sharing:
         if len(folder) >= _SHORTEST_FOLDER:
             self._add_path(rb"()", folder, _SHARED_FOLDER)
 
-    def _add_path(self, before: bytes, path: str, new: str) -> None:
-        """Take a path that `new` replaces from now on, after anything that `before` matches."""
-        spelled = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
-        pattern = re.compile(before + spelled + _PATH_ENDS)
-        self._path_replacements.append((pattern, rb"\g<1>%b" % new.encode()))
+    def _add_path(self, before_pattern: bytes, path: str, new_path: str) -> None:
+        """Take a path that another one replaces from now on, after what a pattern matches."""
+        spelled_path = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
+        pattern = re.compile(before_pattern + spelled_path + _PATH_ENDS)
+        self._path_replacements.append((pattern, rb"\g<1>%b" % new_path.encode()))
 
     def shareable_server(self, server: str) -> str:
         """Return the URL of the server, or the command that starts it, for strangers."""
@@ -200,7 +204,7 @@ class _Sharing:
 
     def without_known_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
-        return exchange_without_known_secrets(exchange, self._credentials.known)
+        return exchange_without_known_secrets(exchange, self._credentials.known_secrets)
 
     def _with_placeholder_for_page(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
@@ -212,10 +216,10 @@ class _Sharing:
             parse(body)
         except NotJsonError:
             text = body.decode("latin-1")
-            shown = self._redactor.placeholder(rule_of_kind("text"), text)
-            last = response.pieces[-1]._replace(raw=shown.encode())
+            placeholder = self._redactor.placeholder(rule_of_kind("text"), text)
+            placeholder_piece = response.pieces[-1]._replace(raw=placeholder.encode())
 
-            return replace(response, pieces=(last,))
+            return replace(response, pieces=(placeholder_piece,))
 
         return response
 
@@ -232,20 +236,20 @@ class _Sharing:
             return body
 
         try:
-            found = find_spans(body, _CLIENT_INFO_PATHS)
+            client_infos = find_spans(body, _CLIENT_INFO_PATHS)
         except NotJsonError:
             return body
 
         replacements = []
-        for _, span in found:
+        for _, span in client_infos:
             client_info = parse(span.slice_of(body))
-            kept = {}
+            short_info = {}
             if isinstance(client_info, dict):
                 names = [name for name in _KEPT_OF_CLIENT if name in client_info]
-                kept = {name: client_info[name] for name in names}
+                short_info = {name: client_info[name] for name in names}
 
-            if kept != client_info:
-                replacements.append((span, canonical(kept).encode()))
+            if short_info != client_info:
+                replacements.append((span, canonical(short_info).encode()))
 
         self.shortened_client_count += len(replacements)
         return splice(body, replacements)
@@ -253,16 +257,16 @@ class _Sharing:
 
 def _numbers_after(cassette: Cassette) -> SecretNumbers:
     """Return numbers of secrets that go on from those of a cassette's placeholders."""
-    numbers = SecretNumbers()
+    secret_numbers = SecretNumbers()
 
-    def take(raw: bytes, _name: str) -> bytes:
+    def reserve_numbers(raw: bytes, _name: str) -> bytes:
         """Take the numbers of a text's placeholders; return the text as it is."""
         for secret in secrets_in(raw):
-            numbers.leave_out(secret)
+            secret_numbers.reserve(secret)
 
         return raw
 
     for exchange in cassette.exchanges:
-        with_texts(exchange, take)
+        with_texts(exchange, reserve_numbers)
 
-    return numbers
+    return secret_numbers

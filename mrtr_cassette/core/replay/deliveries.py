@@ -17,7 +17,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import ChosenRecording
-from mrtr_cassette.core.replay.reply import Caller, Gap, Part, Reply, build_reply
+from mrtr_cassette.core.replay.reply import EchoSources, Gap, Part, Reply, build_reply
 from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.timelines import (
     NO_WAITS,
@@ -60,25 +60,27 @@ class Delivery:
     a call that it may still make is set aside until then.
 
     Attributes:
-        values: the caller's values.
-        begun: the place of its request among those of its session; 0 if many share the stream.
-        texts: returns the texts of values, as far as they are known by now; None without values.
+        caller_values: the caller's values.
+        arrival_place: the place of its request among those of its session; 0 if many share the
+            stream.
+        current_values: returns the texts of values as far as they are known by now, if there are
+            values.
         listening_streams: those of its session, whose clients get there first what came
             before the response to the request.
         sent_count: parts that its client has had.
-        is_left: whether its client has left, or reads no more.
+        is_finished: whether its client has left, or reads no more.
     """
 
     entry: ReplayEntry
     reply: Reply
     session: LiveSession
-    values: CallerValues
+    caller_values: CallerValues
     timelines: Timelines
-    begun: int
-    texts: Callable[[], Values] | None
+    arrival_place: int
+    current_values: Callable[[], Values] | None
     listening_streams: Sequence[Delivery]
     sent_count: int = 0
-    is_left: bool = False
+    is_finished: bool = False
     _parts_set_aside: list[Part] = field(default_factory=list)
 
     def switch_stream(self, entry: ReplayEntry, reply: Reply) -> None:
@@ -97,19 +99,23 @@ class Delivery:
     def _next_gate(self) -> Gate:
         """What the next part waits for, or the end."""
         if self._is_all_sent:
-            return self.reply.waits.end
+            return self.reply.waits.end_gate
         return self.reply.parts[self.sent_count].gate
 
     @property
     def awaited_answers(self) -> dict[str | None, ReplayEntry]:
         """The posted answers for which the next part waits, by the ids of their questions."""
-        awaited = {}
+        answers_by_id = {}
         for cause in self._next_gate.causes:
             is_missing = not self.session.has_arrived(cause)
-            if cause.kind is Kind.RESPONSE and cause.asker is not None and is_missing:
-                awaited[cause.asker.comparable_id] = cause
+            if (
+                cause.kind is Kind.RESPONSE
+                and cause.client_message is not None
+                and is_missing
+            ):
+                answers_by_id[cause.client_message.comparable_id] = cause
 
-        return awaited
+        return answers_by_id
 
     @property
     def skippable_request(self) -> ReplayEntry | None:
@@ -119,25 +125,25 @@ class Delivery:
         is skipped before a client has initialized.
         """
         gate = self._next_gate
-        missing = self._first_missing_cause(gate)
-        if missing is None or missing.key.method == INITIALIZE:
+        missing_cause = self._first_missing_cause(gate)
+        if missing_cause is None or missing_cause.key.method == INITIALIZE:
             return None
-        if missing.kind is Kind.NOTIFICATION or is_reading_request(missing):
-            return missing
+        if missing_cause.kind is Kind.NOTIFICATION or is_reading_request(missing_cause):
+            return missing_cause
 
         # Its client may make no other call before it has this part.
         subject = gate.subject_request
-        is_other_call = missing.kind is Kind.REQUEST and subject is not None
+        is_other_call = missing_cause.kind is Kind.REQUEST and subject is not None
         if is_other_call and self._has_subject_arrived(gate):
-            return missing
+            return missing_cause
 
         return None
 
     @property
-    def is_asked_elsewhere(self) -> bool:
+    def is_asked_on_unread_stream(self) -> bool:
         """Whether it waits for an answer to a question on a stream that its client doesn't read."""
         for stream in self.listening_streams:
-            if not stream.is_left:
+            if not stream.is_finished:
                 return False
 
         for answer in self.awaited_answers.values():
@@ -151,9 +157,9 @@ class Delivery:
         return False
 
     @property
-    def owing_streams(self) -> list[Delivery]:
+    def streams_due_first(self) -> list[Delivery]:
         """The listening streams that have to send something before what it sends next."""
-        return self._streams_owing(self._due_part())
+        return self._streams_due_before(self._due_part())
 
     def refuse(self, miss: Miss) -> None:
         """Let the call get a miss as its response; nobody waits for its cancellation any more."""
@@ -164,10 +170,10 @@ class Delivery:
 
     def end(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
-        self.is_left = True
+        self.is_finished = True
         self.session.note_response_to(self.entry.stream)
 
-    def _streams_owing(self, part: Part | None) -> list[Delivery]:
+    def _streams_due_before(self, part: Part | None) -> list[Delivery]:
         """Return the streams that have to send something before a part, if there is one."""
         if part is None or self.reply.response_piece not in part.pieces:
             return []
@@ -175,19 +181,21 @@ class Delivery:
         if not part.arrival.arrived_count:
             return []
 
-        owing = []
+        due_streams = []
         for stream in self.listening_streams:
             if stream.has_part_due_before(self.entry.stream, part.arrival):
-                owing.append(stream)
+                due_streams.append(stream)
 
-        return owing
+        return due_streams
 
-    def has_part_due_before(self, call: ReplayEntry, came: PieceArrival) -> bool:
+    def has_part_due_before(
+        self, call: ReplayEntry, response_arrival: PieceArrival
+    ) -> bool:
         """Tell whether what it sends next came before the response to a call, which came then.
 
         What waits for other requests is not sent next: a client may send these after the response.
         """
-        if self.is_left:
+        if self.is_finished:
             return False
 
         part = self._due_part()
@@ -195,9 +203,9 @@ class Delivery:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
         if part.gate.subject_request is call and not part.gate.is_response:
-            return part.arrival.arrived_count <= came.arrived_count
+            return part.arrival.arrived_count <= response_arrival.arrived_count
 
-        return part.arrival <= came
+        return part.arrival <= response_arrival
 
     @property
     def is_whole(self) -> bool:
@@ -211,15 +219,15 @@ class Delivery:
     def headers(self) -> Headers:
         """The headers of the response, as its client gets them."""
         headers = self.reply.headers
-        if self.texts is not None:
-            headers = self.texts().revealed_headers(headers)
+        if self.current_values is not None:
+            headers = self.current_values().revealed_headers(headers)
 
-        recorded = self.entry.session
-        if not recorded:
+        recorded_session = self.entry.session
+        if not recorded_session:
             return headers
 
-        change = id_replacer({recorded: self.session.id})
-        return headers_with(headers, lambda raw, _name: change(raw))
+        replace_session = id_replacer({recorded_session: self.session.id})
+        return headers_with(headers, lambda raw, _name: replace_session(raw))
 
     @property
     def body(self) -> bytes:
@@ -231,10 +239,12 @@ class Delivery:
         session = self.session
         call = self.entry.stream
         if call in session.misses_of_refused_calls:
-            nothing = self.reply._replace(parts=(), end=End.COMPLETE, waits=NO_WAITS)
-            self.switch_stream(self.entry, nothing)
+            empty_reply = self.reply._replace(
+                parts=(), end=End.COMPLETE, waits=NO_WAITS
+            )
+            self.switch_stream(self.entry, empty_reply)
             miss = session.misses_of_refused_calls.pop(call)
-            return Refusal(miss, self.values.id, is_last=True)
+            return Refusal(miss, self.caller_values.id, is_last=True)
 
         if session.unrecorded_events and self.entry.is_listening:
             raw = session.unrecorded_events.popleft()
@@ -243,7 +253,7 @@ class Delivery:
         part = self._due_part()
         if part is None and self._is_all_sent:
             return self._end_unless_more_comes()
-        if part is None or self._streams_owing(part):
+        if part is None or self._streams_due_before(part):
             return None
 
         return self._send_part(part)
@@ -257,46 +267,46 @@ class Delivery:
             session.sent_counts[self.entry] = self.sent_count
 
         is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
-        responds = part.gate.is_response
+        is_response = part.gate.is_response
         request = part.gate.subject_request
-        if responds and request is not None:
+        if is_response and request is not None:
             miss = session.misses_of_refused_calls.pop(request, None)
             if miss is not None:
-                return Refusal(miss, session.values_of(request).id, is_last)
+                return Refusal(miss, session.caller_values_of(request).id, is_last)
 
-        self._tell_tasks(part)
-        return Sending(raw, part.at_ms, is_last, part.pieces, responds)
+        self._note_notified_states(part)
+        return Sending(raw, part.at_ms, is_last, part.pieces, is_response)
 
     def _bytes_of_part(self, part: Part) -> bytes:
         """Return the bytes of a part with live values and ids."""
         live_segments = []
         for segment in part.segments:
             if isinstance(segment, Gap):
-                live_segments.append(self._value_of(segment))
-            elif self.texts is None:
+                live_segments.append(self._live_value_of(segment))
+            elif self.current_values is None:
                 live_segments.append(segment)
             else:
-                live_segments.append(self.texts().reveal(segment))
+                live_segments.append(self.current_values().reveal(segment))
 
         raw = b"".join(live_segments)
-        live_names = self.session.known_tasks
+        live_ids = self.session.live_task_ids
         if self.entry.session:
-            live_names = {**live_names, self.entry.session: self.session.id}
+            live_ids = {**live_ids, self.entry.session: self.session.id}
 
-        if not live_names:
+        if not live_ids:
             return raw
 
-        return id_replacer(live_names)(raw)
+        return id_replacer(live_ids)(raw)
 
-    def _tell_tasks(self, part: Part) -> None:
+    def _note_notified_states(self, part: Part) -> None:
         """Tell the plays of tasks of which states a part notifies the client."""
-        notified = self.reply.notified
-        if not notified:
+        notified_states = self.reply.notified_states
+        if not notified_states:
             return
 
         tasks = self.session.tasks
         for piece in part.pieces:
-            state = notified.get(piece)
+            state = notified_states.get(piece)
             if state is not None and state.id in tasks:
                 tasks[state.id].note_notified_state(state)
 
@@ -304,23 +314,23 @@ class Delivery:
         """Return how the response ends now, or None while more of it may come."""
         recorded_end = self.reply.end
         if recorded_end is End.COMPLETE:
-            end = self.reply.waits.end
+            end = self.reply.waits.end_gate
             is_missing = self._first_missing_cause(end) is not None
             is_waiting = is_missing or self._awaits_cancellation(end)
-            may_come = is_waiting or self._has_lines_to_come()
+            more_may_come = is_waiting or self._has_pending_lines()
         else:
             # On a stream that has all responses, what was not recorded may still come.
             is_shared = self.session.unrecorded_events is not None
-            may_come = recorded_end is End.OPEN and (
+            more_may_come = recorded_end is End.OPEN and (
                 is_shared or bool(self._parts_set_aside)
             )
 
-        if may_come:
+        if more_may_come:
             return None
 
         return recorded_end
 
-    def _value_of(self, gap: Gap) -> bytes:
+    def _live_value_of(self, gap: Gap) -> bytes:
         """Return the live value for a gap, or the recorded one."""
         source = gap.source
         if isinstance(source, str):
@@ -329,11 +339,11 @@ class Delivery:
                 return gap.recorded
             return task.live_value(gap.value, gap.recorded)
 
-        values = self.values
+        caller_values = self.caller_values
         if source is not None:
-            values = self.session.values_of(source)
+            caller_values = self.session.caller_values_of(source)
 
-        return values.spelled_value(gap.value) or gap.recorded
+        return caller_values.spelled_value(gap.value) or gap.recorded
 
     def _due_part(self) -> Part | None:
         """Return the part that is sent next; what was passed over before it is set aside."""
@@ -378,17 +388,17 @@ class Delivery:
 
         session = self.session
         call = self.entry.stream
-        request_id = self.values.id
+        request_id = self.caller_values.id
         if gate.subject_request is not None:
             call = gate.subject_request
-            request_id = session.values_of(call).id
+            request_id = session.caller_values_of(call).id
 
         is_refused = call in session.misses_of_refused_calls
         return not is_refused and not session.has_cancelled(request_id)
 
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
-        earlier_call = gate.earlier_call
+        earlier_call = gate.call_before_line
         if earlier_call is not None and not self.session.has_response_to(earlier_call):
             return False
         subject = gate.subject_request
@@ -397,16 +407,16 @@ class Delivery:
     def _is_early(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""
         session = self.session
-        for call in gate.earlier_calls:
+        for call in gate.calls_before_message:
             if session.has_arrived(call) and not session.has_response_to(call):
                 return True
 
         return False
 
-    def _has_lines_to_come(self) -> bool:
+    def _has_pending_lines(self) -> bool:
         """Tell whether lines wait for the response to a call that its client has made."""
         for part in self._parts_set_aside:
-            call = part.gate.earlier_call
+            call = part.gate.call_before_line
             if call is not None and self.session.has_arrived(call):
                 return True
 
@@ -444,12 +454,12 @@ class Delivery:
         if entry.kind is Kind.RESPONSE:
             return False
 
-        begun = self.begun
+        place = self.arrival_place
         if gate.subject_request is not None:
-            begun = session.place_of(gate.subject_request)
+            place = session.arrival_place_of(gate.subject_request)
 
-        ended = self.timelines.lifetime_of(entry).end[0]
-        return session.latest_number_since(begun) > ended
+        response_number = self.timelines.lifetime_of(entry).end[0]
+        return session.latest_number_since(place) > response_number
 
 
 class Play(NamedTuple):
@@ -475,7 +485,7 @@ class Play(NamedTuple):
     def request_id(self) -> bytes | None:
         """The id of the call, as its client spells it."""
         if self.delivery is not None:
-            return self.delivery.values.id
+            return self.delivery.caller_values.id
 
         message = read_call(self.request).message
         return None if message is None else message.spelled_id
@@ -486,10 +496,11 @@ class Deliveries:
 
     Attributes:
         paced: pieces of streams are sent one by one.
-        texts: returns the texts of values, as far as they are known by now; None without values.
+        current_values: returns the texts of values as far as they are known by now, if there are
+            values.
     """
 
-    texts: Callable[[], Values] | None = None
+    current_values: Callable[[], Values] | None = None
 
     def __init__(
         self,
@@ -518,39 +529,46 @@ class Deliveries:
 
     def start_afresh(self) -> None:
         """Forget what was sent."""
-        self._listening_by_session: dict[LiveSession, list[Delivery]] = {}
-        self._asking_by_session: dict[LiveSession, list[Delivery]] = {}
+        self._listening_deliveries: dict[LiveSession, list[Delivery]] = {}
+        self._asking_deliveries: dict[LiveSession, list[Delivery]] = {}
 
     def new_delivery(
-        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+        self, entry: ReplayEntry, session: LiveSession, caller_values: CallerValues
     ) -> Delivery | None:
         """Return the response to a request on its way; None where none was recorded."""
         reply = self._reply_for_entry(entry)
         if reply is None:
             return None
 
-        values = session.values_of_callers.get(entry.stream, values)
+        caller_values = session.caller_values_by_entry.get(entry.stream, caller_values)
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._is_stateless:
-            streams = self._listening_by_session.setdefault(session, [])
+            streams = self._listening_deliveries.setdefault(session, [])
 
-        begun = 0
+        arrival_place = 0
         if not entry.is_listening:
-            begun = max(0, session.arrived_count - 1)
+            arrival_place = max(0, session.arrived_count - 1)
 
         return Delivery(
-            entry, reply, session, values, self._timelines, begun, self.texts, streams
+            entry,
+            reply,
+            session,
+            caller_values,
+            self._timelines,
+            arrival_place,
+            self.current_values,
+            streams,
         )
 
     def delivery_of_chosen(
-        self, entry: ReplayEntry, session: LiveSession, values: CallerValues
+        self, entry: ReplayEntry, session: LiveSession, caller_values: CallerValues
     ) -> Delivery | None:
         """Return the same for an exchange that was chosen, which may be a stream to listen to."""
-        delivery = self.new_delivery(entry, session, values)
+        delivery = self.new_delivery(entry, session, caller_values)
         if delivery is None or self._is_stateless:
             return delivery
         if self._timelines.answers_during(entry):
-            _add_open_delivery(self._asking_by_session, session, delivery)
+            _add_open_delivery(self._asking_deliveries, session, delivery)
 
         if not entry.is_listening or not entry.session:
             return delivery
@@ -561,17 +579,22 @@ class Deliveries:
             if entry.resumed_entry is None:
                 delivery.sent_count = session.sent_counts.get(entry, 0)
 
-        _add_open_delivery(self._listening_by_session, session, delivery)
+        _add_open_delivery(self._listening_deliveries, session, delivery)
         return delivery
 
-    def delivery_of_rest(self, event_id: str, session: LiveSession) -> Delivery | None:
+    def delivery_after_event(
+        self, event_id: str, session: LiveSession
+    ) -> Delivery | None:
         """Return what a stream has after an event after which no recorded client resumed it."""
         event = (session.recorded_session, event_id)
         if not event_id or event not in self._places_of_events:
             return None
 
         entry, piece = self._places_of_events[event]
-        if not entry.is_listening and entry.stream not in session.values_of_callers:
+        if (
+            not entry.is_listening
+            and entry.stream not in session.caller_values_by_entry
+        ):
             return None
 
         delivery = self.new_delivery(entry, session, CallerValues(None, None))
@@ -588,12 +611,12 @@ class Deliveries:
             delivery.reply = delivery.reply._replace(end=End.OPEN)
 
         if entry.is_listening:
-            _add_open_delivery(self._listening_by_session, session, delivery)
+            _add_open_delivery(self._listening_deliveries, session, delivery)
 
         return delivery
 
-    def held_to_awaited_answer(
-        self, chosen: ChosenRecording, session: LiveSession
+    def checked_against_awaited_answer(
+        self, chosen_recording: ChosenRecording, session: LiveSession
     ) -> tuple[ChosenRecording, Delivery | None]:
         """Hold an answer to the call that waits for one.
 
@@ -601,23 +624,23 @@ class Deliveries:
             The recording that the answer gets, and the reply that goes on as the one to another
             call, if the client answers the server as that one was answered.
         """
-        answer = chosen.entry
+        answer = chosen_recording.entry
         if answer is None:
-            return chosen, None
+            return chosen_recording, None
 
-        delivery = self._delivery_awaiting_other(answer, session)
+        delivery = self._delivery_awaiting_other_answer(answer, session)
         if delivery is None:
-            return chosen, None
-        if not self._can_go_on_with(delivery, answer):
-            awaited = tuple(delivery.awaited_answers.values())
-            return ChosenRecording(None, awaited, Reason.ANSWERS_DIFFER), None
+            return chosen_recording, None
+        if not self._can_switch_to_call_of(delivery, answer):
+            awaited_answers = tuple(delivery.awaited_answers.values())
+            return ChosenRecording(None, awaited_answers, Reason.ANSWERS_DIFFER), None
         if delivery.entry.is_listening:
             # It is switched with its session.
-            return chosen, None
+            return chosen_recording, None
 
-        return chosen, delivery
+        return chosen_recording, delivery
 
-    def _delivery_awaiting_other(
+    def _delivery_awaiting_other_answer(
         self, answer: ReplayEntry, session: LiveSession
     ) -> Delivery | None:
         """Return what waits for another answer to the question that a client answers now.
@@ -625,27 +648,35 @@ class Deliveries:
         None where something waits for this answer, or nothing for any.
         """
         question = answer.answered_question
-        if question is None or answer.asker is None:
+        if question is None or answer.client_message is None:
             return None
 
-        awaiting_other = None
-        asking = self._asking_by_session.get(session, ())
-        listening = self._listening_by_session.get(session, ())
-        for delivery in (*asking, *listening):
-            awaited = delivery.awaited_answers.get(answer.asker.comparable_id)
-            if delivery.is_left or awaited is None or not awaited.answered_question:
+        awaiting_delivery = None
+        asking_deliveries = self._asking_deliveries.get(session, ())
+        listening_deliveries = self._listening_deliveries.get(session, ())
+        for delivery in (*asking_deliveries, *listening_deliveries):
+            awaited_answer = delivery.awaited_answers.get(
+                answer.client_message.comparable_id
+            )
+            if (
+                delivery.is_finished
+                or awaited_answer is None
+                or not awaited_answer.answered_question
+            ):
                 continue
-            if awaited.numbers.lookup == answer.numbers.lookup:
+            if awaited_answer.numbers.lookup == answer.numbers.lookup:
                 return None
 
-            pending = awaited.answered_question.pending
-            is_of_equal_call = pending.numbers.lookup == question.pending.numbers.lookup
-            if is_of_equal_call and awaiting_other is None:
-                awaiting_other = delivery
+            pending_call = awaited_answer.answered_question.pending_entry
+            is_of_equal_call = (
+                pending_call.numbers.lookup == question.pending_entry.numbers.lookup
+            )
+            if is_of_equal_call and awaiting_delivery is None:
+                awaiting_delivery = delivery
 
-        return awaiting_other
+        return awaiting_delivery
 
-    def _can_go_on_with(self, delivery: Delivery, answer: ReplayEntry) -> bool:
+    def _can_switch_to_call_of(self, delivery: Delivery, answer: ReplayEntry) -> bool:
         """Tell whether a reply can go on as the one to the equal call with another answer."""
         call = answer.call_of_question
         question = answer.answered_question
@@ -659,35 +690,37 @@ class Deliveries:
         if delivery.entry.is_listening:
             return True
 
-        other = self.new_delivery(call, delivery.session, delivery.values)
-        if other is None or not _is_at_same_question(other, delivery):
+        equal_delivery = self.new_delivery(
+            call, delivery.session, delivery.caller_values
+        )
+        if equal_delivery is None or not _is_at_same_question(equal_delivery, delivery):
             return False
 
-        return answer in other.awaited_answers.values()
+        return answer in equal_delivery.awaited_answers.values()
 
-    def go_on_as(self, delivery: Delivery, entry: ReplayEntry) -> bool:
+    def switch_to_entry(self, delivery: Delivery, entry: ReplayEntry) -> bool:
         """Let a reply go on as the recorded one to an equal request, if there is one."""
         reply = self._reply_for_entry(entry)
         if reply is None:
             return False
 
         delivery.switch_stream(entry, reply)
-        delivery.session.values_of_callers[entry] = delivery.values
+        delivery.session.caller_values_by_entry[entry] = delivery.caller_values
         return True
 
     def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
         """Let a client listen to the session that it has turned out to have; yield the streams."""
-        for delivery in self._listening_by_session.get(session, ()):
-            entry = self._stream_like(delivery.entry, session.recorded_session)
-            if entry is not None and self.go_on_as(delivery, entry):
+        for delivery in self._listening_deliveries.get(session, ()):
+            entry = self._equal_stream_in(delivery.entry, session.recorded_session)
+            if entry is not None and self.switch_to_entry(delivery, entry):
                 yield entry
 
-    def _stream_like(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
+    def _equal_stream_in(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
         """Return the first equal listening stream of a recorded session, or None."""
-        number = stream.numbers.lookup
+        lookup_number = stream.numbers.lookup
         for entry in self._by_arrival:
-            is_here = entry.session == session and entry.is_listening
-            if is_here and entry.numbers.lookup == number:
+            is_in_session = entry.session == session and entry.is_listening
+            if is_in_session and entry.numbers.lookup == lookup_number:
                 return entry
 
         return None
@@ -714,9 +747,9 @@ class Deliveries:
         """Return what to send for a recorded response."""
         exchange = entry.exchange
         waits = self._timelines.waits_of(entry)
-        waited_for = waits
+        played_waits = waits
         if self._is_stateless:
-            waited_for = NO_WAITS
+            played_waits = NO_WAITS
 
         repeated_values_finder = None
         if self._matchers is not None:
@@ -724,25 +757,26 @@ class Deliveries:
             repeated_values_finder = partial(self._matchers.echo_spans, request)
 
         batch: Sequence[Message] = ()
-        if entry.stream.asker is None:
-            batch = read_call(entry.matched.request).batch
+        if entry.stream.client_message is None:
+            batch = read_call(entry.normalised.request).batch
 
         # A stream may be resumed at any event that has an id.
         may_be_resumed = entry.session != NO_SESSION or any(event_ids(response))
         reply = build_reply(
-            entry.stream.asker,
+            entry.stream.client_message,
             response,
-            waited_for,
+            played_waits,
             tasks=self._task_ids,
             started_ms=exchange.started_ms,
-            ended=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
+            end_arrival=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
             piecewise=self.paced or may_be_resumed,
-            caller=Caller(batch, repeated_values_finder),
+            echo_sources=EchoSources(batch, repeated_values_finder),
         )
 
-        is_stateless_stream = self._is_stateless and entry.is_listening
-        if is_stateless_stream and waits.any_depends_on_later(entry):
-            reply = reply._replace(end=End.OPEN)
+        if self._is_stateless and entry.is_listening:
+            # What it waits for is not remembered, so it stays open.
+            if waits.any_depends_on_later_request(entry):
+                reply = reply._replace(end=End.OPEN)
 
         return reply
 
@@ -762,24 +796,26 @@ def _add_open_delivery(
     """Add a reply to those of a session that are on their way."""
     deliveries = deliveries_by_session.setdefault(session, [])
     # The list is the one that other replies have.
-    deliveries[:] = [earlier for earlier in deliveries if not earlier.is_left]
+    deliveries[:] = [
+        open_delivery for open_delivery in deliveries if not open_delivery.is_finished
+    ]
     deliveries.append(delivery)
 
 
-def _is_at_same_question(other: Delivery, delivery: Delivery) -> bool:
+def _is_at_same_question(equal_delivery: Delivery, delivery: Delivery) -> bool:
     """Tell whether an equal call was asked the same, after all that a client has been sent.
 
     Its earlier questions were answered as this client has answered them.
     """
     sent_count = delivery.sent_count
-    if other.reply.is_event_stream != delivery.reply.is_event_stream:
+    if equal_delivery.reply.is_event_stream != delivery.reply.is_event_stream:
         return False
-    if len(other.reply.parts) < sent_count:
+    if len(equal_delivery.reply.parts) < sent_count:
         return False
 
-    for part in other.reply.parts[:sent_count]:
+    for part in equal_delivery.reply.parts[:sent_count]:
         if not all(map(delivery.session.has_arrived, part.gate.causes)):
             return False
 
-    other.sent_count = sent_count
-    return other.awaited_answers.keys() == delivery.awaited_answers.keys()
+    equal_delivery.sent_count = sent_count
+    return equal_delivery.awaited_answers.keys() == delivery.awaited_answers.keys()

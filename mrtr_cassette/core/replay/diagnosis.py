@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import MadeWrite, ReplayEntry, is_answer_to
 from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.cassette.recorded import posted_answer
+from mrtr_cassette.core.cassette.recorded import posted_answer_value
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -71,8 +71,8 @@ class Miss:
     """A request without a recorded reply, and in what it differs from the nearest recorded one.
 
     `is_refused`: it is a wrong answer to a pushed question; the pending call gets the miss too.
-    `may_read` is the tool or method that would have to be known to change nothing, for the request
-    to get a recorded reply; or empty.
+    `read_suggestion` is the tool or method that would have to be known to change nothing, for the
+    request to get a recorded reply; or empty.
     """
 
     call: Call
@@ -81,7 +81,7 @@ class Miss:
     nearest: ReplayEntry | None = None
     differences: tuple[Difference, ...] = ()
     is_refused: bool = False
-    may_read: str = ""
+    read_suggestion: str = ""
 
 
 # Misses beside a recorded exchange
@@ -163,12 +163,12 @@ def miss_of_unlearned_value(
 
 
 def miss_of_ambiguous_value(
-    call: Call, choices: Sequence[Values], known: Values
+    call: Call, choices: Sequence[Values], known_values: Values
 ) -> Miss:
     """Explain that several recorded requests teach other texts for a value."""
     choices_in_words = []
     for choice in choices:
-        for name in known.unknown:
+        for name in known_values.unknown:
             if name in choice.texts:
                 choices_in_words.append(f"{{{name}}} = {choice.texts[name]}")
 
@@ -183,7 +183,7 @@ def placeholders_by_entry(
     entries: Iterable[ReplayEntry],
 ) -> dict[ReplayEntry, list[str]]:
     """Return the placeholders in the body of each recorded response that has any."""
-    found: dict[ReplayEntry, list[str]] = {}
+    placeholders_of_entries: dict[ReplayEntry, list[str]] = {}
     for entry in entries:
         response = entry.exchange.response
         if response is None:
@@ -191,20 +191,20 @@ def placeholders_by_entry(
 
         placeholders = [ref.raw.decode() for ref in secrets_in(response.body)]
         if placeholders:
-            found[entry] = placeholders
+            placeholders_of_entries[entry] = placeholders
 
-    return found
+    return placeholders_of_entries
 
 
 def miss_after_placeholders(
     miss: Miss,
     recorded_placeholders: Mapping[ReplayEntry, Iterable[str]],
-    played: Collection[ReplayEntry],
+    played_entries: Collection[ReplayEntry],
 ) -> Miss:
     """Add to a miss that its client was given placeholders, which it may have sent back."""
     given_placeholders: dict[str, None] = {}
     for entry, names in recorded_placeholders.items():
-        if entry in played:
+        if entry in played_entries:
             given_placeholders.update(dict.fromkeys(names))
 
     if not given_placeholders:
@@ -233,25 +233,25 @@ class NoStep(NamedTuple):
 
 
 def miss_without_step(
-    call: Call, found: NoStep, ignored: Collection[MemberPath]
+    call: Call, no_step: NoStep, ignored: Collection[MemberPath]
 ) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
-    def shown(given: Mapping[str, Any]) -> Any:
+    def shown(answers_by_key: Mapping[str, Any]) -> Any:
         """Return the answers to the keys in question, without what is ignored."""
         answers = {}
-        for key in found.recorded:
-            if given.get(key) is not None:
-                answers[key] = given[key]
+        for key in no_step.recorded:
+            if answers_by_key.get(key) is not None:
+                answers[key] = answers_by_key[key]
 
         return without_null_members(without_paths({INPUT_RESPONSES: answers}, ignored))
 
-    recorded = shown(found.recorded)
-    received = shown(_answers_in(call))
-    differing = tuple(differences(recorded, received))
-    detail = printable(found.detail)
+    recorded_answers = shown(no_step.recorded)
+    received_answers = shown(_answers_in(call))
+    differences_of_answers = tuple(differences(recorded_answers, received_answers))
+    detail = printable(no_step.detail)
 
-    return Miss(call, found.reason, detail, found.nearest, differing)
+    return Miss(call, no_step.reason, detail, no_step.nearest, differences_of_answers)
 
 
 # Misses after other writes
@@ -260,15 +260,15 @@ def miss_without_step(
 def miss_after_other_writes(
     call: Call,
     nearest: ReplayEntry,
-    recorded: Sequence[MadeWrite],
-    made: Sequence[MadeWrite],
+    recorded_writes: Sequence[MadeWrite],
+    made_writes: Sequence[MadeWrite],
 ) -> Miss:
     """Explain after which writes a call was recorded, and after which it was made."""
-    before, now = _lists_told_apart(recorded, made)
-    detail = f"this was recorded after {before}; this run has made {now}"
-    may_read = _differing_tool_or_method(nearest.key, recorded, made)
+    recorded_list, made_list = _distinguishable_lists(recorded_writes, made_writes)
+    detail = f"this was recorded after {recorded_list}; this run has made {made_list}"
+    may_read = _differing_tool_or_method(nearest.key, recorded_writes, made_writes)
 
-    return Miss(call, Reason.OTHER_HISTORY, detail, nearest, may_read=may_read)
+    return Miss(call, Reason.OTHER_HISTORY, detail, nearest, read_suggestion=may_read)
 
 
 def _shared_beginning_length(first: Sequence[str], second: Sequence[str]) -> int:
@@ -277,7 +277,9 @@ def _shared_beginning_length(first: Sequence[str], second: Sequence[str]) -> int
 
 
 def _differing_tool_or_method(
-    called: CallKey, recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+    called_key: CallKey,
+    recorded_writes: Sequence[MadeWrite],
+    made_writes: Sequence[MadeWrite],
 ) -> str:
     """Return a tool or method in which two lists of writes differ: what is called, if it is in one.
 
@@ -285,64 +287,72 @@ def _differing_tool_or_method(
     """
     words_of_write = attrgetter("description")
     shared_count = _shared_beginning_length(
-        list(map(words_of_write, recorded)), list(map(words_of_write, made))
+        list(map(words_of_write, recorded_writes)),
+        list(map(words_of_write, made_writes)),
     )
-    differing = []
-    for write in (*made[shared_count:], *recorded[shared_count:]):
+    differing_names = []
+    for write in (*made_writes[shared_count:], *recorded_writes[shared_count:]):
         if write.key is not None:
-            differing.append(write.key.tool_or_method)
+            differing_names.append(write.key.tool_or_method)
 
-    if not differing:
+    if not differing_names:
         return ""
-    if called.tool_or_method in differing:
-        return called.tool_or_method
+    if called_key.tool_or_method in differing_names:
+        return called_key.tool_or_method
 
-    return differing[0]
+    return differing_names[0]
 
 
-def _lists_told_apart(
-    recorded: Sequence[MadeWrite], made: Sequence[MadeWrite]
+def _distinguishable_lists(
+    recorded_writes: Sequence[MadeWrite], made_writes: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
     told_plainly = attrgetter("plain_description")
-    before, now = _lists_in_words(
-        list(map(told_plainly, recorded)),
-        list(map(told_plainly, made)),
+    recorded_list, made_list = _lists_in_words(
+        list(map(told_plainly, recorded_writes)),
+        list(map(told_plainly, made_writes)),
     )
 
-    if before != now:
-        return before, now
+    if recorded_list != made_list:
+        return recorded_list, made_list
 
     told_by_number = attrgetter("numbered_description")
     return _lists_in_words(
-        list(map(told_by_number, recorded)),
-        list(map(told_by_number, made)),
+        list(map(told_by_number, recorded_writes)),
+        list(map(told_by_number, made_writes)),
     )
 
 
-def _lists_in_words(recorded: Sequence[str], made: Sequence[str]) -> tuple[str, str]:
+def _lists_in_words(
+    recorded_descriptions: Sequence[str], made_descriptions: Sequence[str]
+) -> tuple[str, str]:
     """Return two lists in words, without what both begin with where they are long."""
-    shared = 0
-    is_long = max(len(", ".join(recorded)), len(", ".join(made))) > SHOWN_CHARS
+    shared_count = 0
+    is_long = (
+        max(len(", ".join(recorded_descriptions)), len(", ".join(made_descriptions)))
+        > SHOWN_CHARS
+    )
     if is_long:
-        shared = _shared_beginning_length(recorded, made)
+        shared_count = _shared_beginning_length(
+            recorded_descriptions, made_descriptions
+        )
 
-    before = _writes_in_words(recorded[shared:], shared)
-    now = _writes_in_words(made[shared:], shared)
-    return before, now
+    recorded_list = _writes_in_words(recorded_descriptions[shared_count:], shared_count)
+    made_list = _writes_in_words(made_descriptions[shared_count:], shared_count)
+    return recorded_list, made_list
 
 
-def _writes_in_words(words: Sequence[str], shared: int) -> str:
+def _writes_in_words(descriptions: Sequence[str], shared_count: int) -> str:
     """Spell writes that come after some that are left out, as another list begins with them too."""
-    spelled = shorten(", ".join(words))
-    if not shared:
-        return spelled or "no write"
+    other_writes = shorten(", ".join(descriptions))
+    if not shared_count:
+        return other_writes or "no write"
 
-    begun = f"the same {counted(shared, 'write')}"
-    if not spelled:
-        return f"{begun} and no other"
+    shared_writes = f"the same {counted(shared_count, 'write')}"
+    if not other_writes:
+        return f"{shared_writes} and no other"
 
-    return f"{begun} and then {spelled}"
+    return f"{shared_writes} and then {other_writes}"
 
 
 # Misses without a recorded exchange
@@ -354,8 +364,8 @@ def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) ->
         return "no call that was recorded created this task"
 
     names = {f'"{entry.key.name}"' for entry in same_method}
-    listed = ", ".join(sorted(names))
-    return printable(f"{key.method} was recorded only for {listed}")
+    listed_names = ", ".join(sorted(names))
+    return printable(f"{key.method} was recorded only for {listed_names}")
 
 
 def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
@@ -369,21 +379,23 @@ def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> s
     if not key.method or not recorded_endpoints:
         return f"{key} was not recorded"
 
-    listed = ", ".join(sorted(recorded_endpoints))
-    return printable(f"{key.method} was recorded at {listed}, not at {key.endpoint}")
+    listed_endpoints = ", ".join(sorted(recorded_endpoints))
+    return printable(
+        f"{key.method} was recorded at {listed_endpoints}, not at {key.endpoint}"
+    )
 
 
 def miss_of_other_answer(
-    call: Call, recorded: Sequence[ReplayEntry], ignored: Collection[MemberPath]
+    call: Call, recorded_answers: Sequence[ReplayEntry], ignored: Collection[MemberPath]
 ) -> Miss:
     """Explain that a pushed request was answered in another way than these ones."""
     detail = "the question was answered in another way"
-    return _nearest_miss(call, recorded, Reason.ANSWERS_DIFFER, detail, ignored)
+    return _nearest_miss(call, recorded_answers, Reason.ANSWERS_DIFFER, detail, ignored)
 
 
 def _call_of(entry: ReplayEntry) -> Call:
     """Return a recorded call as it is matched."""
-    return read_call(entry.matched.request)
+    return read_call(entry.normalised.request)
 
 
 def _answers_in(call: Call) -> dict[str, Any]:
@@ -404,7 +416,7 @@ def _compared_part(call: Call, reason: Reason, ignored: Collection[MemberPath]) 
         return without_paths(value, ignored)
 
     if message is not None and message.kind is Kind.RESPONSE:
-        value = posted_answer(message)
+        value = posted_answer_value(message)
     else:
         value = {INPUT_RESPONSES: _answers_in(call)}
 
@@ -419,7 +431,7 @@ def _nearest_miss(
     ignored: Collection[MemberPath],
 ) -> Miss:
     """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
-    received = _compared_part(call, reason, ignored)
+    received_part = _compared_part(call, reason, ignored)
     nearest = candidates[0]
     fewest: list[Difference] | None = None
     first_of_equal: dict[int, ReplayEntry] = {}
@@ -427,11 +439,11 @@ def _nearest_miss(
         first_of_equal.setdefault(entry.numbers.lookup, entry)
 
     for entry in first_of_equal.values():
-        recorded = _compared_part(_call_of(entry), reason, ignored)
-        differing = list(differences(recorded, received))
-        if fewest is None or len(differing) < len(fewest):
+        recorded_part = _compared_part(_call_of(entry), reason, ignored)
+        differences_of_entry = list(differences(recorded_part, received_part))
+        if fewest is None or len(differences_of_entry) < len(fewest):
             nearest = entry
-            fewest = differing
+            fewest = differences_of_entry
 
     return Miss(call, reason, detail, nearest, tuple(fewest or ()))
 
@@ -442,18 +454,18 @@ class MissSearch:
 
     Attributes:
         play_counts: how often each exchange was played.
-        stand_ins: the equal ones that are played in the place of others.
-        function_name: of the user's function that tells whether two requests match, or empty.
-        same_calls: those whose call is the same, as this function says.
+        stand_in_by_entry: the equal ones that are played in the place of others.
+        hook_name: of the user's function that tells whether two requests match, or empty.
+        calls_matched_by_hook: those whose call is the same, as this function says.
     """
 
     call: Call
     entries: Sequence[ReplayEntry]
     ignored: Collection[MemberPath]
     play_counts: Mapping[ReplayEntry, int]
-    stand_ins: Mapping[ReplayEntry, ReplayEntry]
-    function_name: str
-    same_calls: Sequence[ReplayEntry]
+    stand_in_by_entry: Mapping[ReplayEntry, ReplayEntry]
+    hook_name: str
+    calls_matched_by_hook: Sequence[ReplayEntry]
 
     @cached_property
     def _lookup(self) -> LookupKey:
@@ -476,12 +488,12 @@ class MissSearch:
     @cached_property
     def _same_call_entries(self) -> list[ReplayEntry]:
         """Those of the same call, by its key or as a user's function says."""
-        same = []
+        entries_of_same_call = []
         for entry in self._same_name_entries:
-            if entry.key == self._lookup.call or entry in self.same_calls:
-                same.append(entry)
+            if entry.key == self._lookup.call or entry in self.calls_matched_by_hook:
+                entries_of_same_call.append(entry)
 
-        return same
+        return entries_of_same_call
 
     def explained_miss(self) -> Miss:
         """Explain why nothing recorded matches the request."""
@@ -521,11 +533,11 @@ class MissSearch:
         call = self.call
         answers_with_id = self._answers_with_id(message)
         if not answers_with_id:
-            asking = self._asking_with_id(message)
+            asking_exchange = self._exchange_asking_under_id(message)
             detail = "the recording has no answer to this question"
-            if asking is None:
+            if asking_exchange is None:
                 return None
-            return Miss(call, Reason.ANSWERS_DIFFER, detail, asking)
+            return Miss(call, Reason.ANSWERS_DIFFER, detail, asking_exchange)
 
         unplayed = [
             entry for entry in answers_with_id if not self.play_counts.get(entry)
@@ -539,7 +551,7 @@ class MissSearch:
 
         nearest = candidates[0]
         detail = f"this was answered at {nearest.key.endpoint}, not at {call.endpoint}"
-        target = canonical(nearest.matched.request.target)
+        target = canonical(nearest.normalised.request.target)
         difference = Difference("/#path", target, canonical(call.request.target))
         reason = Reason.UNKNOWN_METHOD
 
@@ -548,15 +560,15 @@ class MissSearch:
     def _answers_with_id(self, message: Message) -> list[ReplayEntry]:
         """Return the recorded answers to questions with the id of an answer, in its session."""
         session = session_of(self.call.request)
-        posted = []
+        posted_answer_entry = []
         for entry in self.entries:
-            is_here = session_of(entry.matched.request) == session
-            if is_here and is_answer_to(entry, message):
-                posted.append(entry)
+            is_in_session = session_of(entry.normalised.request) == session
+            if is_in_session and is_answer_to(entry, message):
+                posted_answer_entry.append(entry)
 
-        return posted
+        return posted_answer_entry
 
-    def _asking_with_id(self, message: Message) -> ReplayEntry | None:
+    def _exchange_asking_under_id(self, message: Message) -> ReplayEntry | None:
         """Return the exchange whose response asks under the id of an answer, or None."""
         session = session_of(self.call.request)
         for entry in self.entries:
@@ -565,10 +577,10 @@ class MissSearch:
                 continue
 
             for located in messages_in(response):
-                asked = located.message
+                asking_entry = located.message
                 if (
-                    asked.kind is Kind.REQUEST
-                    and asked.comparable_id == message.comparable_id
+                    asking_entry.kind is Kind.REQUEST
+                    and asking_entry.comparable_id == message.comparable_id
                 ):
                     return entry
 
@@ -582,8 +594,8 @@ class MissSearch:
             miss = self._miss_of_retry()
 
         is_other_call = miss.reason is Reason.ARGUMENTS_DIFFER
-        if self.function_name and is_other_call and not self.same_calls:
-            detail = f"{miss.detail}, and {self.function_name} matched none"
+        if self.hook_name and is_other_call and not self.calls_matched_by_hook:
+            detail = f"{miss.detail}, and {self.hook_name} matched none"
             return replace(miss, detail=detail)
 
         return miss
@@ -594,19 +606,19 @@ class MissSearch:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             nearest = self._same_call_entries[0]
             reason = Reason.STATE_MISSING
-            if nearest.matched.lookup.state is None:
+            if nearest.normalised.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
 
             return Miss(
                 self.call, reason, "this call was recorded only as a retry", nearest
             )
 
-        firsts = [
+        first_requests = [
             entry
             for entry in self._same_name_entries
             if _call_of(entry).answers is None
         ]
-        return self._miss_of_other_arguments(firsts or self._same_name_entries)
+        return self._miss_of_other_arguments(first_requests or self._same_name_entries)
 
     def _miss_of_retry(self) -> Miss:
         """Explain why no retry of a call matches."""
@@ -637,18 +649,18 @@ class MissSearch:
 
     def _asks_preferring_all_keys(self) -> list[ReplayEntry]:
         """Return the asks of the same call, preferring those for all that a retry answers."""
-        answered = _answers_in(self.call).keys()
+        answered_keys = _answers_in(self.call).keys()
         asks = []
-        asking_for_all = []
+        asks_for_all_keys = []
         for entry in self._same_call_entries:
             if not entry.is_ask:
                 continue
 
             asks.append(entry)
-            if answered <= entry.asked_inputs.keys():
-                asking_for_all.append(entry)
+            if answered_keys <= entry.asked_inputs.keys():
+                asks_for_all_keys.append(entry)
 
-        return asking_for_all or asks
+        return asks_for_all_keys or asks
 
     def _miss_of_retry_with_state(self, state: str) -> Miss:
         """Explain why no retry with the same state matches, or that none has it."""
@@ -660,9 +672,11 @@ class MissSearch:
         if same_issuers or orphans:
             return self._miss_of_other_answers(same_issuers, orphans)
 
-        of_same_name = [entry for entry in issuers if entry in self._same_name_entries]
-        if of_same_name:
-            return self._miss_of_other_arguments(of_same_name)
+        issuers_of_same_name = [
+            entry for entry in issuers if entry in self._same_name_entries
+        ]
+        if issuers_of_same_name:
+            return self._miss_of_other_arguments(issuers_of_same_name)
 
         if issuers:
             detail = "this request state belongs to another call"
@@ -696,45 +710,53 @@ class MissSearch:
         if miss.differences:
             return miss
 
-        recorded = (miss.nearest or candidates[0]).kind
+        recorded_kind = (miss.nearest or candidates[0]).kind
         message = self.call.message
-        if recorded is None or message is None or recorded is message.kind:
+        if recorded_kind is None or message is None or recorded_kind is message.kind:
             return miss
 
-        received = message.kind.value
-        detail = f"{key} was recorded as a {recorded.value}, but this is a {received}"
+        received_kind = message.kind
+        detail = (
+            f"{key} was recorded as a {recorded_kind.value}, but this is a "
+            f"{received_kind.value}"
+        )
         return replace(miss, detail=detail)
 
     def _miss_of_other_answers(
         self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry] = ()
     ) -> Miss:
         """Explain in what the answers to some asks differ from the nearest recorded ones."""
-        answered = [*self._retries_of(asks), *orphans]
-        if not answered:
+        answering_entries = [*self._retries_of(asks), *orphans]
+        if not answering_entries:
             detail = "the recording ends with this ask, so no answer to it was recorded"
             return Miss(self.call, Reason.ANSWERS_DIFFER, detail, asks[0])
 
         detail = "other answers were recorded"
         ignored = self.ignored
         miss = _nearest_miss(
-            self.call, answered, Reason.ANSWERS_DIFFER, detail, ignored
+            self.call, answering_entries, Reason.ANSWERS_DIFFER, detail, ignored
         )
-        received = {difference.received for difference in miss.differences}
-        if received == {None}:
+        received_answers = {difference.received for difference in miss.differences}
+        if received_answers == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
 
-        other_detail = self._detail_of_other_answers(miss.nearest or answered[0])
+        other_detail = self._detail_of_other_answers(
+            miss.nearest or answering_entries[0]
+        )
         return replace(miss, detail=other_detail or detail)
 
     def _retries_of(self, asks: Sequence[ReplayEntry]) -> list[ReplayEntry]:
         """Return the retries that answer some asks, or equal ones where nothing is remembered."""
-        stand_ins = self.stand_ins
-        equal = {stand_ins.get(ask, ask) for ask in asks}
+        stand_ins = self.stand_in_by_entry
+        equal_asks = {stand_ins.get(ask, ask) for ask in asks}
         retries = []
         for entry in self.entries:
-            parent = entry.parent
-            if parent is not None and stand_ins.get(parent, parent) in equal:
+            answered_ask = entry.answered_ask
+            if (
+                answered_ask is not None
+                and stand_ins.get(answered_ask, answered_ask) in equal_asks
+            ):
                 retries.append(entry)
 
         return retries
@@ -743,22 +765,29 @@ class MissSearch:
         """Say in what answers differ from recorded ones, if not by their values."""
         answers = self._lookup.answers
         for entry in self._same_call_entries:
-            if answers is not None and entry.matched.lookup.answers == answers:
+            if answers is not None and entry.normalised.lookup.answers == answers:
                 place = entry.place.in_file
                 return f"{place} has this answer, to another ask of this call"
 
-        received = self.call.answers
-        recorded = _call_of(nearest).answers
-        if received is None or recorded is None or received.shape == recorded.shape:
+        received_answers = self.call.answers
+        recorded_answers = _call_of(nearest).answers
+        if (
+            received_answers is None
+            or recorded_answers is None
+            or received_answers.shape == recorded_answers.shape
+        ):
             return ""
 
-        return f"the answers have the shape `{received.shape}`, recorded was `{recorded.shape}`"
+        return (
+            f"the answers have the shape `{received_answers.shape}`, recorded was "
+            f"`{recorded_answers.shape}`"
+        )
 
 
 def _is_orphan(entry: ReplayEntry, state: str) -> bool:
     """Tell whether a retry has a state that no recorded ask issued."""
-    states = (entry.matched.lookup.state, entry.exchange.echoed_sha256)
-    return entry.parent is None and state in states
+    states = (entry.normalised.lookup.state, entry.exchange.echoed_sha256)
+    return entry.answered_ask is None and state in states
 
 
 # Recordings that a play has left
@@ -786,25 +815,34 @@ class Divergences:
         recording_count: how many; 1 where calls are not held to them.
     """
 
-    def __init__(self, recordings: int) -> None:
-        self.recording_count = recordings
-        self.found: list[Divergence] = []
+    def __init__(self, recording_count: int) -> None:
+        self.recording_count = recording_count
+        self.first_divergences: list[Divergence] = []
         """The first one from each recording that the play has left, in that order."""
-        self.followed_recordings = set(range(recordings))
+        self.followed_recordings = set(range(recording_count))
         """The recordings that alone would have answered all requests."""
 
     def note_play(
-        self, entry: ReplayEntry, recordings: Collection[int], reply_count: int
+        self,
+        entry: ReplayEntry,
+        recordings_with_entry: Collection[int],
+        reply_count: int,
     ) -> None:
         """Take note that a request was played that only these recordings have there."""
-        for recording in sorted(self.followed_recordings.difference(recordings)):
+        for recording in sorted(
+            self.followed_recordings.difference(recordings_with_entry)
+        ):
             self.followed_recordings.discard(recording)
-            self.found.append(Divergence(recording, reply_count, entry=entry))
+            self.first_divergences.append(
+                Divergence(recording, reply_count, entry=entry)
+            )
 
     def note_miss(self, miss: Miss, reply_count: int) -> None:
         """Take note that no recording has a request there."""
         for recording in sorted(self.followed_recordings):
-            self.found.append(Divergence(recording, reply_count, explained_miss=miss))
+            self.first_divergences.append(
+                Divergence(recording, reply_count, explained_miss=miss)
+            )
 
         self.followed_recordings.clear()
 
@@ -814,4 +852,4 @@ class Divergences:
         if self.followed_recordings:
             return None
 
-        return max(self.found, key=attrgetter("reply_count"), default=None)
+        return max(self.first_divergences, key=attrgetter("reply_count"), default=None)

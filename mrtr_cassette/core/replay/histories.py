@@ -22,11 +22,11 @@ from mrtr_cassette.core.cassette.entries import (
     MadeWrite,
     OpenedSessions,
     ReplayEntry,
-    Standing,
+    SessionStanding,
     answer_digest,
-    kind_alone,
+    ref_without_number,
 )
-from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_numbers
+from mrtr_cassette.core.cassette.recorded import RecorderFacts, run_number_by_recorder
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, method_of
@@ -41,11 +41,11 @@ WriteKey = tuple[int, tuple[str, ...]]
 HistoryKey = tuple[str, int]
 """A session, and the run of the recorder."""
 
-_CallOfAnySession = tuple[int, Standing, Traits]
+_SessionIndependentCall = tuple[int, SessionStanding, Traits]
 """The path of a call, how it names its session, and its traits without this."""
 
 
-class Point(NamedTuple):
+class HistoryPoint(NamedTuple):
     """Where in a history a recorded request belongs: all of its call is in flight together.
 
     Attributes:
@@ -56,7 +56,7 @@ class Point(NamedTuple):
 
     entry: ReplayEntry
     lifetime: Lifetime
-    history: HistoryKey
+    history_key: HistoryKey
     family: int
     write_key: WriteKey | None
 
@@ -68,14 +68,14 @@ class _EqualWrites:
     different recordings.
     """
 
-    def __init__(self, writes: Sequence[Point]) -> None:
+    def __init__(self, writes: Sequence[HistoryPoint]) -> None:
         self._writes = writes
         self._sorted_starts = sorted([write.lifetime.start for write in writes])
         self._unmade_entries = dict.fromkeys([write.entry for write in writes])
         self._made_count = 0
 
     @property
-    def next_to_end(self) -> Point | None:
+    def next_ending(self) -> HistoryPoint | None:
         """The one that ends next; None when all are made."""
         if not self._unmade_entries:
             return None
@@ -89,12 +89,12 @@ class _EqualWrites:
     def make_write(self, entry: ReplayEntry) -> ReplayEntry:
         """Make the next one; return the recording that is used up by a play of `entry`."""
         self._made_count += 1
-        made = entry
-        if made not in self._unmade_entries:
-            made = next(iter(self._unmade_entries))
+        made_entry = entry
+        if made_entry not in self._unmade_entries:
+            made_entry = next(iter(self._unmade_entries))
 
-        del self._unmade_entries[made]
-        return made
+        del self._unmade_entries[made_entry]
+        return made_entry
 
 
 class _RecordedWrites:
@@ -103,15 +103,15 @@ class _RecordedWrites:
     Attributes:
         as_recorded: in the order in which they arrived.
         by_end: in the order of their ends.
-        alike: equal ones in that order, by what they share.
+        by_key: equal ones in that order, by what they share.
     """
 
-    def __init__(self, writes: Sequence[Point]) -> None:
+    def __init__(self, writes: Sequence[HistoryPoint]) -> None:
         self.as_recorded = writes
         self.by_end = sorted(writes, key=lambda write: write.lifetime[::-1])
-        self.alike: dict[WriteKey | None, list[Point]] = {}
+        self.by_key: dict[WriteKey | None, list[HistoryPoint]] = {}
         for write in self.by_end:
-            self.alike.setdefault(write.write_key, []).append(write)
+            self.by_key.setdefault(write.write_key, []).append(write)
 
 
 class _WriteHistory:
@@ -122,13 +122,13 @@ class _WriteHistory:
 
     Attributes:
         followed_count: how many of the play's writes it has been asked to make.
-        is_left: the play has made a write that it doesn't have next.
+        has_diverged: the play has made a write that it doesn't have next.
     """
 
-    def __init__(self, recorded: _RecordedWrites) -> None:
-        self._writes = recorded.by_end
-        self._alike_by_key = recorded.alike
-        self._equal_by_key: dict[WriteKey | None, _EqualWrites] = {}
+    def __init__(self, recorded_writes: _RecordedWrites) -> None:
+        self._writes = recorded_writes.by_end
+        self._writes_by_key = recorded_writes.by_key
+        self._equal_writes_by_key: dict[WriteKey | None, _EqualWrites] = {}
         """Equal writes, as soon as the play has to do with them."""
         self._ended_entries: set[ReplayEntry] = set()
         """The writes, in the order of their ends, that equal ones were made for."""
@@ -138,39 +138,39 @@ class _WriteHistory:
         self._latest_by_family: dict[int, ArrivalTime] = {}
         """When the latest write of a family began that was made, for the latest two families."""
         self.followed_count = 0
-        self.is_left = False
+        self.has_diverged = False
 
-    def _equal_to(self, point: Point) -> _EqualWrites | None:
+    def _writes_equal_to(self, point: HistoryPoint) -> _EqualWrites | None:
         """Return the writes that equal one that a call ends, if it does."""
-        if point.write_key not in self._alike_by_key:
+        if point.write_key not in self._writes_by_key:
             return None
 
-        if point.write_key not in self._equal_by_key:
-            self._equal_by_key[point.write_key] = _EqualWrites(
-                self._alike_by_key[point.write_key]
+        if point.write_key not in self._equal_writes_by_key:
+            self._equal_writes_by_key[point.write_key] = _EqualWrites(
+                self._writes_by_key[point.write_key]
             )
 
-        return self._equal_by_key[point.write_key]
+        return self._equal_writes_by_key[point.write_key]
 
-    def make_write(self, point: Point, others_in_flight: int) -> bool:
+    def make_write(self, point: HistoryPoint, others_in_flight: int) -> bool:
         """Make a write, if the history has it next."""
-        equal = self._equal_to(point)
-        ending = None if equal is None else equal.next_to_end
-        if equal is None or ending is None:
+        equal_writes = self._writes_equal_to(point)
+        ending_write = None if equal_writes is None else equal_writes.next_ending
+        if equal_writes is None or ending_write is None:
             return False
 
-        start = equal.next_start
+        start = equal_writes.next_start
         if start > self.end_of_first_unmade(point.family, others_in_flight):
             return False
 
-        self._made_entries.add(equal.make_write(point.entry))
-        self._ended_entries.add(ending.entry)
-        self._pass_ended()
-        self._keep_latest(point.family, start)
+        self._made_entries.add(equal_writes.make_write(point.entry))
+        self._ended_entries.add(ending_write.entry)
+        self._skip_ended()
+        self._note_latest_start(point.family, start)
 
         return True
 
-    def _pass_ended(self) -> None:
+    def _skip_ended(self) -> None:
         """Go on to the first write that has not ended."""
         while self._first_unended < len(self._writes):
             if self._writes[self._first_unended].entry not in self._ended_entries:
@@ -178,7 +178,7 @@ class _WriteHistory:
 
             self._first_unended += 1
 
-    def _keep_latest(self, family: int, start: ArrivalTime) -> None:
+    def _note_latest_start(self, family: int, start: ArrivalTime) -> None:
         """Take note of when the latest write of a family began."""
         latest = self._latest_by_family
         latest[family] = max(latest.get(family, start), start)
@@ -202,18 +202,18 @@ class _WriteHistory:
         """Tell whether a write has been made, or an equal one in its place."""
         return entry in self._made_entries
 
-    def is_over(self, point: Point) -> bool:
+    def is_past(self, point: HistoryPoint) -> bool:
         """Tell whether a call has been made, or a write that came after it."""
         if point.entry in self._made_entries:
             return True
 
         end = point.lifetime.end
-        equal = self._equal_to(point)
-        if equal is not None and equal.next_to_end is not None:
-            end = equal.next_to_end.lifetime.end
+        equal_writes = self._writes_equal_to(point)
+        if equal_writes is not None and equal_writes.next_ending is not None:
+            end = equal_writes.next_ending.lifetime.end
 
-        for family, began in self._latest_by_family.items():
-            if began > end and family != point.family:
+        for family, start in self._latest_by_family.items():
+            if start > end and family != point.family:
                 return True
 
         return False
@@ -235,14 +235,14 @@ class PlayedWrites:
     def other_calls_in_flight(self, entry: ReplayEntry, family: int) -> int:
         """Return how many calls of the family of a request are in flight besides its own."""
         in_flight = self.in_flight.get(family, 0)
-        if entry.parent is not None and in_flight:
+        if entry.answered_ask is not None and in_flight:
             in_flight -= 1
 
         return in_flight
 
 
 @dataclass(frozen=True, eq=False)
-class CallRow:
+class CallSequence:
     """Equal calls of one caller at points of one history, in the order in which they began.
 
     Attributes:
@@ -250,12 +250,12 @@ class CallRow:
     """
 
     caller: str
-    point: Point | None
+    point: HistoryPoint | None
     entries: list[ReplayEntry]
 
     @cached_property
     def arrival(self) -> tuple[float, int, int]:
-        """Orders rows of equal calls as the first of each arrived."""
+        """Orders sequences of equal calls as the first of each arrived."""
         return min(entry.arrival for entry in self.entries)
 
 
@@ -285,11 +285,11 @@ class WriteHistories:
         self._by_arrival: list[ReplayEntry] = []
         self._by_path: dict[int, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
-            if entry.created_by is None:
+            if entry.task_creator is None:
                 self._by_arrival.append(entry)
                 self._by_path.setdefault(entry.numbers.path, []).append(entry)
 
-        self._equal_calls_by_path: dict[int, list[CallRow]] = {}
+        self._equal_calls_by_path: dict[int, list[CallSequence]] = {}
         """All equal calls at their points, by path, as soon as somebody asks for them."""
 
         self._steps_by_call = entries.steps
@@ -303,18 +303,18 @@ class WriteHistories:
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
-        posted = [
+        posted_answers = [
             answer.key.arguments for answer in self._timelines.answers_during(entry)
         ]
-        return entry.numbers.path, (*posted, *self._task_answers(entry))
+        return entry.numbers.path, (*posted_answers, *self._task_answers(entry))
 
     def _task_answers(self, entry: ReplayEntry) -> list[str]:
         """Return how the questions of the task that a call created were answered."""
         answers = []
         for step in self._steps_by_call.get(entry, ()):
             if step.state is None:
-                text = str(step.matched.lookup.answers)
-                answers.append(with_changed_refs(text, kind_alone))
+                text = str(step.normalised.lookup.answers)
+                answers.append(with_changed_refs(text, ref_without_number))
 
         return answers
 
@@ -323,54 +323,61 @@ class WriteHistories:
     @cached_property
     def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
         """The writes of each history."""
-        writes: dict[HistoryKey, list[Point]] = {}
-        numbered = {entry.exchange.number: entry for entry in self._by_arrival}
+        writes: dict[HistoryKey, list[HistoryPoint]] = {}
+        entry_by_number = {entry.exchange.number: entry for entry in self._by_arrival}
         for entry in self._by_arrival:
             point = self._points_by_entry[entry]
-            history = writes.setdefault(point.history, [])
+            history_writes = writes.setdefault(point.history_key, [])
             # A run that appended had played these one after the other, before the request came.
-            follows = []
-            for number in entry.exchange.follows:
-                if number in numbered:
-                    follows.append(numbered[number])
+            played_before = []
+            for number in entry.exchange.played_writes:
+                if number in entry_by_number:
+                    played_before.append(entry_by_number[number])
 
             number_before = (entry.exchange.number or 0) - 1
-            for place, played in enumerate(follows, start=1):
-                moment = (number_before + place / (len(follows) + 1),)
-                point_played = self._points_by_entry[played]
-                history.append(
-                    point_played._replace(
+            for place, played_entry in enumerate(played_before, start=1):
+                moment = (number_before + place / (len(played_before) + 1),)
+                played_point = self._points_by_entry[played_entry]
+                history_writes.append(
+                    played_point._replace(
                         lifetime=Lifetime(moment, moment),
-                        write_key=self._write_key(played),
+                        write_key=self._write_key(played_entry),
                     )
                 )
 
             if point.write_key is not None:
-                history.append(point)
+                history_writes.append(point)
 
-        return {key: _RecordedWrites(history) for key, history in writes.items()}
+        return {
+            key: _RecordedWrites(history_writes)
+            for key, history_writes in writes.items()
+        }
 
     @cached_property
-    def _points_by_entry(self) -> dict[ReplayEntry, Point]:
+    def _points_by_entry(self) -> dict[ReplayEntry, HistoryPoint]:
         """Where in its history each request belongs."""
         lifetimes = self._call_lifetimes()
-        points: dict[ReplayEntry, Point] = {}
+        points: dict[ReplayEntry, HistoryPoint] = {}
         for entry in self._by_arrival:
-            first = entry
-            while first.parent is not None and first not in points:
-                first = first.parent
+            first_request = entry
+            while (
+                first_request.answered_ask is not None and first_request not in points
+            ):
+                first_request = first_request.answered_ask
 
-            family = first.numbers.path
-            if first in points:
-                family = points[first].family
+            family = first_request.numbers.path
+            if first_request in points:
+                family = points[first_request].family
 
-            history = self._history_of(entry)
-            write = None
+            history_key = self._history_key_of(entry)
+            write_key = None
             if self._call_effects.is_write(entry):
-                write = self._write_key(entry)
+                write_key = self._write_key(entry)
 
-            lifetime = lifetimes[entry.interaction, history]
-            points[entry] = Point(entry, lifetime, history, family, write)
+            lifetime = lifetimes[entry.interaction, history_key]
+            points[entry] = HistoryPoint(
+                entry, lifetime, history_key, family, write_key
+            )
 
         return points
 
@@ -378,7 +385,7 @@ class WriteHistories:
         """Return when each call began, and when it ended with all its rounds and steps."""
         lifetimes: dict[tuple[int, HistoryKey], Lifetime] = {}
         for entry in self._by_arrival:
-            call = (entry.interaction, self._history_of(entry))
+            call = (entry.interaction, self._history_key_of(entry))
             start, end = self._timelines.lifetime_of(entry)
             for step in self._steps_by_call.get(entry, ()):
                 end = max(end, self._timelines.lifetime_of(step).end)
@@ -390,7 +397,7 @@ class WriteHistories:
 
         return lifetimes
 
-    def _history_of(self, entry: ReplayEntry) -> HistoryKey:
+    def _history_key_of(self, entry: ReplayEntry) -> HistoryKey:
         """Return the history to which a request belongs."""
         recorded_by = entry.exchange.recorded_by
         run = 0
@@ -403,35 +410,36 @@ class WriteHistories:
     def _runs_by_recorder(self) -> dict[str, int]:
         """The run to which each recorder belongs."""
         exchanges = [entry.exchange for entry in self._by_arrival]
-        return run_numbers(exchanges, self._recorders)
+        return run_number_by_recorder(exchanges, self._recorders)
 
     # What a play has made
 
-    def _living_history(
-        self, key: HistoryKey, played: PlayedWrites
+    def _followed_history(
+        self, key: HistoryKey, played_writes: PlayedWrites
     ) -> _WriteHistory | None:
         """Return a history that a play can be in; None for one that it has left."""
-        history = played.followed_histories.get(key)
+        history = played_writes.followed_histories.get(key)
         if history is None:
             history = _WriteHistory(self._recorded_writes[key])
-            played.followed_histories[key] = history
+            played_writes.followed_histories[key] = history
 
-        for write in played.made[history.followed_count :]:
+        history_session, _ = key
+        for write in played_writes.made[history.followed_count :]:
             history.followed_count += 1
             entry = write.entry
             # Clients without a session have nothing in common with those that have one.
-            if entry is not None and bool(key[0]) != bool(entry.session):
+            if entry is not None and bool(history_session) != bool(entry.session):
                 continue
 
             # No history has what a live server got.
             if entry is None or not history.make_write(
                 self._points_by_entry[entry], write.others_in_flight
             ):
-                history.is_left = True
+                history.has_diverged = True
 
-        return None if history.is_left else history
+        return None if history.has_diverged else history
 
-    def note_play(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def note_play(self, entry: ReplayEntry, played_writes: PlayedWrites) -> bool:
         """Take note that a call begins or ends; histories end that don't have its write next.
 
         Return whether it is a read that was recorded after other writes.
@@ -439,134 +447,154 @@ class WriteHistories:
         if not (self._holds_any or self._is_watching_reads):
             return False
 
-        if entry.created_by is not None:
-            self._note_task_step(entry, entry.created_by, played)
+        if entry.task_creator is not None:
+            self._note_task_step(entry, entry.task_creator, played_writes)
             return False
 
         family = self._points_by_entry[entry].family
         if entry.is_ask:
-            if entry.parent is None:
-                played.in_flight[family] += 1
+            if entry.answered_ask is None:
+                played_writes.in_flight[family] += 1
 
             return False
 
         if self._call_effects.is_write(entry):
-            others_in_flight = played.other_calls_in_flight(entry, family)
-            played.made.append(MadeWrite(entry, others_in_flight))
-            played.in_flight[family] = others_in_flight + (entry in self._steps_by_call)
+            others_in_flight = played_writes.other_calls_in_flight(entry, family)
+            played_writes.made.append(MadeWrite(entry, others_in_flight))
+            played_writes.in_flight[family] = others_in_flight + (
+                entry in self._steps_by_call
+            )
 
             return False
 
         is_watched = self._is_watching_reads and self._is_watched(entry)
-        return is_watched and not self._is_read_after_same_writes(entry, played)
+        return is_watched and not self._is_read_after_same_writes(entry, played_writes)
 
-    def take_back_ask(self, ask: ReplayEntry, played: PlayedWrites) -> None:
+    def take_back_ask(self, ask: ReplayEntry, played_writes: PlayedWrites) -> None:
         """Take note that a call that was asked something has not begun after all."""
-        if ask.parent is None and (self._holds_any or self._is_watching_reads):
-            played.in_flight[self._points_by_entry[ask].family] -= 1
+        if ask.answered_ask is None and (self._holds_any or self._is_watching_reads):
+            played_writes.in_flight[self._points_by_entry[ask].family] -= 1
 
     def _note_task_step(
-        self, step: ReplayEntry, call: ReplayEntry, played: PlayedWrites
+        self, step: ReplayEntry, call: ReplayEntry, played_writes: PlayedWrites
     ) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
         family = self._points_by_entry[call].family
-        if step.state is not None and step.state.is_over and played.in_flight[family]:
-            played.in_flight[family] -= 1
+        if (
+            step.state is not None
+            and step.state.is_over
+            and played_writes.in_flight[family]
+        ):
+            played_writes.in_flight[family] -= 1
 
-    def exchange_writes(
-        self, first: ReplayEntry, second: ReplayEntry, played: PlayedWrites
+    def swap_writes(
+        self,
+        first_call: ReplayEntry,
+        second_call: ReplayEntry,
+        played_writes: PlayedWrites,
     ) -> None:
         """Take a write that was made as one equal call for another, to which it turns out now."""
-        was_made = {write.entry for write in played.made}
-        if was_made.isdisjoint((first, second)):
+        made_entries = {write.entry for write in played_writes.made}
+        if made_entries.isdisjoint((first_call, second_call)):
             return
 
-        family = self._points_by_entry[first].family
-        others_in_flight = max(played.in_flight[family] - 1, 0)
-        played.made = [
-            write for write in played.made if write.entry not in (first, second)
+        family = self._points_by_entry[first_call].family
+        others_in_flight = max(played_writes.in_flight[family] - 1, 0)
+        played_writes.made = [
+            write
+            for write in played_writes.made
+            if write.entry not in (first_call, second_call)
         ]
-        if first in was_made:
-            played.made.append(MadeWrite(second, others_in_flight))
+        if first_call in made_entries:
+            played_writes.made.append(MadeWrite(second_call, others_in_flight))
 
-        if second in was_made:
-            played.made.append(MadeWrite(first, others_in_flight))
+        if second_call in made_entries:
+            played_writes.made.append(MadeWrite(first_call, others_in_flight))
 
-        played.followed_histories.clear()
+        played_writes.followed_histories.clear()
 
     # What is held
 
-    def rows_by_caller(self, entries: Sequence[ReplayEntry]) -> list[CallRow]:
+    def sequences_by_caller(self, entries: Sequence[ReplayEntry]) -> list[CallSequence]:
         """Return some equal calls by their callers, and by history where they are held to one."""
-        return self._grouped_rows(
+        return self._grouped_sequences(
             entries, is_held=self._holds_any and self._are_held(entries)
         )
 
-    def _grouped_rows(
+    def _grouped_sequences(
         self, entries: Sequence[ReplayEntry], *, is_held: bool
-    ) -> list[CallRow]:
+    ) -> list[CallSequence]:
         """Return some equal calls by their callers, and by history if they are held to one."""
-        rows: dict[object, CallRow] = {}
+        sequences: dict[object, CallSequence] = {}
         for entry in entries:
-            caller = entry.matched.caller
+            caller = entry.normalised.caller
             point = None
             key: tuple[object, ...] = (caller,)
             if is_held and not _has_no_point(entry):
                 point = self._points_by_entry[entry]
-                key = (caller, point.history, point.family, entry.parent is None)
+                key = (
+                    caller,
+                    point.history_key,
+                    point.family,
+                    entry.answered_ask is None,
+                )
 
-            row = rows.setdefault(key, CallRow(caller, point, []))
-            row.entries.append(entry)
+            sequence = sequences.setdefault(key, CallSequence(caller, point, []))
+            sequence.entries.append(entry)
 
-        for row in rows.values():
-            if row.point is not None:
-                row.entries.sort(key=self._start_of)
+        for sequence in sequences.values():
+            if sequence.point is not None:
+                sequence.entries.sort(key=self._start_of)
 
-        return list(rows.values())
+        return list(sequences.values())
 
     def _start_of(self, entry: ReplayEntry) -> ArrivalTime:
         """Return when the call of a request began."""
         return self._points_by_entry[entry].lifetime.start
 
-    def count_of_reached_calls(self, row: CallRow, played: PlayedWrites) -> int:
-        """Return how many calls of a row have all writes behind them that ended before they came.
+    def reached_call_count(
+        self, sequence: CallSequence, played_writes: PlayedWrites
+    ) -> int:
+        """Return how many calls have all writes behind them that ended before they came.
 
         That is, of a play that has made these writes.
         """
-        if row.point is None:
-            return len(row.entries)
+        if sequence.point is None:
+            return len(sequence.entries)
 
-        history = self._living_history(row.point.history, played)
+        history = self._followed_history(sequence.point.history_key, played_writes)
         if history is None:
             return 0
 
-        family = row.point.family
-        until = history.end_of_first_unmade(
-            family, played.other_calls_in_flight(row.entries[0], family)
+        family = sequence.point.family
+        end_of_reached = history.end_of_first_unmade(
+            family, played_writes.other_calls_in_flight(sequence.entries[0], family)
         )
-        return bisect_right(row.entries, until, key=self._start_of)
+        return bisect_right(sequence.entries, end_of_reached, key=self._start_of)
 
-    def is_over(self, row: CallRow, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def is_past(
+        self, sequence: CallSequence, entry: ReplayEntry, played_writes: PlayedWrites
+    ) -> bool:
         """Tell whether a play has gone past a call, or has made it."""
-        if row.point is None:
+        if sequence.point is None:
             return False
 
-        history = self._living_history(row.point.history, played)
-        return history is None or history.is_over(self._points_by_entry[entry])
+        history = self._followed_history(sequence.point.history_key, played_writes)
+        return history is None or history.is_past(self._points_by_entry[entry])
 
-    def is_over_for_good(self, entry: ReplayEntry, played: PlayedWrites) -> bool:
+    def is_past_for_good(self, entry: ReplayEntry, played_writes: PlayedWrites) -> bool:
         """Tell whether a play can't get back to a call that is over, whatever it writes."""
         point = self._points_by_entry[entry]
-        history = self._living_history(point.history, played)
+        history = self._followed_history(point.history_key, played_writes)
         return point.write_key is None or history is None or history.is_made(entry)
 
-    def calls_in_place(
-        self, row: CallRow, played: PlayedWrites
+    def playable_calls(
+        self, sequence: CallSequence, played_writes: PlayedWrites
     ) -> Iterator[ReplayEntry]:
-        """Yield the calls of a row at the point that a play has reached, the latest first."""
-        for index in reversed(range(self.count_of_reached_calls(row, played))):
-            entry = row.entries[index]
-            if not self.is_over(row, entry, played):
+        """Yield the calls of a sequence at the point that a play has reached, the latest first."""
+        for index in reversed(range(self.reached_call_count(sequence, played_writes))):
+            entry = sequence.entries[index]
+            if not self.is_past(sequence, entry, played_writes):
                 yield entry
 
     # Recordings that are played together
@@ -577,39 +605,47 @@ class WriteHistories:
         if self._history_mode != "strict":
             return 1
 
-        recordings = [_recording_of(recorder.id) for recorder in self._recorders]
+        recordings = [_recording_index_of(recorder.id) for recorder in self._recorders]
         return 1 + max(recordings, default=0)
 
     def recordings_with(
-        self, entry: ReplayEntry, played: PlayedWrites, among: Collection[int]
+        self,
+        entry: ReplayEntry,
+        played_writes: PlayedWrites,
+        recordings: Collection[int],
     ) -> set[int]:
         """Return which of some recordings have an equal call at the point that a play has reached.
 
         A call that belongs to no point is in all of them.
         """
-        if _has_no_point(entry) or entry.created_by is not None:
-            return set(among)
+        if _has_no_point(entry) or entry.task_creator is not None:
+            return set(recordings)
 
         recordings_found = set()
-        for row in self._calls_equal_to(entry):
-            recorded_by = row.entries[0].exchange.recorded_by
+        for sequence in self._calls_equal_to(entry):
+            recorded_by = sequence.entries[0].exchange.recorded_by
             recorder = "" if recorded_by is None else recorded_by.recorder
-            recording = _recording_of(recorder)
-            is_wanted = recording in among and recording not in recordings_found
-            if is_wanted and self._is_reached(row, played):
-                recordings_found.add(recording)
+            recording_index = _recording_index_of(recorder)
+            is_wanted = (
+                recording_index in recordings
+                and recording_index not in recordings_found
+            )
+            if is_wanted and self._has_playable_call(sequence, played_writes):
+                recordings_found.add(recording_index)
 
         return recordings_found
 
-    def _is_reached(self, row: CallRow, played: PlayedWrites) -> bool:
-        """Tell whether a row has a call at the point that a play has reached."""
-        return next(self.calls_in_place(row, played), None) is not None
+    def _has_playable_call(
+        self, sequence: CallSequence, played_writes: PlayedWrites
+    ) -> bool:
+        """Tell whether a sequence has a call at the point that a play has reached."""
+        return next(self.playable_calls(sequence, played_writes), None) is not None
 
-    def _calls_equal_to(self, entry: ReplayEntry) -> list[CallRow]:
+    def _calls_equal_to(self, entry: ReplayEntry) -> list[CallSequence]:
         """Return all calls that equal one, itself included, at their points."""
         path = entry.numbers.path
         if path not in self._equal_calls_by_path:
-            self._equal_calls_by_path[path] = self._grouped_rows(
+            self._equal_calls_by_path[path] = self._grouped_sequences(
                 self._by_path[path], is_held=True
             )
 
@@ -621,10 +657,10 @@ class WriteHistories:
         last = entries[-1]
         if self._history_mode == "strict":
             return True
-        if self._call_of_any_session(first) in self._calls_answered_otherwise:
+        if self._session_independent_call(first) in self._calls_with_several_answers:
             return True
         # A caller that is like none of the recorded ones may get what was recorded of several.
-        if first.matched.traits == last.matched.traits:
+        if first.normalised.traits == last.normalised.traits:
             return False
 
         digests = set(map(self._digests_by_entry.get, entries))
@@ -642,32 +678,36 @@ class WriteHistories:
 
         return digests
 
-    def _call_of_any_session(self, entry: ReplayEntry) -> _CallOfAnySession:
+    def _session_independent_call(self, entry: ReplayEntry) -> _SessionIndependentCall:
         """Return what equal calls share that were sent in the same way, in whichever session.
 
         What a server answers depends on what was written before, and not on who asks for progress.
         """
-        traits = entry.matched.traits
+        traits = entry.normalised.traits
         standing = self._opened_sessions.standing_of(traits.session)
-        if standing is Standing.OPENED:
+        if standing is SessionStanding.OPENED:
             traits = traits._replace(session=NO_SESSION)
 
         return entry.numbers.path, standing, traits._replace(has_progress_token=False)
 
-    def alike_in_any_session(
-        self, call: ReplayEntry, equal: Iterable[ReplayEntry]
+    def sent_alike_in_any_session(
+        self, call: ReplayEntry, equal_calls: Iterable[ReplayEntry]
     ) -> list[ReplayEntry]:
         """Return those of some equal calls that were sent as one of them, in any session."""
-        sent_as = self._call_of_any_session(call)
-        return [entry for entry in equal if self._call_of_any_session(entry) == sent_as]
+        sent_call = self._session_independent_call(call)
+        return [
+            entry
+            for entry in equal_calls
+            if self._session_independent_call(entry) == sent_call
+        ]
 
     @cached_property
-    def _calls_answered_otherwise(self) -> set[_CallOfAnySession]:
+    def _calls_with_several_answers(self) -> set[_SessionIndependentCall]:
         """Equal calls that got several answers, themselves or after equal retries."""
         first_digests: dict[object, bytes] = {}
-        answered_differently: set[_CallOfAnySession] = set()
+        answered_differently: set[_SessionIndependentCall] = set()
         for entry, digest in self._digests_by_entry.items():
-            call = self._call_of_any_session(entry)
+            call = self._session_independent_call(entry)
             # Tasks that were answered differently are branches.
             key = (call, tuple(self._task_answers(entry)))
             if first_digests.setdefault(key, digest) != digest:
@@ -675,12 +715,12 @@ class WriteHistories:
 
         # A retry came after the call that it answers.
         for entry in reversed(self._by_arrival):
-            parent = entry.parent
-            if parent is None:
+            answered_ask = entry.answered_ask
+            if answered_ask is None:
                 continue
 
-            if self._call_of_any_session(entry) in answered_differently:
-                answered_differently.add(self._call_of_any_session(parent))
+            if self._session_independent_call(entry) in answered_differently:
+                answered_differently.add(self._session_independent_call(answered_ask))
 
         return answered_differently
 
@@ -704,11 +744,13 @@ class WriteHistories:
         return not (method.steady or method.describes_server)
 
     def _is_read_after_same_writes(
-        self, entry: ReplayEntry, played: PlayedWrites
+        self, entry: ReplayEntry, played_writes: PlayedWrites
     ) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
-        for row in self._calls_equal_to(entry):
-            if row.point is not None and self._is_reached(row, played):
+        for sequence in self._calls_equal_to(entry):
+            if sequence.point is not None and self._has_playable_call(
+                sequence, played_writes
+            ):
                 return True
 
         return False
@@ -716,63 +758,67 @@ class WriteHistories:
     def nearest_with_writes(
         self,
         entries: Sequence[ReplayEntry],
-        played: PlayedWrites,
+        played_writes: PlayedWrites,
         play_counts: Mapping[ReplayEntry, int],
     ) -> tuple[ReplayEntry, list[MadeWrite]]:
         """Return the nearest of some calls, and the writes after which it came.
 
         `play_counts` tells how often each was played.
         """
-        in_place: set[ReplayEntry] = set()
-        for row in self.rows_by_caller(entries):
-            in_place.update(self.calls_in_place(row, played))
+        playable: set[ReplayEntry] = set()
+        for sequence in self.sequences_by_caller(entries):
+            playable.update(self.playable_calls(sequence, played_writes))
 
-        elsewhere = [entry for entry in entries if entry not in in_place]
-        candidates = elsewhere or entries
+        unplayable = [entry for entry in entries if entry not in playable]
+        candidates = unplayable or entries
         unplayed = [entry for entry in candidates if not play_counts.get(entry)]
         candidates = unplayed or candidates
-        nearest = self._first_call_to_come(candidates, played)
+        nearest = self._first_call_to_come(candidates, played_writes)
 
         return nearest, self._writes_before(self._points_by_entry[nearest])
 
     def _first_call_to_come(
-        self, entries: Sequence[ReplayEntry], played: PlayedWrites
+        self, entries: Sequence[ReplayEntry], played_writes: PlayedWrites
     ) -> ReplayEntry:
-        """Return the first of some calls that is still to come in a living history.
+        """Return the first of some calls that is still to come in a followed history.
 
-        Without one it is the first in a living history, else the last of all.
+        Without one it is the first in a followed history, else the last of all.
         """
-        first_in_living: ReplayEntry | None = None
+        first_in_followed_history: ReplayEntry | None = None
         for entry in entries:
             point = self._points_by_entry[entry]
-            history = self._living_history(point.history, played)
+            history = self._followed_history(point.history_key, played_writes)
             if history is None:
                 continue
-            if not history.is_over(point):
+            if not history.is_past(point):
                 return entry
 
-            if first_in_living is None:
-                first_in_living = entry
+            if first_in_followed_history is None:
+                first_in_followed_history = entry
 
-        return entries[-1] if first_in_living is None else first_in_living
+        return (
+            entries[-1]
+            if first_in_followed_history is None
+            else first_in_followed_history
+        )
 
-    def _writes_before(self, point: Point) -> list[MadeWrite]:
+    def _writes_before(self, point: HistoryPoint) -> list[MadeWrite]:
         """Return the writes of a history that had ended when a call began."""
         ended_before = []
-        for write in self._recorded_writes[point.history].as_recorded:
+        for write in self._recorded_writes[point.history_key].as_recorded:
             if write.lifetime.end < point.lifetime.start:
                 ended_before.append(MadeWrite(write.entry))
 
         return ended_before
 
 
-def _recording_of(recorder: str) -> int:
+def _recording_index_of(recorder: str) -> int:
     """Return the place among recordings of the one that a recorder made."""
     # One that is played alone has recorders without a place.
-    place, colon, _ = recorder.partition(":")
-    if not colon or not place.isdigit():
+    recording_index, colon, _ = recorder.partition(":")
+    if not colon or not recording_index.isdigit():
         return 0
-    return int(place)
+    return int(recording_index)
 
 
 def _has_no_point(entry: ReplayEntry) -> bool:

@@ -14,10 +14,10 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.entries import (
     Entries,
-    MatchedRequest,
+    NormalisedRequest,
     ReplayEntry,
     answer_digest,
-    is_received,
+    is_sent_by_client,
 )
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -30,7 +30,7 @@ from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import CassetteError, shorten
 
-_MOST_LISTED: Final = 10
+_MOST_LISTED_ITEMS: Final = 10
 _REMEDY: Final = "serve it without, from one process"
 
 
@@ -40,10 +40,10 @@ class RecordingIndex:
     Attributes:
         entries_by_lookup: those that are found by each key, as they arrived.
         entries_by_lookup_and_traits: the same with all that headers say.
-        stand_ins: the equal exchanges that are played in the place of others.
+        stand_in_by_entry: the equal exchanges that are played in the place of others.
     """
 
-    stand_ins: Mapping[ReplayEntry, ReplayEntry] = MappingProxyType({})
+    stand_in_by_entry: Mapping[ReplayEntry, ReplayEntry] = MappingProxyType({})
 
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
@@ -55,32 +55,34 @@ class RecordingIndex:
             tuple[LookupKey, int, LookupKey], list[ReplayEntry]
         ] = {}
         for entry in by_arrival:
-            if entry.created_by is None and entry not in self.stand_ins:
+            if entry.task_creator is None and entry not in self.stand_in_by_entry:
                 self._index_entry(entry)
 
     def _index_entry(self, entry: ReplayEntry) -> None:
         """Take a recorded exchange under the keys by which it is found."""
-        matched = self.matched_as_found(entry)
-        lookup = matched.lookup
+        normalised = self.indexed_request(entry)
+        lookup = normalised.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
         raw_state = entry.exchange.echoed_sha256 or lookup.state
-        raw_lookup = self.lookup_as_found(lookup._replace(state=raw_state))
+        raw_lookup = self.indexed_lookup(lookup._replace(state=raw_state))
         for key in dict.fromkeys([lookup, raw_lookup]):
             self.entries_by_lookup.setdefault(key, []).append(entry)
             self.entries_by_lookup_and_traits.setdefault(
-                (key, matched.traits), []
+                (key, normalised.traits), []
             ).append(entry)
-            for strictness, stricter in enumerate(matched.stricter_lookups):
+            for strictness_level, stricter_lookup in enumerate(
+                normalised.stricter_lookups
+            ):
                 self._entries_by_stricter_lookup.setdefault(
-                    (key, strictness, stricter), []
+                    (key, strictness_level, stricter_lookup), []
                 ).append(entry)
 
-    def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
+    def indexed_request(self, entry: ReplayEntry) -> NormalisedRequest:
         """Return a recorded request as it is found."""
-        return entry.matched
+        return entry.normalised
 
-    def lookup_as_found(self, lookup: LookupKey) -> LookupKey:
+    def indexed_lookup(self, lookup: LookupKey) -> LookupKey:
         """Return the key under which a request is found that has this one."""
         return lookup
 
@@ -95,7 +97,7 @@ class RecordingIndex:
         if ask is None:
             return None, []
 
-        key = (lookup.call, lookup.answers, *_questions_asked(ask))
+        key = (lookup.call, lookup.answers, *_equal_ask_key(ask))
         return ask, self._retries_by_equal_ask.get(key, [])
 
     @cached_property
@@ -114,15 +116,19 @@ class RecordingIndex:
         """The retries by their call, their answers, and what they answer."""
         retries: dict[object, list[ReplayEntry]] = {}
         for entry in self._by_arrival:
-            if entry.parent is not None and entry.created_by is None:
-                lookup = entry.matched.lookup
-                key = (lookup.call, lookup.answers, *_questions_asked(entry.parent))
+            if entry.answered_ask is not None and entry.task_creator is None:
+                lookup = entry.normalised.lookup
+                key = (lookup.call, lookup.answers, *_equal_ask_key(entry.answered_ask))
                 retries.setdefault(key, []).append(entry)
 
         return retries
 
-    def matched_by(
-        self, hook: MatchHook, matched: MatchedRequest, *, in_any_turn: bool = False
+    def entries_matched_by_hook(
+        self,
+        hook: MatchHook,
+        normalised: NormalisedRequest,
+        *,
+        in_any_turn: bool = False,
     ) -> list[ReplayEntry]:
         """Return the recordings of other calls that a function matches with a request.
 
@@ -132,31 +138,31 @@ class RecordingIndex:
         Raises:
             HookError: the function raised an error.
         """
-        call = read_call(matched.request)
-        lookup = self.lookup_as_found(matched.lookup)
+        call = read_call(normalised.request)
+        lookup = self.indexed_lookup(normalised.lookup)
         matching_entries = []
-        for recorded, entries in self.entries_by_lookup.items():
-            is_in_turn = in_any_turn or recorded[1:] == lookup[1:]
-            is_same_name = recorded.call[:-1] == lookup.call[:-1]
-            is_other_call = is_same_name and recorded.call != lookup.call
+        for recorded_lookup, entries in self.entries_by_lookup.items():
+            is_in_turn = in_any_turn or recorded_lookup[1:] == lookup[1:]
+            is_same_name = recorded_lookup.call[:-1] == lookup.call[:-1]
+            is_other_call = is_same_name and recorded_lookup.call != lookup.call
             if not (is_in_turn and is_other_call):
                 continue
 
-            request = entries[0].matched.request
+            request = entries[0].normalised.request
             is_alike = _is_same_but_arguments(read_call(request), call)
-            if is_alike and hook.matches(request, matched.request):
+            if is_alike and hook.matches(request, normalised.request):
                 matching_entries += entries
 
         return sorted(matching_entries, key=lambda entry: entry.arrival)
 
     def stricter_groups(
-        self, matched: MatchedRequest
+        self, normalised: NormalisedRequest
     ) -> Iterator[Sequence[ReplayEntry]]:
         """Yield the recordings with the same value where the others match or are ignored."""
-        lookup = self.lookup_as_found(matched.lookup)
-        for strictness, stricter in enumerate(matched.stricter_lookups):
+        lookup = self.indexed_lookup(normalised.lookup)
+        for strictness_level, stricter_lookup in enumerate(normalised.stricter_lookups):
             entries = self._entries_by_stricter_lookup.get(
-                (lookup, strictness, stricter), ()
+                (lookup, strictness_level, stricter_lookup), ()
             )
             if entries and len(entries) < len(self.entries_by_lookup[lookup]):
                 yield entries
@@ -171,37 +177,43 @@ class RecordingIndex:
         refusal is for those who send what was refused.
         """
         best_score: list[bool] = []
-        nearest: dict[ReplayEntry, Traits] = {}
+        nearest_traits: dict[ReplayEntry, Traits] = {}
         for entry in entries:
-            recorded = self.matched_as_found(entry).traits
-            score = list(map(eq, recorded, traits))
+            recorded_traits = self.indexed_request(entry).traits
+            score = list(map(eq, recorded_traits, traits))
             if score > best_score:
                 best_score = score
-                nearest = {}
+                nearest_traits = {}
 
             if score == best_score:
-                nearest[entry] = recorded
+                nearest_traits[entry] = recorded_traits
 
         granted_traits = {
-            found for entry, found in nearest.items() if not entry.is_refused
+            entry_traits
+            for entry, entry_traits in nearest_traits.items()
+            if not entry.is_refused
         }
-        is_alike = len(set(nearest.values())) == 1
+        is_alike = len(set(nearest_traits.values())) == 1
         if is_alike or not granted_traits:
-            return list(nearest)
+            return list(nearest_traits)
 
-        return [entry for entry, found in nearest.items() if found in granted_traits]
+        return [
+            entry
+            for entry, entry_traits in nearest_traits.items()
+            if entry_traits in granted_traits
+        ]
 
 
-def _questions_asked(ask: ReplayEntry) -> tuple[int, bytes]:
+def _equal_ask_key(ask: ReplayEntry) -> tuple[int, bytes]:
     """Return what equal asks share: the path to them, and what they say but for the state."""
     return ask.numbers.path, answer_digest(ask, ())
 
 
-def _is_same_but_arguments(recorded: Call, received: Call) -> bool:
+def _is_same_but_arguments(recorded_call: Call, received_call: Call) -> bool:
     """Tell whether two calls may differ in nothing but their arguments."""
-    if recorded.contradicting_header or received.contradicting_header:
+    if recorded_call.contradicting_header or received_call.contradicting_header:
         return False
-    return recorded.kind is received.kind
+    return recorded_call.kind is received_call.kind
 
 
 # Secrets
@@ -218,78 +230,103 @@ class SecretMapping:
         self._received_by_recorded: dict[Ref, Ref] = {}
 
     def fitting_entries(
-        self, candidates: Candidates, received: tuple[Ref, ...]
+        self, candidates: Candidates, received_secrets: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
-        possible = _secrets_taking(candidates.secrets, received, _is_found_by_same_rule)
-        if len(possible) > 1:
-            taken = _secrets_taking(possible, received, self._is_taken_for)
-            if taken:
-                return candidates.entries_with_secrets(taken)
+        possible_secrets = _compatible_secrets(
+            candidates.secrets, received_secrets, _is_found_by_same_rule
+        )
+        if len(possible_secrets) > 1:
+            mapped_secrets = _compatible_secrets(
+                possible_secrets, received_secrets, self._is_mapped_to
+            )
+            if mapped_secrets:
+                return candidates.entries_with_secrets(mapped_secrets)
 
-            possible = _secrets_taking(possible, received, self._may_be_taken_for)
+            possible_secrets = _compatible_secrets(
+                possible_secrets, received_secrets, self._may_map_to
+            )
 
-        entries = candidates.entries_with_secrets(possible)
-        if not candidates.have_parents:
+        entries = candidates.entries_with_secrets(possible_secrets)
+        if not candidates.have_retries:
             return entries
 
-        fitting = []
+        fitting_entries = []
         for entry in entries:
-            if not self._has_been_another(entry, received):
-                fitting.append(entry)
+            if not self._contradicts_earlier_round(entry, received_secrets):
+                fitting_entries.append(entry)
 
-        return fitting
+        return fitting_entries
 
-    def _has_been_another(self, entry: ReplayEntry, received: tuple[Ref, ...]) -> bool:
+    def _contradicts_earlier_round(
+        self, entry: ReplayEntry, received_secrets: tuple[Ref, ...]
+    ) -> bool:
         """Tell whether a secret was another recorded one in an earlier round of a call."""
-        earlier: set[Ref] = set()
-        parent = entry.parent
-        while parent is not None:
-            earlier.update(parent.matched.secrets)
-            parent = parent.parent
+        earlier_secrets: set[Ref] = set()
+        ask = entry.answered_ask
+        while ask is not None:
+            earlier_secrets.update(ask.normalised.secrets)
+            ask = ask.answered_ask
 
-        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
-            if self._is_taken_for(recorded, secret):
+        for recorded_secret, received_secret in zip(
+            entry.normalised.secrets, received_secrets, strict=False
+        ):
+            if self._is_mapped_to(recorded_secret, received_secret):
                 continue
 
-            for earlier_secret in earlier:
-                if self._is_taken_for(earlier_secret, secret):
+            for earlier_secret in earlier_secrets:
+                if self._is_mapped_to(earlier_secret, received_secret):
                     return True
 
         return False
 
     def note_played_secrets(
-        self, entry: ReplayEntry, received: tuple[Ref, ...]
+        self, entry: ReplayEntry, received_secrets: tuple[Ref, ...]
     ) -> None:
         """Take note of what the secrets of a request were played as."""
-        for recorded, secret in zip(entry.matched.secrets, received, strict=False):
-            if is_received(secret):
-                self._received_by_recorded.setdefault(recorded, secret)
+        for recorded_secret, received_secret in zip(
+            entry.normalised.secrets, received_secrets, strict=False
+        ):
+            if is_sent_by_client(received_secret):
+                self._received_by_recorded.setdefault(recorded_secret, received_secret)
 
-    def _is_taken_for(self, recorded: Ref, received: Ref) -> bool:
+    def _is_mapped_to(self, recorded_secret: Ref, received_secret: Ref) -> bool:
         """Tell whether a client's secret is taken for a recorded one."""
-        return received in (recorded, self._received_by_recorded.get(recorded))
+        return received_secret in (
+            recorded_secret,
+            self._received_by_recorded.get(recorded_secret),
+        )
 
-    def _may_be_taken_for(self, recorded: Ref, received: Ref) -> bool:
+    def _may_map_to(self, recorded_secret: Ref, received_secret: Ref) -> bool:
         """Tell whether a client's secret may be taken for a recorded one."""
-        if recorded.kind != received.kind or self._is_taken_for(recorded, received):
+        if recorded_secret.kind != received_secret.kind or self._is_mapped_to(
+            recorded_secret, received_secret
+        ):
             return True
-        return recorded not in self._received_by_recorded and is_received(received)
+        return recorded_secret not in self._received_by_recorded and is_sent_by_client(
+            received_secret
+        )
 
 
-def _secrets_taking(
-    recorded: Iterable[tuple[Ref, ...]],
-    received: tuple[Ref, ...],
-    takes: Callable[[Ref, Ref], bool],
+def _compatible_secrets(
+    recorded_secrets: Iterable[tuple[Ref, ...]],
+    received_secrets: tuple[Ref, ...],
+    is_compatible: Callable[[Ref, Ref], bool],
 ) -> set[tuple[Ref, ...]]:
     """Return the secrets of recorded requests of which each takes the one received in its place."""
-    return {secrets for secrets in recorded if all(map(takes, secrets, received))}
+    return {
+        secrets
+        for secrets in recorded_secrets
+        if all(map(is_compatible, secrets, received_secrets))
+    }
 
 
-def _is_found_by_same_rule(recorded: Ref, received: Ref) -> bool:
+def _is_found_by_same_rule(recorded_secret: Ref, received_secret: Ref) -> bool:
     """Tell whether the rule that found a client's secret may have found a recorded one."""
     # A placeholder that the client was given may stand where another rule found the secret.
-    return recorded.kind == received.kind or not is_received(received)
+    return recorded_secret.kind == received_secret.kind or not is_sent_by_client(
+        received_secret
+    )
 
 
 # Where nothing is remembered
@@ -306,7 +343,7 @@ class StatelessIndex(RecordingIndex):
         self,
         cassette: Cassette,
         entries: Entries,
-        issued: Collection[str],
+        issued_names: Collection[str],
         tasks: RecordedTasks,
         timelines: Timelines,
     ) -> None:
@@ -315,19 +352,21 @@ class StatelessIndex(RecordingIndex):
         Args:
             issued: the hashes and placeholders that a client can have from a response.
         """
-        self._issued_names = issued
+        self._issued_names = issued_names
         self._entries = entries
         self._first_equal_names: dict[str, str] = {}
-        self._matched_by_entry: dict[ReplayEntry, MatchedRequest] = {}
+        self._normalised_by_entry: dict[ReplayEntry, NormalisedRequest] = {}
         self._refuse_dependence_on_memory(cassette, tasks, timelines)
-        self.stand_ins = self._equal_requests(cassette)
+        self.stand_in_by_entry = self._first_of_equal_requests(cassette)
         super().__init__(entries.by_arrival)
 
     def _refuse_dependence_on_memory(
         self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
-        pushing = {call.number for call in cassette.interactions if call.pushed_turns}
+        pushing_interactions = {
+            call.number for call in cassette.interactions if call.pushed_turns
+        }
         dependent_items = []
         why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
@@ -337,13 +376,13 @@ class StatelessIndex(RecordingIndex):
 
         for entry in self._entries.by_arrival:
             why_dependent = ""
-            if entry.created_by is None:
-                why_dependent = _why_dependent(entry, pushing)
+            if entry.task_creator is None:
+                why_dependent = _why_dependent(entry, pushing_interactions)
                 if timelines.is_cancelled(entry.stream):
                     why_dependent = "its response depends on its cancellation"
 
             is_independent = not why_dependent and entry.is_listening
-            if is_independent and timelines.messages_depend_on_later(entry):
+            if is_independent and timelines.messages_depend_on_later_requests(entry):
                 why_dependent = "a stream has events that other requests caused"
 
             if why_dependent:
@@ -359,23 +398,25 @@ class StatelessIndex(RecordingIndex):
         )
         _refuse_cassette(cassette, reason, dependent_items)
 
-    def _equal_requests(self, cassette: Cassette) -> dict[ReplayEntry, ReplayEntry]:
+    def _first_of_equal_requests(
+        self, cassette: Cassette
+    ) -> dict[ReplayEntry, ReplayEntry]:
         """Return the first of equal requests, and refuse those that got several answers."""
-        stand_ins = {}
+        stand_in_by_entry = {}
         groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
         for entry in self._entries.by_arrival:
-            if entry.created_by is None:
+            if entry.task_creator is None:
                 group = groups.setdefault(self._note_group_key(entry), [])
                 group.append(entry)
                 self._merge_names(group[0], entry)
 
         ambiguous_groups = []
         for group in groups.values():
-            first = _first_answered(group)
+            first_entry = _first_answered(group)
             for entry in group:
-                if entry is not first:
-                    stand_ins[entry] = first
+                if entry is not first_entry:
+                    stand_in_by_entry[entry] = first_entry
 
             is_repeated = len(group) > 1
             if is_repeated and len(set(self._answer_digests(group))) > 1:
@@ -387,7 +428,7 @@ class StatelessIndex(RecordingIndex):
             "<<match_headers>> that tells them apart"
         )
         _refuse_cassette(cassette, reason, ambiguous_groups)
-        return stand_ins
+        return stand_in_by_entry
 
     def first_equal_name(self, name: str) -> str:
         """Return the name that stands for all that equal one, of sessions or hashes of states."""
@@ -396,57 +437,59 @@ class StatelessIndex(RecordingIndex):
 
         return name
 
-    def lookup_as_found(self, lookup: LookupKey) -> LookupKey:
+    def indexed_lookup(self, lookup: LookupKey) -> LookupKey:
         """Return a lookup key with the first of the states that stand for the same."""
         if lookup.state is None:
             return lookup
         return lookup._replace(state=self.first_equal_name(lookup.state))
 
-    def matched_as_found(self, entry: ReplayEntry) -> MatchedRequest:
+    def indexed_request(self, entry: ReplayEntry) -> NormalisedRequest:
         """Return a recorded request with the first of equal names, as it is found."""
-        return self._matched_by_entry.get(entry, entry.matched)
+        return self._normalised_by_entry.get(entry, entry.normalised)
 
     def _note_group_key(self, entry: ReplayEntry) -> object:
         """Put the first of equal names into what an entry is found by, and return all of this."""
-        matched = entry.matched
-        session = matched.traits.session
-        root = self.first_equal_name(session)
-        matched = matched._replace(
-            caller=f"{root}{matched.caller[len(session) :]}",
-            traits=matched.traits._replace(session=root),
-            lookup=self.lookup_as_found(matched.lookup),
+        normalised = entry.normalised
+        session = normalised.traits.session
+        first_session = self.first_equal_name(session)
+        normalised = normalised._replace(
+            caller=f"{first_session}{normalised.caller[len(session) :]}",
+            traits=normalised.traits._replace(session=first_session),
+            lookup=self.indexed_lookup(normalised.lookup),
         )
 
-        self._matched_by_entry[entry] = matched
-        secret_names = tuple(map(self._secret_known_as, matched.secrets))
+        self._normalised_by_entry[entry] = normalised
+        secret_names = tuple(map(self._secret_identity, normalised.secrets))
 
-        return matched.lookup, matched.traits, matched.caller, secret_names
+        return normalised.lookup, normalised.traits, normalised.caller, secret_names
 
-    def _merge_names(self, first: ReplayEntry, equal: ReplayEntry) -> None:
+    def _merge_names(self, first_entry: ReplayEntry, equal_entry: ReplayEntry) -> None:
         """Let the names that one request got stand for those that an equal one got."""
-        self._merge_two_names(first.issued_sha256, equal.issued_sha256)
-        self._merge_two_names(first.issued_sha256, equal.exchange.issued_sha256)
-        if equal.opens_session:
-            self._merge_two_names(first.session, equal.session)
+        self._merge_two_names(first_entry.issued_sha256, equal_entry.issued_sha256)
+        self._merge_two_names(
+            first_entry.issued_sha256, equal_entry.exchange.issued_sha256
+        )
+        if equal_entry.opens_session:
+            self._merge_two_names(first_entry.session, equal_entry.session)
 
-    def _merge_two_names(self, name: str | None, equal: str | None) -> None:
+    def _merge_two_names(self, name: str | None, equal_name: str | None) -> None:
         """Let one name stand for an equal one, if there are both."""
-        if not name or not equal:
+        if not name or not equal_name:
             return
 
-        first = self.first_equal_name(name)
-        other_first = self.first_equal_name(equal)
-        if first != other_first:
-            self._first_equal_names[other_first] = first
+        first_name = self.first_equal_name(name)
+        first_name_of_equal = self.first_equal_name(equal_name)
+        if first_name != first_name_of_equal:
+            self._first_equal_names[first_name_of_equal] = first_name
 
     def _answer_digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         """Yield the digests of the answers to equal requests."""
-        retries = self._entries.answered_by_proxy
+        answered_by_proxy = self._entries.answered_by_proxy
         for entry in group:
             answering_entry = entry
             # The client gets the end of what the proxy answered.
-            while answering_entry in retries:
-                answering_entry = retries[answering_entry]
+            while answering_entry in answered_by_proxy:
+                answering_entry = answered_by_proxy[answering_entry]
 
             # A notification may have got no response.
             is_silent = (
@@ -459,38 +502,43 @@ class StatelessIndex(RecordingIndex):
                     answering_entry, self._entries.steps.get(answering_entry, ())
                 )
 
-    def _secret_known_as(self, secret: Ref) -> str:
+    def _secret_identity(self, secret: Ref) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
         if secret.name in self._issued_names:
             return secret.name
         return secret.kind
 
     def first_for_caller(
-        self, candidates: Candidates, matched: MatchedRequest
+        self, candidates: Candidates, normalised: NormalisedRequest
     ) -> ReplayEntry | None:
         """Return the first of some equal recordings that fits, its caller's if possible."""
-        fitting = candidates.entries
-        if matched.secrets:
-            fitting = self._fitting_entries(candidates, matched.secrets)
-            if not fitting:
+        fitting_entries = candidates.entries
+        if normalised.secrets:
+            fitting_entries = self._fitting_entries(candidates, normalised.secrets)
+            if not fitting_entries:
                 return None
 
-        for entry in fitting:
-            if self.matched_as_found(entry).caller == matched.caller:
+        for entry in fitting_entries:
+            if self.indexed_request(entry).caller == normalised.caller:
                 return entry
 
-        return fitting[0]
+        return fitting_entries[0]
 
     def _fitting_entries(
-        self, candidates: Candidates, received: tuple[Ref, ...]
+        self, candidates: Candidates, received_secrets: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""
-        possible = _secrets_taking(candidates.secrets, received, _is_found_by_same_rule)
-        entries = candidates.entries_with_secrets(possible)
-        known_secrets = list(map(self._secret_known_as, received))
+        possible_secrets = _compatible_secrets(
+            candidates.secrets, received_secrets, _is_found_by_same_rule
+        )
+        entries = candidates.entries_with_secrets(possible_secrets)
+        received_identities = list(map(self._secret_identity, received_secrets))
         entries_with_same = []
         for entry in entries:
-            if list(map(self._secret_known_as, entry.matched.secrets)) == known_secrets:
+            if (
+                list(map(self._secret_identity, entry.normalised.secrets))
+                == received_identities
+            ):
                 entries_with_same.append(entry)
 
         if not entries_with_same and len(entries) == 1:
@@ -515,9 +563,9 @@ def _numbers_and_call(group: Sequence[ReplayEntry]) -> str:
     return f"{shorten(', '.join(numbers))}: {_first_answered(group).key}"
 
 
-def _why_dependent(entry: ReplayEntry, pushing: Collection[int]) -> str:
+def _why_dependent(entry: ReplayEntry, pushing_interactions: Collection[int]) -> str:
     """Say why what a request gets depends on other requests; nothing where it doesn't."""
-    if entry.interaction in pushing and not entry.turn:
+    if entry.interaction in pushing_interactions and not entry.turn:
         return "the server asks by requests of its own, which are answered by other requests"
     if entry.resumed_entry is not None and entry.resumed_entry.kind is Kind.REQUEST:
         return "a request gets the rest of another request's response"
@@ -529,9 +577,9 @@ def _refuse_cassette(cassette: Cassette, reason: str, items: Sequence[str]) -> N
     if not items:
         return
 
-    lines = [f"{reason}:", *items[:_MOST_LISTED]]
-    if len(items) > _MOST_LISTED:
-        lines.append(f"and {len(items) - _MOST_LISTED} more")
+    lines = [f"{reason}:", *items[:_MOST_LISTED_ITEMS]]
+    if len(items) > _MOST_LISTED_ITEMS:
+        lines.append(f"and {len(items) - _MOST_LISTED_ITEMS} more")
 
     raise CassetteError(cassette.path, "\n  ".join(lines))
 
@@ -543,21 +591,21 @@ class Candidates:
         self, entries: Sequence[ReplayEntry], histories: WriteHistories
     ) -> None:
         self.entries = entries
-        self.rows = histories.rows_by_caller(entries)
-        self.are_held = any(row.point for row in self.rows)
-        self.have_parents = any(entry.parent is not None for entry in entries)
-        self.answer_questions = self.have_parents
+        self.sequences = histories.sequences_by_caller(entries)
+        self.are_held = any(sequence.point for sequence in self.sequences)
+        self.have_retries = any(entry.answered_ask is not None for entry in entries)
+        self.depend_on_asks = self.have_retries
         self.resume_streams = False
         for entry in entries:
             if entry.answered_question is not None:
-                self.answer_questions = True
+                self.depend_on_asks = True
             if entry.resumed_entry is not None:
                 self.resume_streams = True
 
     @cached_property
     def secrets(self) -> set[tuple[Ref, ...]]:
         """The secrets that their requests have."""
-        return {entry.matched.secrets for entry in self.entries}
+        return {entry.normalised.secrets for entry in self.entries}
 
     def entries_with_secrets(
         self, secrets: Collection[tuple[Ref, ...]]
@@ -565,4 +613,4 @@ class Candidates:
         """Return those whose secrets are among some of theirs."""
         if len(secrets) == len(self.secrets):
             return self.entries
-        return [entry for entry in self.entries if entry.matched.secrets in secrets]
+        return [entry for entry in self.entries if entry.normalised.secrets in secrets]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.cassette.entries import MatchedRequest, ReplayEntry
+from mrtr_cassette.core.cassette.entries import NormalisedRequest, ReplayEntry
 from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
@@ -38,7 +38,7 @@ from mrtr_cassette.core.secrets.credentials import (
     Credentials,
     RepeatedSecrets,
     UserSettings,
-    is_told_apart,
+    is_secret_anywhere,
 )
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
@@ -60,7 +60,7 @@ from mrtr_cassette.core.secrets.names import (
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
-    is_searched,
+    is_searched_everywhere,
     looks_sealed,
     may_have_places,
     reads_as_words,
@@ -104,17 +104,17 @@ def redactor_of(cassette: Cassette) -> Redactor | None:
     return Redactor(cassette.redaction, lambda _rule, _secret: "0")
 
 
-class Reading(NamedTuple):
+class PreparedRequest(NamedTuple):
     """How a request is matched.
 
     Attributes:
-        values: its caller's.
+        caller_values: its caller's.
         learned_values: the values with what it teaches, if it is a recorded one only so.
         possible_values: the same where it may teach several texts, and none is taken.
     """
 
-    matched_request: MatchedRequest
-    values: CallerValues
+    normalised: NormalisedRequest
+    caller_values: CallerValues
     learned_values: Values | None = None
     possible_values: Sequence[Values] = ()
 
@@ -124,14 +124,14 @@ class _WithoutSecrets(NamedTuple):
 
     request: Request
     values: Values
-    matched: Request
+    without_secrets: Request
 
     def is_of(self, request: Request, values: Values) -> bool:
         """Tell whether this is of the same request and the same values."""
         return self.request is request and self.values is values
 
 
-class MatchedForm:
+class RequestNormaliser:
     """Turns requests into the form in which they are compared with one cassette's.
 
     Attributes:
@@ -188,9 +188,9 @@ class MatchedForm:
         self._latest_without_secrets: _WithoutSecrets | None = None
         """The request that was read last, and itself without secrets: a miss shows it again."""
 
-    def add_settings(self, given: UserSettings) -> None:
+    def add_settings(self, settings: UserSettings) -> None:
         """Take credentials, to be looked for in what clients send from now on."""
-        self._credentials.add_settings(given)
+        self._credentials.add_settings(settings)
 
     @cached_property
     def issued_names(self) -> frozenset[str]:
@@ -215,42 +215,46 @@ class MatchedForm:
 
     # As they are matched
 
-    def matched_recorded_request(self, request: Request) -> tuple[Call, MatchedRequest]:
+    def normalised_recorded_request(
+        self, request: Request
+    ) -> tuple[Call, NormalisedRequest]:
         """Return a recorded request as it is matched, read."""
         request = self._sealed_recorded_request(request)
         if self.has_placeholders:
             request = self._redacted_request(request)
 
-        request = self.values.alike_request(request)
+        request = self.values.request_without_spellings(request)
         if self.has_placeholders:
             self._recorded_keys.add(self._distinguishing_key(request))
 
-        return self._call_with_matched_request(
+        return self._call_with_normalised_request(
             request, keeps_body=self._keeps_body(request)
         )
 
-    def _keeps_body(self, recorded: Request) -> bool:
+    def _keeps_body(self, recorded_request: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
         if self.has_placeholders or self._cassette.seals_answers:
             return False
         if self._user_header_names or self.values.names:
             return False
         # The hash of a state counts only where it was issued.
-        return b"sha256" not in recorded.body or not may_have_places(recorded.body)
+        return b"sha256" not in recorded_request.body or not may_have_places(
+            recorded_request.body
+        )
 
-    def reading_of_request(self, request: Request) -> Reading:
+    def prepared_request(self, request: Request) -> PreparedRequest:
         """Return how a client's request is matched, and its caller's values."""
-        call, matched = self._call_with_matched_request(
+        call, normalised = self._call_with_normalised_request(
             self._without_any_secrets(request)
         )
-        if matched.request is not request:
+        if normalised.request is not request:
             call = read_call(request)
 
-        return Reading(matched, caller_values_in(call))
+        return PreparedRequest(normalised, caller_values_in(call))
 
-    def _call_with_matched_request(
+    def _call_with_normalised_request(
         self, with_secrets: Request, *, keeps_body: bool = False
-    ) -> tuple[Call, MatchedRequest]:
+    ) -> tuple[Call, NormalisedRequest]:
         """Make all secrets of a rule the same one, and tell which they are.
 
         `keeps_body` tells whether the bytes of the body match by themselves.
@@ -271,7 +275,7 @@ class MatchedForm:
             )
             texts = "\n".join([*called_key, answers or ""])
             secrets = tuple([ref.plain for ref in secrets_in(texts)])
-            request = _with_alike_secrets(request)
+            request = _with_one_secret_per_rule(request)
 
         call = read_call(request)
         key, lookup = self._call_and_lookup_key(call, self._ignored_members)
@@ -280,7 +284,7 @@ class MatchedForm:
         if keeps_body and request is with_secrets and call.message is not None:
             digest = digest_of(call.message)
 
-        matched = MatchedRequest(
+        normalised = NormalisedRequest(
             request,
             key,
             lookup,
@@ -291,11 +295,13 @@ class MatchedForm:
             stricter_lookups=stricter_lookups,
         )
 
-        return call, matched
+        return call, normalised
 
     def _key_of(self, request: Request) -> LookupKey:
         """Return the key of a request with all its values."""
-        return self._call_and_lookup_key(read_call(_with_alike_secrets(request)), ())[1]
+        call = read_call(_with_one_secret_per_rule(request))
+        _, lookup = self._call_and_lookup_key(call, ())
+        return lookup
 
     def _call_and_lookup_key(
         self, call: Call, ignored: Collection[MemberPath]
@@ -313,12 +319,12 @@ class MatchedForm:
         if answers is not None:
             answers = without_rules(answers)
 
-        called = CallKey(*map(without_rules, lookup.call))
-        return lookup.call, LookupKey(called, lookup.state, answers)
+        call_without_rules = CallKey(*map(without_rules, lookup.call))
+        return lookup.call, LookupKey(call_without_rules, lookup.state, answers)
 
     def _distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
         """Return what tells a request apart from others, whatever its secrets."""
-        alike_secrets_request = _with_alike_secrets(request)
+        alike_secrets_request = _with_one_secret_per_rule(request)
         user_headers = []
         for name, value in alike_secrets_request.headers:
             if name.lower() in self._user_header_names:
@@ -333,11 +339,13 @@ class MatchedForm:
         """Return a client's request without secrets, which is remembered of the latest one."""
         latest = self._latest_without_secrets
         if latest is not None and latest.is_of(request, self.values):
-            return latest.matched
+            return latest.without_secrets
 
-        matched = self._with_secrets_replaced(request)
-        self._latest_without_secrets = _WithoutSecrets(request, self.values, matched)
-        return matched
+        without_secrets = self._with_secrets_replaced(request)
+        self._latest_without_secrets = _WithoutSecrets(
+            request, self.values, without_secrets
+        )
+        return without_secrets
 
     def _with_secrets_replaced(self, request: Request) -> Request:
         """Return a client's request with placeholders for secrets.
@@ -346,32 +354,37 @@ class MatchedForm:
         themselves: those that were sent before, and what stands in the places of placeholders.
         """
         self._secrets_sent_now = RepeatedSecrets()
-        matched = self.values.sealed_request(self._with_placeholders(request))
-        matched = self.values.alike_request(matched)
+        without_secrets = self.values.sealed_request(self._with_placeholders(request))
+        without_secrets = self.values.request_without_spellings(without_secrets)
         if (
             not self.has_placeholders
-            or self._distinguishing_key(matched) in self._recorded_keys
+            or self._distinguishing_key(without_secrets) in self._recorded_keys
         ):
-            return matched
+            return without_secrets
 
         sent_secrets = self._secrets_sent_now
         if self._remembers:
             sent_secrets = self._secrets_sent_before
 
-        matched = sent_secrets.sealed_request(matched)
-        learned = self._learned_secrets if self._remembers else None
-        placed = self._placed_secrets.secrets_in(matched, learned)
+        without_secrets = sent_secrets.sealed_request(without_secrets)
+        learned_secrets = self._learned_secrets if self._remembers else None
+        secrets_by_place = self._placed_secrets.secrets_in(
+            without_secrets, learned_secrets
+        )
         secrets_in_places = RepeatedSecrets()
-        for secret, text in placed.items():
+        for secret, text in secrets_by_place.items():
             secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
 
-        matched = secrets_in_places.sealed_request(matched)
-        if self._remembers and self._distinguishing_key(matched) in self._recorded_keys:
+        without_secrets = secrets_in_places.sealed_request(without_secrets)
+        if (
+            self._remembers
+            and self._distinguishing_key(without_secrets) in self._recorded_keys
+        ):
             session = request.header(SESSION_HEADER)
-            for secret, text in placed.items():
+            for secret, text in secrets_by_place.items():
                 self._learned_secrets[session, secret] = text
 
-        return matched
+        return without_secrets
 
     def _with_placeholders(self, request: Request) -> Request:
         """Return a request with placeholders for the secrets that rules find."""
@@ -388,12 +401,14 @@ class MatchedForm:
             return self._redacted_request(request)
 
         # What was not issued looks like a placeholder until secrets have been found: it is none.
-        marked = request_with(request, self._with_marked_placeholders)
-        return request_with(self._redacted_request(marked), _without_unissued_tokens)
+        marked_request = request_with(request, self._with_marked_placeholders)
+        return request_with(
+            self._redacted_request(marked_request), _without_unissued_tokens
+        )
 
-    def _sealed_recorded_request(self, recorded: Request) -> Request:
+    def _sealed_recorded_request(self, recorded_request: Request) -> Request:
         """Return a recorded request with states, tasks and answers sealed: all are issued."""
-        return self._with_sealed_states(recorded, lambda _token: True)
+        return self._with_sealed_states(recorded_request, lambda _token: True)
 
     def _with_sealed_states(
         self, request: Request, is_issued: Callable[[str], bool]
@@ -409,7 +424,7 @@ class MatchedForm:
             return sealed_hash(state)
 
         def new_task(name: str) -> str:
-            return new_state(name) if is_searched(name) else name
+            return new_state(name) if is_searched_everywhere(name) else name
 
         def is_sealed_answer(text: str) -> bool:
             return looks_sealed(text) and is_issued(text)
@@ -442,7 +457,9 @@ class MatchedForm:
 
     def _redacted_request(self, request: Request) -> Request:
         """Return a request without the secrets that rules find, and without credentials."""
-        return self._credentials.known.sealed_request(self._redactor.request(request))
+        return self._credentials.known_secrets.sealed_request(
+            self._redactor.request(request)
+        )
 
     def _with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
         """Mark the placeholders that the cassette has not issued."""
@@ -483,45 +500,45 @@ class MatchedForm:
     # Matched values
 
     def differing_values(
-        self, recorded: Request, received: Request
+        self, recorded_request: Request, received_request: Request
     ) -> list[tuple[Any, Any]]:
         """Return the recorded values in whose places a request has others of their kind."""
         if self.matchers is None:
             return []
-        return self.matchers.differing_values(recorded, received)
+        return self.matchers.differing_values(recorded_request, received_request)
 
     # Secrets
 
     def _note_sent_secret(self, rule: str, secret: str) -> None:
         """Take note of a secret that a client has sent."""
-        if not is_told_apart(rule, secret):
+        if not is_secret_anywhere(rule, secret):
             return
 
-        for known in (self._secrets_sent_now, self._secrets_sent_before):
-            known.add(secret, self._redactor.placeholder(rule, secret))
+        for secrets_sent in (self._secrets_sent_now, self._secrets_sent_before):
+            secrets_sent.add(secret, self._redactor.placeholder(rule, secret))
 
     # To be shown
 
     def shown_request(self, request: Request) -> Request:
         """Return a client's request as it is matched, without secrets, to be shown."""
-        matched = self._without_any_secrets(request)
+        without_secrets = self._without_any_secrets(request)
         # Redacting twice would take what was not issued for a secret.
         if self._redacts and not self.has_placeholders:
             self._credentials.add_headers(request.headers)
-            matched = self._redacted_request(matched)
+            without_secrets = self._redacted_request(without_secrets)
 
         if self._redacts:
-            matched = _with_alike_secrets(
-                self._secrets_sent_before.sealed_request(matched)
+            without_secrets = _with_one_secret_per_rule(
+                self._secrets_sent_before.sealed_request(without_secrets)
             )
 
         if request.header(SESSION_HEADER) not in self._recorded_sessions:
-            matched = _without_session(matched)
+            without_secrets = _without_session(without_secrets)
 
         if self.matchers is not None:
-            matched = self.matchers.comparable_request(matched)
+            without_secrets = self.matchers.comparable_request(without_secrets)
 
-        return matched
+        return without_secrets
 
     def shown_text(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
@@ -530,15 +547,15 @@ class MatchedForm:
 
 def _without_session(request: Request) -> Request:
     """Replace the id of a session that is none of the cassette's: it may be a bearer token."""
-    identity = request.header(SESSION_HEADER)
-    if not identity or reads_as_words(identity):
+    session_id = request.header(SESSION_HEADER)
+    if not session_id or reads_as_words(session_id):
         return request
-    if is_of_kind(identity, *LIVE):
+    if is_of_kind(session_id, *LIVE):
         return request
 
-    known = RepeatedSecrets()
-    known.add(identity, sealed_hash(identity))
-    return known.sealed_request(request)
+    has_known_session = RepeatedSecrets()
+    has_known_session.add(session_id, sealed_hash(session_id))
+    return has_known_session.sealed_request(request)
 
 
 def _has_placeholders(request: Request) -> bool:
@@ -555,7 +572,7 @@ def _head_has_placeholders(target: str, headers: Headers) -> bool:
     return has_secrets("\n".join([target, *values]))
 
 
-def _with_alike_secrets(request: Request) -> Request:
+def _with_one_secret_per_rule(request: Request) -> Request:
     """Return a request in which all secrets of a rule are the same one."""
     return request_with(request, lambda raw, _name: without_numbers(raw))
 
@@ -586,10 +603,10 @@ class RecordedRequests:
         """The first recorded exchange of requests that differ in caller's values only."""
         entries_by_likeness: dict[_Likeness, ReplayEntry] = {}
         for entry in self._by_arrival:
-            digest = entry.matched.digest
+            digest = entry.normalised.digest
             if digest is not None:
                 entries_by_likeness.setdefault(
-                    _likeness_of(entry.matched.request, digest), entry
+                    _likeness_of(entry.normalised.request, digest), entry
                 )
 
         return entries_by_likeness
@@ -599,7 +616,7 @@ class RecordedRequests:
         """The endpoint and the method of each recorded request that resumes no stream."""
         pairs = set()
         for entry in self._by_arrival:
-            if not resumed_event_id(entry.matched.request):
+            if not resumed_event_id(entry.normalised.request):
                 pairs.add((entry.key.endpoint, entry.key.method))
 
         return pairs
@@ -607,49 +624,49 @@ class RecordedRequests:
     @cached_property
     def _recorded_lookups(self) -> set[LookupKey]:
         """The keys of all recorded requests."""
-        return {entry.matched.lookup for entry in self._by_arrival}
+        return {entry.normalised.lookup for entry in self._by_arrival}
 
-    def recognised_reading(self, request: Request) -> Reading | None:
+    def recognised_request(self, request: Request) -> PreparedRequest | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
 
-        A shorter way to what `MatchedForm` returns, which takes most of the time of a play.
+        A shorter way to what `RequestNormaliser` returns, which takes most of the time of a play.
         """
-        cut = cut_body(request.body)
-        if cut is None:
+        cut_body_and_values = cut_body(request.body)
+        if cut_body_and_values is None:
             return None
 
-        digest, values = cut
+        digest, values = cut_body_and_values
         entry = self.by_likeness.get(_likeness_of(request, digest))
         if entry is None:
             return None
 
-        return Reading(entry.matched, values)
+        return PreparedRequest(entry.normalised, values)
 
-    def learned_reading(
-        self, reading: Reading, request: Request, form: MatchedForm
-    ) -> Reading:
+    def with_learned_values(
+        self, prepared: PreparedRequest, request: Request, normaliser: RequestNormaliser
+    ) -> PreparedRequest:
         """Return a reading with the texts that make a request a recorded one, if any do."""
-        known_values = form.values
+        known_values = normaliser.values
         if (
-            reading.matched_request.lookup in self._recorded_lookups
+            prepared.normalised.lookup in self._recorded_lookups
             or not known_values.unknown
         ):
-            return reading
+            return prepared
 
         teachers = []
-        last_taught = reading
+        last_taught = prepared
         for texts in _learnable_values(known_values, self._by_arrival, request):
-            form.values = texts
-            taught_reading = form.reading_of_request(request)
-            form.values = known_values
-            if taught_reading.matched_request.lookup in self._recorded_lookups:
+            normaliser.values = texts
+            taught_reading = normaliser.prepared_request(request)
+            normaliser.values = known_values
+            if taught_reading.normalised.lookup in self._recorded_lookups:
                 teachers.append(texts)
                 last_taught = taught_reading._replace(learned_values=texts)
 
         if len(teachers) == 1:
             return last_taught
 
-        return reading._replace(possible_values=teachers)
+        return prepared._replace(possible_values=teachers)
 
 
 def _likeness_of(request: Request, digest: bytes) -> _Likeness:
@@ -658,13 +675,13 @@ def _likeness_of(request: Request, digest: bytes) -> _Likeness:
 
 
 def _learnable_values(
-    values: Values, recorded: Iterable[ReplayEntry], request: Request
+    values: Values, recorded_entries: Iterable[ReplayEntry], request: Request
 ) -> list[Values]:
     """Return each choice of texts with which a request may be one of the recorded ones."""
-    received = read_call(values.sealed_request(request))
+    received_call = read_call(values.sealed_request(request))
     values_by_texts: dict[tuple[tuple[str, str], ...], Values] = {}
-    for entry in recorded:
-        texts = _texts_between(values, entry.exchange.call, received)
+    for entry in recorded_entries:
+        texts = _texts_between(values, entry.exchange.call, received_call)
         if texts:
             key = tuple(sorted(texts.items()))
             values_by_texts.setdefault(key, values.with_texts(texts))
@@ -673,21 +690,21 @@ def _learnable_values(
 
 
 def _texts_between(
-    values: Values, recorded: Call, received: Call
+    values: Values, recorded_call: Call, received_call: Call
 ) -> dict[str, str] | None:
     """Return the texts with which a recorded call may be a received one; None without any."""
-    if recorded.method != received.method:
+    if recorded_call.method != received_call.method:
         return None
-    if recorded.message is None or received.message is None:
+    if recorded_call.message is None or received_call.message is None:
         return None
 
     texts_by_name: dict[str, str] = {}
-    for path, text in texts_in(recorded.message.tree):
+    for path, text in texts_in(recorded_call.message.tree):
         is_unknown = not values.names_in(text.encode()).isdisjoint(values.unknown)
         if not is_unknown or path[:2] == _META_PATH:
             continue
 
-        received_value = value_at(received.message.tree, path)
+        received_value = value_at(received_call.message.tree, path)
         texts = values.texts_between(text, _spelled(received_value))
         if texts is None:
             return None

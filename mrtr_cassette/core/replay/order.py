@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from mrtr_cassette.core.cassette.effects import CallEffects, reads_what_is_written
 from mrtr_cassette.core.cassette.entries import (
     Entries,
-    MatchedRequest,
+    NormalisedRequest,
     OpenedSessions,
     ReplayEntry,
 )
@@ -26,7 +26,7 @@ from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.histories import CallRow, WriteHistories
+from mrtr_cassette.core.replay.histories import CallSequence, WriteHistories
 from mrtr_cassette.core.replay.index import (
     Candidates,
     RecordingIndex,
@@ -36,9 +36,9 @@ from mrtr_cassette.core.replay.index import (
 from mrtr_cassette.core.replay.sessions import LiveSession
 from mrtr_cassette.core.replay.tasks import (
     LiveTask,
+    PlayedStep,
     RecordedTask,
     RecordedTasks,
-    Step,
     StepChoice,
 )
 from mrtr_cassette.core.replay.timelines import Timelines
@@ -81,18 +81,18 @@ class ChosenRecording(NamedTuple):
     Attributes:
         other_recorded_session: the recorded session that the live one turns out to be, if it isn't
             the one taken so far.
-        function_name: the name of the user's function that says that it matches; or empty.
-        failure: what went wrong in that function, or in another one.
+        hook_name: the name of the user's function that says that it matches; or empty.
+        hook_failure: what went wrong in that function, or in another one.
         step: the step of a recorded task that it gets, if it is about one.
         answered_ask: the ask that it answers, if it gets the retry of an equal one; or None.
     """
 
     entry: ReplayEntry | None
     nearest_entries: Sequence[ReplayEntry] = ()
-    why_not: Reason | None = None
+    miss_reason: Reason | None = None
     other_recorded_session: str | None = None
-    function_name: str = ""
-    failure: str = ""
+    hook_name: str = ""
+    hook_failure: str = ""
     step: StepChoice | None = None
     answered_ask: ReplayEntry | None = None
 
@@ -106,14 +106,14 @@ class PlayOrder:
         effects: tells which calls write.
         repeat: whether an exchange that has been played may be played again.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
-        index: finds the recordings with the key of a request.
-        hook: a user's function that tells whether two requests match, or None.
+        recording_index: finds the recordings with the key of a request.
+        match_hook: a user's function that tells whether two requests match, or None.
 
     Raises:
         CassetteError: the cassette can't be played without memory.
     """
 
-    hook: MatchHook | None = None
+    match_hook: MatchHook | None = None
     poll_interval: int | None = None
 
     def __init__(
@@ -123,7 +123,7 @@ class PlayOrder:
         repeat: Repeat,
         history: History,
         reads: Collection[str],
-        issued: Collection[str] | None,
+        issued_names: Collection[str] | None,
     ) -> None:
         """Read a recording.
 
@@ -131,7 +131,7 @@ class PlayOrder:
             issued: the hashes and placeholders that a client can have from a response, where no
                 reply may depend on what has been played; else None.
         """
-        is_stateless = issued is not None
+        is_stateless = issued_names is not None
         if history is History.AUTO and (is_stateless or repeat is Repeat.ALWAYS):
             history = History.ORDER
 
@@ -155,13 +155,13 @@ class PlayOrder:
 
         self.repeat = repeat
         self._stateless_index: StatelessIndex | None = None
-        if issued is None:
-            self.index = RecordingIndex(entries.by_arrival)
+        if issued_names is None:
+            self.recording_index = RecordingIndex(entries.by_arrival)
         else:
             self._stateless_index = StatelessIndex(
-                cassette, entries, issued, self.tasks, self.timelines
+                cassette, entries, issued_names, self.tasks, self.timelines
             )
-            self.index = self._stateless_index
+            self.recording_index = self._stateless_index
 
         self._candidates_by_key: dict[tuple[LookupKey, Traits], Candidates] = {}
         self._lookups_by_session: dict[str, set[int]] = {}
@@ -184,7 +184,7 @@ class PlayOrder:
         """How often each exchange was played."""
         self.stray_read_counts: Counter[int] = Counter()
         """How often a read was played after other writes than recorded, by its interaction."""
-        self.has_written_elsewhere = False
+        self.has_live_writes = False
         """A write of this run was made where nothing is recorded of what it changed."""
         self._secret_mapping = SecretMapping()
         self._session_without_id = LiveSession()
@@ -196,16 +196,16 @@ class PlayOrder:
         )
 
     @property
-    def entries_played(self) -> set[ReplayEntry]:
+    def played_entries(self) -> set[ReplayEntry]:
         """The exchanges that have been played, or the equal ones in their places."""
         # Another thread may replay meanwhile.
         counts = tuple(self.play_counts.items())
-        played = {entry for entry, times in counts if times}
-        for entry, stand_in in self.index.stand_ins.items():
-            if stand_in in played:
-                played.add(entry)
+        played_or_equal = {entry for entry, times in counts if times}
+        for entry, stand_in in self.recording_index.stand_in_by_entry.items():
+            if stand_in in played_or_equal:
+                played_or_equal.add(entry)
 
-        return played
+        return played_or_equal
 
     # Sessions
 
@@ -240,50 +240,53 @@ class PlayOrder:
         if self._stateless_index is None and session.id in self._lookups_by_session:
             self._sessions_by_id.setdefault(session.id, session)
 
-    def _opened_by(self, opening: ReplayEntry) -> LiveSession:
-        """Return a new session, under its recorded id or a surrogate where that is taken.
+    def _session_opened_by(self, opening_entry: ReplayEntry) -> LiveSession:
+        """Return a new session, under its recorded_session id or a surrogate where that is taken.
 
         A server may have opened one session for several clients, which then share it here too.
         """
-        recorded = opening.session
-        latest = self._latest_sessions.get(recorded)
-        if latest is not None and opening not in latest.play_counts:
-            return latest
+        recorded_session = opening_entry.session
+        latest_session = self._latest_sessions.get(recorded_session)
+        if (
+            latest_session is not None
+            and opening_entry not in latest_session.play_counts
+        ):
+            return latest_session
 
-        session_id = recorded
-        if recorded in self._sessions_by_id:
+        session_id = recorded_session
+        if recorded_session in self._sessions_by_id:
             self._last_session_number += 1
             session_id = session_surrogate(self._last_session_number)
 
-        session = LiveSession(recorded, session_id)
+        session = LiveSession(recorded_session, session_id)
         # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
-        if opening.is_listening:
+        if opening_entry.is_listening:
             session.unrecorded_events = deque()
 
         if self._stateless_index is None:
             self._sessions_by_id[session_id] = session
-            self._latest_sessions[recorded] = session
+            self._latest_sessions[recorded_session] = session
 
         return session
 
     # Choosing
 
     def choose_recording(
-        self, matched: MatchedRequest, session: LiveSession, wall_s: float | None
+        self, normalised: NormalisedRequest, session: LiveSession, wall_s: float | None
     ) -> ChosenRecording:
         """Return what a request gets in a session, or why it gets nothing."""
-        task = self.tasks.task_of_request(matched.lookup)
+        task = self.tasks.task_of_request(normalised.lookup)
         if task is None:
-            return self._choose_call(matched, session)
+            return self._choose_call(normalised, session)
 
-        plays = session.tasks
+        live_tasks = session.tasks
         if self._stateless_index is not None:
-            plays = {task.id: self._new_task_play(task, wall_s)}
+            live_tasks = {task.id: self._new_task_play(task, wall_s)}
 
-        step = self.tasks.choose_step(task, matched.lookup, plays)
+        step = self.tasks.choose_step(task, normalised.lookup, live_tasks)
         entry = None
-        if isinstance(step.found, Step):
-            entry = step.found.entry
+        if isinstance(step.step, PlayedStep):
+            entry = step.step.entry
 
         return ChosenRecording(entry, step=step)
 
@@ -293,58 +296,62 @@ class PlayOrder:
         return LiveTask(task, wall_s, poll_interval=self.poll_interval, is_over=is_over)
 
     def _choose_call(
-        self, matched: MatchedRequest, session: LiveSession
+        self, normalised: NormalisedRequest, session: LiveSession
     ) -> ChosenRecording:
         """Return the recording that a request gets which is not about a task."""
-        chosen = self._choose_equal(matched, session)
-        entry = chosen.entry
-        hook = self.hook
+        chosen_recording = self._choose_equal(normalised, session)
+        entry = chosen_recording.entry
+        hook = self.match_hook
         if hook is None:
-            return chosen
+            return chosen_recording
 
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
-            nearest_key = self.index.matched_as_found(entry).stricter_lookups[0].call
-            if nearest_key == matched.stricter_lookups[0].call:
-                return chosen
+            nearest_key = (
+                self.recording_index.indexed_request(entry).stricter_lookups[0].call
+            )
+            if nearest_key == normalised.stricter_lookups[0].call:
+                return chosen_recording
 
         try:
-            entries = self.index.matched_by(hook, matched)
+            entries = self.recording_index.entries_matched_by_hook(hook, normalised)
         except HookError as error:
-            return ChosenRecording(None, failure=str(error))
+            return ChosenRecording(None, hook_failure=str(error))
 
         if not entries:
-            return chosen
+            return chosen_recording
 
-        by_function = self._choose_by_headers(entries, matched, session)
-        if by_function.entry is None and chosen.nearest_entries:
-            return chosen
+        by_function = self._choose_by_headers(entries, normalised, session)
+        if by_function.entry is None and chosen_recording.nearest_entries:
+            return chosen_recording
 
-        return by_function._replace(function_name=hook.name)
+        return by_function._replace(hook_name=hook.name)
 
     def _choose_equal(
-        self, matched: MatchedRequest, session: LiveSession
+        self, normalised: NormalisedRequest, session: LiveSession
     ) -> ChosenRecording:
         """Return the recording with the key of a request, or why there is none."""
-        index = self.index
-        lookup = index.lookup_as_found(matched.lookup)
-        equal = index.entries_by_lookup.get(lookup)
-        if equal is None:
-            return self._choose_by_equal_ask(matched, session)
+        index = self.recording_index
+        lookup = index.indexed_lookup(normalised.lookup)
+        equal_entries = index.entries_by_lookup.get(lookup)
+        if equal_entries is None:
+            return self._choose_by_equal_ask(normalised, session)
 
-        for entries in index.stricter_groups(matched):
-            chosen = self._choose_by_headers(entries, matched, session)
-            if chosen.entry is not None:
-                return chosen
+        for entries in index.stricter_groups(normalised):
+            chosen_recording = self._choose_by_headers(entries, normalised, session)
+            if chosen_recording.entry is not None:
+                return chosen_recording
 
-        key = (lookup, matched.traits)
+        key = (lookup, normalised.traits)
         candidates = self._candidates_by_key.get(key)
         if candidates is None:
             # Where all that headers say is equal, so is the session.
             exact = index.entries_by_lookup_and_traits.get(key)
-            fitting_by_headers = exact or self._fitting_headers(equal, matched.traits)
+            fitting_by_headers = exact or self._entries_fitting_headers(
+                equal_entries, normalised.traits
+            )
             if isinstance(fitting_by_headers, Reason):
-                return ChosenRecording(None, equal, fitting_by_headers)
+                return ChosenRecording(None, equal_entries, fitting_by_headers)
 
             if len(self._candidates_by_key) > _MOST_CANDIDATES + len(
                 index.entries_by_lookup_and_traits
@@ -354,92 +361,109 @@ class PlayOrder:
             candidates = Candidates(fitting_by_headers, self.histories)
             self._candidates_by_key[key] = candidates
 
-        chosen = self._choose_by_session(candidates, matched, session)
-        if chosen.entry is not None or not candidates.are_held:
-            return chosen
+        chosen_recording = self._choose_by_session(candidates, normalised, session)
+        if chosen_recording.entry is not None or not candidates.are_held:
+            return chosen_recording
 
         # Another session may have been where this play is.
-        alike = self.histories.alike_in_any_session(candidates.entries[0], equal)
-        candidates = Candidates(alike, self.histories)
-        elsewhere = self._choose_by_history(candidates, matched, session)
-        return chosen if elsewhere.entry is None else elsewhere
+        entries_matched_by_hook = self.histories.sent_alike_in_any_session(
+            candidates.entries[0], equal_entries
+        )
+        candidates = Candidates(entries_matched_by_hook, self.histories)
+        elsewhere = self._choose_by_history(candidates, normalised, session)
+        return chosen_recording if elsewhere.entry is None else elsewhere
 
     def _choose_by_equal_ask(
-        self, matched: MatchedRequest, session: LiveSession
+        self, normalised: NormalisedRequest, session: LiveSession
     ) -> ChosenRecording:
         """Return what a retry gets whose answers were recorded only to an equal call's ask."""
-        ask, retries = self.index.retries_of_equal_asks(matched.lookup)
+        ask, retries = self.recording_index.retries_of_equal_asks(normalised.lookup)
         if ask is None or self._stateless_index is not None:
             return ChosenRecording(None)
 
         # If the other call was asked too, its client has mixed up the states.
-        possible = [
-            entry for entry in retries if entry.parent not in session.play_counts
+        possible_retries = [
+            entry for entry in retries if entry.answered_ask not in session.play_counts
         ]
-        if not possible or ask.question not in session.asked_questions:
+        if not possible_retries or ask.ask_key not in session.played_ask_keys:
             return ChosenRecording(None)
 
-        fitting_by_headers = self._fitting_headers(possible, matched.traits)
+        fitting_by_headers = self._entries_fitting_headers(
+            possible_retries, normalised.traits
+        )
         if isinstance(fitting_by_headers, Reason):
             return ChosenRecording(None)
 
         candidates = Candidates(fitting_by_headers, self.histories)
-        candidates.answer_questions = False
-        chosen = self._choose_by_session(candidates, matched, session)
-        return chosen._replace(answered_ask=ask)
+        candidates.depend_on_asks = False
+        chosen_recording = self._choose_by_session(candidates, normalised, session)
+        return chosen_recording._replace(answered_ask=ask)
 
     def _choose_by_headers(
         self,
         entries: Sequence[ReplayEntry],
-        matched: MatchedRequest,
+        normalised: NormalisedRequest,
         session: LiveSession,
     ) -> ChosenRecording:
         """Return the recording that a request gets of some that fit as well as each other."""
-        fitting_by_headers = self._fitting_headers(entries, matched.traits)
+        fitting_by_headers = self._entries_fitting_headers(entries, normalised.traits)
         if isinstance(fitting_by_headers, Reason):
             return ChosenRecording(None, entries, fitting_by_headers)
 
         candidates = Candidates(fitting_by_headers, self.histories)
-        return self._choose_by_session(candidates, matched, session)
+        return self._choose_by_session(candidates, normalised, session)
 
     def _choose_by_session(
-        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+        self,
+        candidates: Candidates,
+        normalised: NormalisedRequest,
+        session: LiveSession,
     ) -> ChosenRecording:
         """Return the recording that a request gets of candidates, by session and history."""
         if self._stateless_index is not None:
-            fitting = self._stateless_index.first_for_caller(candidates, matched)
-            if fitting is None:
+            fitting_entry = self._stateless_index.first_for_caller(
+                candidates, normalised
+            )
+            if fitting_entry is None:
                 return ChosenRecording(
                     None, candidates.entries, Reason.ARGUMENTS_DIFFER
                 )
 
-            return ChosenRecording(fitting)
+            return ChosenRecording(fitting_entry)
 
-        recorded = self._other_session_for(candidates.entries, session)
-        if recorded is None:
-            return self._choose_by_history(candidates, matched, session)
+        other_session = self._other_session_for(candidates.entries, session)
+        if other_session is None:
+            return self._choose_by_history(candidates, normalised, session)
 
-        entries = [entry for entry in candidates.entries if entry.session == recorded]
+        entries = [
+            entry for entry in candidates.entries if entry.session == other_session
+        ]
         candidates = Candidates(entries, self.histories)
-        chosen = self._choose_by_history(candidates, matched, session)
+        chosen_recording = self._choose_by_history(candidates, normalised, session)
 
-        return chosen._replace(other_recorded_session=recorded)
+        return chosen_recording._replace(other_recorded_session=other_session)
 
-    def _fitting_headers(
-        self, equal: Sequence[ReplayEntry], traits: Traits
+    def _entries_fitting_headers(
+        self, equal_entries: Sequence[ReplayEntry], traits: Traits
     ) -> Sequence[ReplayEntry] | Reason:
         """Return the recordings whose headers come nearest among some, or why there are none."""
-        allowed = self.opened_sessions.entries_for_session(equal, traits.session)
-        if not allowed:
+        allowed_entries = self.opened_sessions.entries_for_session(
+            equal_entries, traits.session
+        )
+        if not allowed_entries:
             return Reason.SESSION_UNKNOWN
 
         if not traits.is_conditional:
-            allowed = [entry for entry in allowed if not entry.exchange.is_about_copy]
+            allowed_entries = [
+                entry
+                for entry in allowed_entries
+                if not entry.exchange.is_about_cached_copy
+            ]
 
-        if not allowed:
+        if not allowed_entries:
             return Reason.CONDITION_MISSING
 
-        return self.index.most_alike(allowed, traits)
+        return self.recording_index.most_alike(allowed_entries, traits)
 
     def _other_session_for(
         self, entries: Sequence[ReplayEntry], session: LiveSession
@@ -468,18 +492,21 @@ class PlayOrder:
         return None
 
     def _choose_by_history(
-        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+        self,
+        candidates: Candidates,
+        normalised: NormalisedRequest,
+        session: LiveSession,
     ) -> ChosenRecording:
         """Return one of some equal recordings, or why none fits now."""
-        remaining_entries = self._possible_entries(candidates, matched, session)
+        remaining_entries = self._possible_entries(candidates, normalised, session)
         if isinstance(remaining_entries, ChosenRecording):
             return remaining_entries
 
         if len(remaining_entries) != len(candidates.entries):
             candidates = Candidates(remaining_entries, self.histories)
 
-        rows = candidates.rows
-        next_entry = self._next_in_rows(rows, matched.caller, session)
+        sequences = candidates.sequences
+        next_entry = self._next_in_sequences(sequences, normalised.caller, session)
         if next_entry is not None:
             return ChosenRecording(next_entry)
         if not candidates.are_held:
@@ -490,28 +517,36 @@ class PlayOrder:
         if not is_over or self._may_repeat(remaining_entries[-1]):
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
-        rows_without_history = [CallRow(row.caller, None, row.entries) for row in rows]
-        next_entry = self._next_in_rows(rows_without_history, matched.caller, session)
+        sequences_without_history = [
+            CallSequence(sequence.caller, None, sequence.entries)
+            for sequence in sequences
+        ]
+        next_entry = self._next_in_sequences(
+            sequences_without_history, normalised.caller, session
+        )
         if next_entry is None:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         return ChosenRecording(next_entry)
 
     def _possible_entries(
-        self, candidates: Candidates, matched: MatchedRequest, session: LiveSession
+        self,
+        candidates: Candidates,
+        normalised: NormalisedRequest,
+        session: LiveSession,
     ) -> Sequence[ReplayEntry] | ChosenRecording:
         """Return the recordings that a request can get, whatever was played; or why none."""
         remaining_entries = candidates.entries
-        if matched.secrets:
+        if normalised.secrets:
             remaining_entries = self._secret_mapping.fitting_entries(
-                candidates, matched.secrets
+                candidates, normalised.secrets
             )
             if not remaining_entries:
                 return ChosenRecording(
                     None, candidates.entries, Reason.ARGUMENTS_DIFFER
                 )
 
-        if self.has_written_elsewhere:
+        if self.has_live_writes:
             entries_before_filter = remaining_entries
             remaining_entries = [
                 entry for entry in remaining_entries if not reads_what_is_written(entry)
@@ -521,61 +556,61 @@ class PlayOrder:
                     None, entries_before_filter, Reason.OTHER_HISTORY
                 )
 
-        if candidates.answer_questions:
+        if candidates.depend_on_asks:
             entries_before_filter = remaining_entries
             remaining_entries = [
-                entry for entry in remaining_entries if session.was_asked(entry)
+                entry for entry in remaining_entries if session.has_played_ask_of(entry)
             ]
             if not remaining_entries:
                 return ChosenRecording(None, entries_before_filter, Reason.OUT_OF_ORDER)
 
         if candidates.resume_streams:
-            begun_entries = [
+            entries_of_played_streams = [
                 entry
                 for entry in remaining_entries
                 if entry.resumed_entry in session.play_counts
             ]
             # If none of the streams was begun here, the client knows it from elsewhere.
-            remaining_entries = begun_entries or remaining_entries
+            remaining_entries = entries_of_played_streams or remaining_entries
 
         return remaining_entries
 
-    def _next_in_rows(
-        self, rows: Sequence[CallRow], caller: str, session: LiveSession
+    def _next_in_sequences(
+        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
     ) -> ReplayEntry | None:
         """Return the first exchange that was not played; or the last one again.
 
         When all have been played, they begin again with the first one where that is allowed.
         """
-        first = self._first_unplayed_in_rows(rows, caller, session)
+        first = self._first_unplayed_in_sequences(sequences, caller, session)
         if first is not None:
             return first
         if self.repeat is Repeat.ALWAYS:
-            return self._least_played(rows, caller, session)
+            return self._least_played(sequences, caller, session)
 
-        last = self._latest_in_rows(rows, session)
+        last = self._latest_in_sequences(sequences, session)
         if last is None:
             return None
 
-        opens = last.opens_session or last.key.method == INITIALIZE
-        if opens and self.repeat is Repeat.AUTO:
-            return self._least_played(rows, caller, session)
+        opens_session = last.opens_session or last.key.method == INITIALIZE
+        if opens_session and self.repeat is Repeat.AUTO:
+            return self._least_played(sequences, caller, session)
 
         return last if self._may_repeat(last) else None
 
-    def _first_unplayed_in_rows(
-        self, rows: Sequence[CallRow], caller: str, session: LiveSession
+    def _first_unplayed_in_sequences(
+        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
     ) -> ReplayEntry | None:
-        """Return the first call of some rows that was not played."""
+        """Return the first call of some sequences that was not played."""
         first_unplayed: ReplayEntry | None = None
         best_rank: tuple[bool, tuple[float, ...]] | None = None
-        for row in rows:
-            # The caller's row comes first, and then the one that arrived first.
-            is_of_another = row.caller != caller
-            if best_rank is not None and best_rank < (is_of_another, row.arrival):
+        for sequence in sequences:
+            # The caller's sequence comes first, and then the one that arrived first.
+            is_of_another = sequence.caller != caller
+            if best_rank is not None and best_rank < (is_of_another, sequence.arrival):
                 continue
 
-            entry = self._first_unplayed_in_row(row, session)
+            entry = self._first_unplayed_in_sequence(sequence, session)
             if entry is None:
                 continue
 
@@ -587,51 +622,57 @@ class PlayOrder:
         return first_unplayed
 
     def _least_played(
-        self, rows: Sequence[CallRow], caller: str, session: LiveSession
+        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
     ) -> ReplayEntry | None:
-        """Return the call of some rows at their points that was played least often."""
+        """Return the call of some sequences at their points that was played least often."""
 
         def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
             """Return what of equal counts puts the caller's first, and then the first one."""
             times = session.play_counts.get(entry, 0)
-            return times, entry.matched.caller != caller, entry.arrival
+            return times, entry.normalised.caller != caller, entry.arrival
 
-        entries_in_place: list[ReplayEntry] = []
-        for row in rows:
-            entries_in_place += self.histories.calls_in_place(row, session.writes)
+        playable_entries: list[ReplayEntry] = []
+        for sequence in sequences:
+            playable_entries += self.histories.playable_calls(
+                sequence, session.played_writes
+            )
 
-        return min(entries_in_place, key=rank, default=None)
+        return min(playable_entries, key=rank, default=None)
 
-    def _latest_in_rows(
-        self, rows: Sequence[CallRow], session: LiveSession
+    def _latest_in_sequences(
+        self, sequences: Sequence[CallSequence], session: LiveSession
     ) -> ReplayEntry | None:
-        """Return the call of some rows at their points that arrived last."""
-        latest = [self._latest_in_row(row, session) for row in rows]
+        """Return the call of some sequences at their points that arrived last."""
+        latest = [self._latest_in_sequence(sequence, session) for sequence in sequences]
         return max(filter(None, latest), key=_arrival_of, default=None)
 
-    def _latest_in_row(self, row: CallRow, session: LiveSession) -> ReplayEntry | None:
-        """Return the call of a row at its point that arrived last."""
-        in_place = self.histories.calls_in_place(row, session.writes)
-        if row.entries[0].parent is None:
-            return next(in_place, None)
-        # Retries arrived in another order than their calls began.
-        return max(in_place, key=_arrival_of, default=None)
-
-    def _first_unplayed_in_row(
-        self, row: CallRow, session: LiveSession
+    def _latest_in_sequence(
+        self, sequence: CallSequence, session: LiveSession
     ) -> ReplayEntry | None:
-        """Return the first call of a row at its point that was not played."""
+        """Return the call of a sequence at its point that arrived last."""
+        playable_entries = self.histories.playable_calls(
+            sequence, session.played_writes
+        )
+        if sequence.entries[0].answered_ask is None:
+            return next(playable_entries, None)
+        # Retries arrived in another order than their calls began.
+        return max(playable_entries, key=_arrival_of, default=None)
+
+    def _first_unplayed_in_sequence(
+        self, sequence: CallSequence, session: LiveSession
+    ) -> ReplayEntry | None:
+        """Return the first call of a sequence at its point that was not played."""
         histories = self.histories
-        writes = session.writes
-        used_count = session.used_by_row.get(row, 0)
-        reached_count = histories.count_of_reached_calls(row, writes)
+        played_writes = session.played_writes
+        used_count = session.used_counts_by_sequence.get(sequence, 0)
+        reached_count = histories.reached_call_count(sequence, played_writes)
         first: ReplayEntry | None = None
         for place in range(used_count, reached_count):
-            entry = row.entries[place]
+            entry = sequence.entries[place]
             is_played = session.play_counts.get(entry, 0) > 0
-            if is_played or histories.is_over(row, entry, writes):
+            if is_played or histories.is_past(sequence, entry, played_writes):
                 # It never comes again.
-                is_used = is_played or histories.is_over_for_good(entry, writes)
+                is_used = is_played or histories.is_past_for_good(entry, played_writes)
                 if place == used_count and is_used:
                     used_count += 1
 
@@ -641,10 +682,10 @@ class PlayOrder:
                 first = entry
 
             # Retries arrived in another order than their calls began.
-            if entry.parent is None:
+            if entry.answered_ask is None:
                 break
 
-        session.used_by_row[row] = used_count
+        session.used_counts_by_sequence[sequence] = used_count
         return first
 
     def _may_repeat(self, entry: ReplayEntry) -> bool:
@@ -652,20 +693,27 @@ class PlayOrder:
         if self.repeat is Repeat.NEVER:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
-            return entry.matched.request.method in _SAFE_HTTP
+            return entry.normalised.request.method in _SAFE_HTTP
         return entry.kind is Kind.NOTIFICATION or self.effects.only_reads(entry.key)
 
     # Playing
 
-    def exchange_asks(
-        self, ask: ReplayEntry | None, other: ReplayEntry | None, session: LiveSession
+    def swap_asks(
+        self,
+        ask: ReplayEntry | None,
+        equal_ask: ReplayEntry | None,
+        session: LiveSession,
     ) -> None:
         """Take a call for an equal one, from its beginning up to an ask."""
-        earlier = ask
-        while earlier is not None and other is not None and earlier is not other:
-            self.exchange_calls(earlier, other, session)
-            earlier = earlier.parent
-            other = other.parent
+        ask_so_far = ask
+        while (
+            ask_so_far is not None
+            and equal_ask is not None
+            and ask_so_far is not equal_ask
+        ):
+            self.swap_calls(ask_so_far, equal_ask, session)
+            ask_so_far = ask_so_far.answered_ask
+            equal_ask = equal_ask.answered_ask
 
     def note_play(
         self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
@@ -678,50 +726,50 @@ class PlayOrder:
         if entry.opens_session:
             # Which client it is shows only from now on.
             session.count_play(entry)
-            session = self._opened_by(entry)
+            session = self._session_opened_by(entry)
         elif entry in session.play_counts and entry.key.method == INITIALIZE:
             session = LiveSession()
             self._session_without_id = session
 
         session.count_play(entry)
         # A task that is over may be polled for ever.
-        if entry.created_by is None or session.play_counts[entry] == 1:
-            if self.histories.note_play(entry, session.writes):
+        if entry.task_creator is None or session.play_counts[entry] == 1:
+            if self.histories.note_play(entry, session.played_writes):
                 self.stray_read_counts[entry.interaction] += 1
 
         return session
 
     def allow_asks_again(self, answer: ReplayEntry, session: LiveSession) -> None:
         """Let the asks before an answer be played again, which stay asked."""
-        pending_ask = answer.parent
+        pending_ask = answer.answered_ask
         while pending_ask is not None:
             if session.play_counts.get(pending_ask):
                 session.play_counts[pending_ask] -= 1
-                self.histories.take_back_ask(pending_ask, session.writes)
+                self.histories.take_back_ask(pending_ask, session.played_writes)
 
-            pending_ask = pending_ask.parent
+            pending_ask = pending_ask.answered_ask
 
-        session.used_by_row.clear()
+        session.used_counts_by_sequence.clear()
 
     def begin_task(
-        self, creating: ReplayEntry, session: LiveSession, wall_s: float | None
+        self, call: ReplayEntry, session: LiveSession, wall_s: float | None
     ) -> None:
         """Begin the task that a call creates, if it does."""
-        task = self.tasks.created_by.get(creating)
+        task = self.tasks.by_creating_call.get(call)
         if task is not None:
             session.start_task(self._new_task_play(task, wall_s))
 
     def note_task_step(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
-        session.tasks = step.plays
-        if step.exchanged is None:
+        session.tasks = step.live_tasks
+        if step.swapped_tasks is None:
             return
 
-        task, branch = step.exchanged
-        session.exchange_tasks(task.id, branch.id)
-        self.exchange_calls(task.creating, branch.creating, session)
+        task, branch = step.swapped_tasks
+        session.swap_tasks(task.id, branch.id)
+        self.swap_calls(task.creating_call, branch.creating_call, session)
 
-    def exchange_calls(
+    def swap_calls(
         self, first_call: ReplayEntry, second_call: ReplayEntry, session: LiveSession
     ) -> None:
         """Take equal calls for each other, as what came after them tells which one is which."""
@@ -735,5 +783,5 @@ class PlayOrder:
         if times_of_first:
             session.play_counts[second_call] = times_of_first
 
-        session.used_by_row.clear()
-        self.histories.exchange_writes(first_call, second_call, session.writes)
+        session.used_counts_by_sequence.clear()
+        self.histories.swap_writes(first_call, second_call, session.played_writes)

@@ -10,7 +10,7 @@ from mrtr_cassette.core.cassette.entries import RECEIVED
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.secrets.credentials import is_told_apart
+from mrtr_cassette.core.secrets.credentials import is_secret_anywhere
 from mrtr_cassette.core.secrets.names import Ref, secrets_in, with_changed_refs
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -39,21 +39,21 @@ class _PlacedSecret(NamedTuple):
     """
 
     text_before: str
-    text_behind: str
+    text_after: str
     secret: Ref
-    was_told: bool = False
+    was_found_earlier: bool = False
 
     def in_text(self, text: str) -> str:
         """Return what a client's text has in its place, or nothing if that can be no secret."""
-        if not text.startswith(self.text_before) or not text.endswith(self.text_behind):
+        if not text.startswith(self.text_before) or not text.endswith(self.text_after):
             return ""
 
-        end = len(text) - len(self.text_behind)
+        end = len(text) - len(self.text_after)
         placed_text = text[len(self.text_before) : end]
         if NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
             return ""
 
-        return placed_text if is_told_apart(self.secret.kind, placed_text) else ""
+        return placed_text if is_secret_anywhere(self.secret.kind, placed_text) else ""
 
 
 _PlacesByMember = dict[MemberPath, set[_PlacedSecret]]
@@ -63,21 +63,21 @@ def numbering_redactor(rules: RedactionRules) -> Redactor:
     """Return what replaces secrets that a request has, each by one of its own."""
     tokens: dict[tuple[str, str], str] = {}
 
-    def token(rule: str, secret: str) -> str:
+    def token_of_secret(rule: str, secret: str) -> str:
         return tokens.setdefault((rule, secret), f"{RECEIVED}{len(tokens)}")
 
-    return Redactor(rules, token)
+    return Redactor(rules, token_of_secret)
 
 
 class PlacedSecrets:
     """Where recorded calls have placeholders, which is found out once for all plays."""
 
     def __init__(
-        self, cassette: Cassette, sealed: Callable[[Request], Request]
+        self, cassette: Cassette, seal_request: Callable[[Request], Request]
     ) -> None:
         """Take a cassette, and what seals the states of its requests."""
         self._cassette = cassette
-        self._sealed = sealed
+        self._seal_request = seal_request
 
     @cached_property
     def _places_by_call(self) -> dict[tuple[str, str], _PlacesByMember]:
@@ -87,31 +87,33 @@ class PlacedSecrets:
         exchanges = list(self._cassette.exchanges)
         exchanges.sort(key=lambda exchange: exchange.number or float("inf"))
         places_by_call: dict[tuple[str, str], _PlacesByMember] = {}
-        told_secrets: set[Ref] = set()
+        found_earlier: set[Ref] = set()
         for exchange in exchanges:
-            recorded = redactor.request(self._sealed(exchange.request))
-            call = read_call(recorded)
-            for path, placed in _placeholders_in(call):
+            redacted_request = redactor.request(self._seal_request(exchange.request))
+            call = read_call(redacted_request)
+            for path, placed_secret in _placeholders_in(call):
                 places_by_member = places_by_call.setdefault(
                     (call.method, call.name), {}
                 )
                 places = places_by_member.setdefault(path, set())
                 if len(places) < _MOST_PLACED_SECRETS:
-                    was_told = placed.secret in told_secrets
-                    places.add(placed._replace(was_told=was_told))
+                    was_found_earlier = placed_secret.secret in found_earlier
+                    places.add(
+                        placed_secret._replace(was_found_earlier=was_found_earlier)
+                    )
 
-            told_secrets |= _secrets_told_by(recorded, rules)
+            found_earlier |= _secrets_found_in(redacted_request, rules)
 
         return places_by_call
 
     def secrets_in(
-        self, request: Request, learned: LearnedSecrets | None
+        self, request: Request, learned_secrets: LearnedSecrets | None
     ) -> dict[Ref, str]:
         """Return what a call has for secrets that the recording tells nowhere before it.
 
-        A secret's first text is free, and later ones must repeat it, if `learned` has them: it is
-        None where nothing is remembered. If an earlier request shows the secret plainly, that text
-        counts.
+        A secret's first text is free, and later ones must repeat it, if `learned_secrets` has them:
+        it is None where nothing is remembered. If an earlier request shows the secret plainly, that
+        text counts.
         """
         call = read_call(request)
         places_by_member = self._places_by_call.get((call.method, call.name))
@@ -119,69 +121,77 @@ class PlacedSecrets:
             return {}
 
         session = request.header(SESSION_HEADER)
-        given = _given_values(call)
-        found: dict[Ref, str] = {}
+        given_values = _given_values(call)
+        sent_secrets: dict[Ref, str] = {}
         for path, places in places_by_member.items():
-            text = value_at(given, path)
+            text = value_at(given_values, path)
             if not isinstance(text, str):
                 continue
 
-            for placed in places:
-                sent_text = placed.in_text(text)
+            for placed_secret in places:
+                sent_text = placed_secret.in_text(text)
                 learned_text = sent_text
-                if learned is not None:
-                    learned_text = learned.get((session, placed.secret), sent_text)
+                if learned_secrets is not None:
+                    learned_text = learned_secrets.get(
+                        (session, placed_secret.secret), sent_text
+                    )
 
-                is_told = placed.was_told and learned is not None
-                if sent_text and learned_text == sent_text and not is_told:
-                    found.setdefault(placed.secret, sent_text)
+                is_known_from_earlier = (
+                    placed_secret.was_found_earlier and learned_secrets is not None
+                )
+                if (
+                    sent_text
+                    and learned_text == sent_text
+                    and not is_known_from_earlier
+                ):
+                    sent_secrets.setdefault(placed_secret.secret, sent_text)
 
-        return found
+        return sent_secrets
 
 
 def _given_values(call: Call) -> dict[str, Any]:
     """Return the arguments of a call, and the answers that it gives."""
-    given = {"arguments": call.arguments}
+    given_values = {"arguments": call.arguments}
     answers = call.answers
     if answers is not None:
-        given["answers"] = answers.input_responses
+        given_values["answers"] = answers.input_responses
 
-    return given
+    return given_values
 
 
 def _placeholders_in(call: Call) -> Iterator[tuple[MemberPath, _PlacedSecret]]:
     """Yield the placeholders that a call gives, of texts that have a single one."""
     for path, text in texts_in(_given_values(call)):
-        found = secrets_in(text)
-        if len(found) == 1:
-            before, _, behind = text.partition(found[0].raw.decode())
-            yield path, _PlacedSecret(before, behind, found[0].plain)
+        placeholders = secrets_in(text)
+        if len(placeholders) == 1:
+            text_before, _, text_after = text.partition(placeholders[0].raw.decode())
+            yield path, _PlacedSecret(text_before, text_after, placeholders[0].plain)
 
 
-def _secrets_told_by(recorded: Request, rules: RedactionRules) -> set[Ref]:
+def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[Ref]:
     """Return the secrets that rules find by themselves in a recorded request."""
-    secrets: dict[str, Ref] = {}
-    told_secrets: set[Ref] = set()
+    secret_by_stand_in: dict[str, Ref] = {}
+    found_secrets: set[Ref] = set()
 
     def stand_in(ref: Ref) -> bytes | None:
         """Return a text that looks like a secret for a placeholder."""
         if not ref.is_secret:
             return None
 
-        text = f"{_STAND_IN}{len(secrets)}"
-        secrets[text] = ref.plain
+        text = f"{_STAND_IN}{len(secret_by_stand_in)}"
+        secret_by_stand_in[text] = ref.plain
         return text.encode()
 
     def take(_rule: str, text: str) -> None:
         """Take note of a stand-in that a rule has found."""
-        if text in secrets:
-            told_secrets.add(secrets[text])
+        if text in secret_by_stand_in:
+            found_secrets.add(secret_by_stand_in[text])
 
     redactor = Redactor(rules, lambda _rule, _secret: "0")
     redactor.on_find = take
     request_with_stand_ins = request_with(
-        recorded, lambda raw, _name: with_changed_refs(raw, stand_in)
+        recorded_request, lambda raw, _name: with_changed_refs(raw, stand_in)
     )
     redactor.request(request_with_stand_ins)
 
-    return told_secrets
+    return found_secrets

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
     MadeWrite,
-    MatchedRequest,
+    NormalisedRequest,
     ReplayEntry,
     entries_leading_elsewhere,
     entries_of,
-    is_received,
+    is_sent_by_client,
     learned_origin,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
@@ -63,10 +63,10 @@ from mrtr_cassette.core.replay.diagnosis import (
     placeholders_by_entry,
 )
 from mrtr_cassette.core.replay.matching import (
-    MatchedForm,
     Matching,
-    Reading,
+    PreparedRequest,
     RecordedRequests,
+    RequestNormaliser,
     unknown_values_in,
 )
 from mrtr_cassette.core.replay.order import ChosenRecording, History, PlayOrder, Repeat
@@ -86,18 +86,18 @@ class Choice(NamedTuple):
     Attributes:
         request_as_recorded: the request as it would have been recorded.
         wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
-        chosen: the recording that it gets, or why there is none.
-        switched: the pending reply that goes on as that of an equal call, for which the client's
-            answer was recorded; or None.
+        recording: the recording that it gets, or why there is none.
+        switched_delivery: the pending reply that goes on as that of an equal call, for which the
+            client's answer was recorded; or None.
     """
 
     request: Request
     request_as_recorded: Request
     session: LiveSession
-    reading: Reading
+    prepared: PreparedRequest
     wall_s: float | None
-    chosen: ChosenRecording
-    switched: Delivery | None
+    recording: ChosenRecording
+    switched_delivery: Delivery | None
 
 
 class Player:
@@ -163,20 +163,22 @@ class Player:
         self.recording = cassette
         self._strict = strict
         self._value_names = cassette.values
-        self._matched_form = MatchedForm(
+        self._normaliser = RequestNormaliser(
             cassette, self._ignored_members, remembers=not stateless, matchers=matchers
         )
-        entries = entries_of(cassette, self._matched_form.matched_recorded_request)
+        entries = entries_of(cassette, self._normaliser.normalised_recorded_request)
         self._recorded_requests = RecordedRequests(entries.by_arrival)
         self.interactions = entries.by_interaction
         self._by_arrival = entries.by_arrival
         self._answered_by_proxy = entries.answered_by_proxy
         self._recorded_pings = entries.pings
-        issued = None
+        issued_names = None
         if stateless:
-            issued = self._matched_form.issued_names
+            issued_names = self._normaliser.issued_names
 
-        self._play_order = PlayOrder(cassette, entries, repeat, history, reads, issued)
+        self._play_order = PlayOrder(
+            cassette, entries, repeat, history, reads, issued_names
+        )
         self._write_histories = self._play_order.histories
         self._call_effects = self._play_order.effects
         self._timelines = self._play_order.timelines
@@ -185,21 +187,21 @@ class Player:
             self._timelines,
             self._play_order.tasks.by_id,
             stateless=stateless,
-            matchers=self._matched_form.matchers,
+            matchers=self._normaliser.matchers,
         )
         self.start_afresh()
 
     def start_afresh(self) -> None:
         """Forget what was played; what a play changes is its own."""
-        self._matched_form = copy(self._matched_form)
-        self._matched_form.start_afresh()
+        self._normaliser = copy(self._normaliser)
+        self._normaliser.start_afresh()
         self._deliveries = copy(self._deliveries)
         self._deliveries.start_afresh()
         if self._value_names:
-            self._deliveries.texts = lambda: self.values
+            self._deliveries.current_values = lambda: self.values
 
         self._play_order = copy(self._play_order)
-        self._play_order.hook = self._matched_form.hook
+        self._play_order.match_hook = self._normaliser.hook
         self._play_order.start_afresh()
         self.misses: list[Miss] = []
         self.harmless: list[HarmlessReply] = []
@@ -211,16 +213,16 @@ class Player:
         self.divergences = Divergences(self._write_histories.held_recording_count)
         self.play_counts = self._play_order.play_counts
         self.is_write = self._call_effects.is_write
-        self.add_settings = self._matched_form.add_settings
-        self.shown_text = self._matched_form.shown_text
-        self.note_left_out = self._matched_form.note_left_out
-        self.differing_values = self._matched_form.differing_values
+        self.add_settings = self._normaliser.add_settings
+        self.shown_text = self._normaliser.shown_text
+        self.note_left_out = self._normaliser.note_left_out
+        self.differing_values = self._normaliser.differing_values
 
-    def keep_pieces(self) -> None:
+    def send_piece_by_piece(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
         self._deliveries.paced = True
 
-    def tell_poll_interval(self, milliseconds: int | None) -> None:
+    def set_poll_interval(self, milliseconds: int | None) -> None:
         """Tell clients how often to poll tasks; None tells them what was recorded."""
         self._play_order.poll_interval = milliseconds
 
@@ -255,11 +257,11 @@ class Player:
     @property
     def values(self) -> Values:
         """The texts of the cassette's values, as far as they are known by now."""
-        return self._matched_form.values
+        return self._normaliser.values
 
     @values.setter
     def values(self, values: Values) -> None:
-        self._matched_form.values = values
+        self._normaliser.values = values
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
@@ -294,70 +296,82 @@ class Player:
     def choose(self, request: Request, wall_s: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._play_order.session_of(request)
-        recorded, failure = self._request_as_recorded(request, session)
-        reading = self._recorded_requests.recognised_reading(recorded)
-        if reading is None:
-            reading = self._matched_form.reading_of_request(recorded)
+        request_as_recorded, hook_failure = self._request_as_recorded(request, session)
+        prepared = self._recorded_requests.recognised_request(request_as_recorded)
+        if prepared is None:
+            prepared = self._normaliser.prepared_request(request_as_recorded)
 
-        if failure:
-            chosen = ChosenRecording(None, failure=failure)
+        if hook_failure:
+            chosen_recording = ChosenRecording(None, hook_failure=hook_failure)
         else:
             if self._value_names:
-                reading = self._recorded_requests.learned_reading(
-                    reading, recorded, self._matched_form
+                prepared = self._recorded_requests.with_learned_values(
+                    prepared, request_as_recorded, self._normaliser
                 )
 
-            chosen = self._play_order.choose_recording(
-                reading.matched_request, session, wall_s
+            chosen_recording = self._play_order.choose_recording(
+                prepared.normalised, session, wall_s
             )
 
-        chosen, switched = self._deliveries.held_to_awaited_answer(chosen, session)
-        return Choice(request, recorded, session, reading, wall_s, chosen, switched)
+        chosen_recording, switched_delivery = (
+            self._deliveries.checked_against_awaited_answer(chosen_recording, session)
+        )
+        return Choice(
+            request,
+            request_as_recorded,
+            session,
+            prepared,
+            wall_s,
+            chosen_recording,
+            switched_delivery,
+        )
 
     def _request_as_recorded(
         self, request: Request, session: LiveSession
     ) -> tuple[Request, str]:
         """Return a request as it would have been recorded, and what went wrong in the hook."""
-        recorded = with_decoded_body(session.in_recorded(request))
+        request_as_recorded = with_decoded_body(session.request_as_recorded(request))
         if self.before_record is None:
-            return recorded, ""
+            return request_as_recorded, ""
 
         try:
             # A call that is left out is not in the cassette.
-            return self.before_record.request_after_hook(recorded) or recorded, ""
+            return self.before_record.request_after_hook(
+                request_as_recorded
+            ) or request_as_recorded, ""
         except HookError as error:
-            return recorded, str(error)
+            return request_as_recorded, str(error)
 
     def _learn_from(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
         if not self._value_names:
             return None
 
-        taught = choice.reading.learned_values
-        if taught is not None:
+        learned_values = choice.prepared.learned_values
+        if learned_values is not None:
             for name in self.values.unknown:
-                if name in taught.texts:
-                    self.learned[name] = self.shown_text(taught.texts[name])
+                if name in learned_values.texts:
+                    self.learned[name] = self.shown_text(learned_values.texts[name])
 
-            self.values = taught
+            self.values = learned_values
 
-        entry = choice.chosen.entry
+        entry = choice.recording.entry
         if entry is None or entry.exchange.response is None:
             return None
 
-        missing = unknown_values_in(entry.exchange.response, self.values)
-        if not missing:
+        unknown_names = unknown_values_in(entry.exchange.response, self.values)
+        if not unknown_names:
             return None
 
         return miss_of_unlearned_value(
-            self._shown_call(choice.request_as_recorded), missing, entry
+            self._shown_call(choice.request_as_recorded), unknown_names, entry
         )
 
     # What is not played
 
     def unplayed_response(self, choice: Choice) -> Delivery | None:
         """Return the response to a request that is not played; None where none was recorded."""
-        entry = choice.chosen.entry
+        entry = choice.recording.entry
         if entry is None:
             return None
 
@@ -368,13 +382,15 @@ class Player:
         if entry.opens_session:
             session = LiveSession(entry.session, entry.session)
 
-        return self._deliveries.new_delivery(entry, session, choice.reading.values)
+        return self._deliveries.new_delivery(
+            entry, session, choice.prepared.caller_values
+        )
 
     def let_call_start_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
-        entry = choice.chosen.entry
+        entry = choice.recording.entry
         # A task goes on asking until it is answered.
-        if entry is not None and entry.created_by is None:
+        if entry is not None and entry.task_creator is None:
             self._play_order.allow_asks_again(entry, choice.session)
 
     # Playing
@@ -387,34 +403,36 @@ class Player:
         if miss_for_value is not None:
             return self._count_miss(miss_for_value)
 
-        self._matched_form.note_seen_members(choice.reading.matched_request.request)
-        if choice.reading.matched_request.lookup.call.method == CANCELLED:
+        self._normaliser.note_seen_members(choice.prepared.normalised.request)
+        if choice.prepared.normalised.lookup.call.method == CANCELLED:
             _note_cancelled_request(choice.request_as_recorded, session)
 
         step_played = self._play_step(choice)
         if step_played is not None:
             return step_played
 
-        chosen = choice.chosen
-        if chosen.other_recorded_session is not None:
-            session.switch_to(chosen.other_recorded_session)
+        chosen_recording = choice.recording
+        if chosen_recording.other_recorded_session is not None:
+            session.switch_to_session(chosen_recording.other_recorded_session)
             for stream in self._deliveries.switch_streams_of_session(session):
                 self.play_counts[stream] += 1
                 session.count_play(stream)
 
-        entry = chosen.entry
+        entry = chosen_recording.entry
         if entry is None:
-            return self._play_nothing(choice)
-        if choice.switched is not None:
-            self._switch_call(choice.switched, entry)
+            return self._play_without_recording(choice)
+        if choice.switched_delivery is not None:
+            self._switch_call(choice.switched_delivery, entry)
 
-        if not self._is_playable_to(entry, choice.reading.values.id):
+        if not self._is_playable_to(entry, choice.prepared.caller_values.id):
             return self._count_miss(
                 miss_of_other_id(self._shown_call(choice.request_as_recorded), entry)
             )
 
         choice = self._count_matches_and_add_echoed(choice, entry)
-        self._play_order.exchange_asks(chosen.answered_ask, entry.parent, session)
+        self._play_order.swap_asks(
+            chosen_recording.answered_ask, entry.answered_ask, session
+        )
         play = self._play_entry(choice, entry, session)
         if entry in self._entries_leading_elsewhere:
             # It counts as missed what the client asks a server to which it is sent.
@@ -430,35 +448,39 @@ class Player:
         """Let a call go on as the equal one during which an answer was recorded."""
         call = answer.call_of_question
         if call is not None:
-            self._play_order.exchange_calls(delivery.entry, call, delivery.session)
-            self._deliveries.go_on_as(delivery, call)
+            self._play_order.swap_calls(delivery.entry, call, delivery.session)
+            self._deliveries.switch_to_entry(delivery, call)
 
     def _count_matches_and_add_echoed(
         self, choice: Choice, entry: ReplayEntry
     ) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
-        if choice.chosen.function_name:
-            self.match_counts_by_kind[choice.chosen.function_name] += 1
+        if choice.recording.hook_name:
+            self.match_counts_by_kind[choice.recording.hook_name] += 1
 
-        matchers = self._matched_form.matchers
-        reading = choice.reading
+        matchers = self._normaliser.matchers
+        prepared = choice.prepared
         if (
             matchers is None
-            or entry.matched.stricter_lookups[0]
-            == reading.matched_request.stricter_lookups[0]
+            or entry.normalised.stricter_lookups[0]
+            == prepared.normalised.stricter_lookups[0]
         ):
             return choice
 
-        recorded = entry.exchange.request
+        recorded_request = entry.exchange.request
         self.match_counts_by_kind.update(
-            matchers.matchers_of_differences(recorded, choice.request_as_recorded)
+            matchers.matchers_of_differences(
+                recorded_request, choice.request_as_recorded
+            )
         )
         if not matchers.echo:
             return choice
 
-        echoed = matchers.echoed_spellings(recorded, choice.request_as_recorded)
-        values = reading.values._replace(echoed=echoed)
-        return choice._replace(reading=reading._replace(values=values))
+        echoed_spellings = matchers.echoed_spellings(
+            recorded_request, choice.request_as_recorded
+        )
+        caller_values = prepared.caller_values._replace(echoed=echoed_spellings)
+        return choice._replace(prepared=prepared._replace(caller_values=caller_values))
 
     def _play_entry(
         self, choice: Choice, entry: ReplayEntry, session: LiveSession
@@ -470,22 +492,20 @@ class Player:
         ):
             self._leave_other_recordings(entry, session)
 
-        matched_request = choice.reading.matched_request
-        values = choice.reading.values
+        normalised = choice.prepared.normalised
+        caller_values = choice.prepared.caller_values
         while True:
-            session = self._play_order.note_play(
-                entry, matched_request.secrets, session
-            )
+            session = self._play_order.note_play(entry, normalised.secrets, session)
             self.reply_count += 1
-            self._count_matches_by_kind(matched_request)
+            self._count_matches_by_kind(normalised)
             if entry not in self._answered_by_proxy:
                 break
 
             entry = self._answered_by_proxy[entry]
 
         self._play_order.begin_task(entry, session, choice.wall_s)
-        session.note_arrival(entry, values)
-        delivery = self._deliveries.delivery_of_chosen(entry, session, values)
+        session.note_arrival(entry, caller_values)
+        delivery = self._deliveries.delivery_of_chosen(entry, session, caller_values)
 
         return self._play_of_entry(choice.request, entry, session, delivery)
 
@@ -493,14 +513,14 @@ class Player:
         """Leave the recordings that don't have a call where this play is."""
         followed = self.divergences.followed_recordings
         recordings = self._write_histories.recordings_with(
-            entry, session.writes, followed
+            entry, session.played_writes, followed
         )
         self.divergences.note_play(entry, recordings, self.reply_count)
 
-    def _count_matches_by_kind(self, matched: MatchedRequest) -> None:
+    def _count_matches_by_kind(self, normalised: NormalisedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
-        for secret in matched.secrets:
-            if secret.kind in SHARED_NAMES and is_received(secret):
+        for secret in normalised.secrets:
+            if secret.kind in SHARED_NAMES and is_sent_by_client(secret):
                 self.match_counts_by_kind[secret.kind] += 1
 
     def _play_of_entry(
@@ -519,38 +539,40 @@ class Player:
     def _play_step(self, choice: Choice) -> Play | Miss | None:
         """Play what a request about a recorded task gets; None if it is about none."""
         session = choice.session
-        step = choice.chosen.step
-        if step is None:
+        step_choice = choice.recording.step
+        if step_choice is None:
             return None
 
-        self._play_order.note_task_step(step, session)
-        if isinstance(step.found, NoStep):
+        self._play_order.note_task_step(step_choice, session)
+        if isinstance(step_choice.step, NoStep):
             call = self._shown_call(choice.request_as_recorded)
             return self._count_miss(
-                miss_without_step(call, step.found, self._ignored_members)
+                miss_without_step(call, step_choice.step, self._ignored_members)
             )
 
-        for came in dict.fromkeys(step.found.arrived_entries):
-            self._play_order.note_play(came, (), session)
-            session.note_arrival(came, choice.reading.values)
+        for arrived_entry in dict.fromkeys(step_choice.step.arrived_entries):
+            self._play_order.note_play(arrived_entry, (), session)
+            session.note_arrival(arrived_entry, choice.prepared.caller_values)
 
         self.reply_count += 1
-        entry = step.found.entry
-        delivery = self._deliveries.new_delivery(entry, session, choice.reading.values)
+        entry = step_choice.step.entry
+        delivery = self._deliveries.new_delivery(
+            entry, session, choice.prepared.caller_values
+        )
 
         return self._play_of_entry(choice.request, entry, session, delivery)
 
-    def _is_playable_to(self, entry: ReplayEntry, identity: bytes | None) -> bool:
+    def _is_playable_to(self, entry: ReplayEntry, caller_id: bytes | None) -> bool:
         """Tell whether a response can be played to a caller with an id, as it is spelled."""
         response = entry.exchange.response
-        if identity is None or entry.asker is None or response is None:
+        if caller_id is None or entry.client_message is None or response is None:
             return True
 
         is_found = self._deliveries.has_json_rpc_response(entry)
-        if is_found or not hides_response(entry.asker, response):
+        if is_found or not hides_response(entry.client_message, response):
             return True
 
-        return canonical(parse(identity)) == entry.asker.id
+        return canonical(parse(caller_id)) == entry.client_message.id
 
     # Misses
 
@@ -560,31 +582,35 @@ class Player:
         self.divergences.note_miss(miss, self.reply_count)
         return miss
 
-    def _shown_call(self, recorded: Request) -> Call:
+    def _shown_call(self, request_as_recorded: Request) -> Call:
         """Return a request as messages may show it: without secrets."""
-        return read_call(self._matched_form.shown_request(recorded))
+        return read_call(self._normaliser.shown_request(request_as_recorded))
 
-    def _play_nothing(self, choice: Choice) -> Play | Miss | HarmlessReply:
+    def _play_without_recording(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Return what a request gets that gets no recording from its beginning."""
         session = choice.session
         call = read_call(choice.request_as_recorded)
-        failure = choice.chosen.failure
-        if failure:
+        hook_failure = choice.recording.hook_failure
+        if hook_failure:
             shown_request = self._shown_call(choice.request_as_recorded)
-            return self._count_miss(Miss(shown_request, Reason.HOOK_FAILED, failure))
+            return self._count_miss(
+                Miss(shown_request, Reason.HOOK_FAILED, hook_failure)
+            )
 
         if answers_ping(session.recorded_session, call.message, self._recorded_pings):
             return reply_without_body(call, ACCEPTED)
 
-        rest = self._deliveries.delivery_of_rest(
+        rest_of_stream = self._deliveries.delivery_after_event(
             resumed_event_id(choice.request), session
         )
-        if rest is not None:
+        if rest_of_stream is not None:
             self.reply_count += 1
-            return self._play_of_entry(choice.request, rest.entry, session, rest)
+            return self._play_of_entry(
+                choice.request, rest_of_stream.entry, session, rest_of_stream
+            )
 
         if not self._strict:
-            harmless = self._count_unrecorded_answer(call, choice.chosen)
+            harmless = self._count_harmless_answer(call, choice.recording)
             if harmless is not None:
                 return harmless
 
@@ -598,49 +624,53 @@ class Player:
 
         return self._count_miss(miss)
 
-    def _count_unrecorded_answer(
-        self, call: Call, chosen: ChosenRecording
+    def _count_harmless_answer(
+        self, call: Call, chosen_recording: ChosenRecording
     ) -> HarmlessReply | None:
         """Answer a call of an unknown tool, or what any server answers, and count that."""
         session = session_of(call.request)
-        lacks_session = self._play_order.opened_sessions.is_outside(
+        lacks_session = self._play_order.opened_sessions.lacks_open_session(
             session, call.endpoint
         )
         if not lacks_session:
-            answer = self._call_effects.unknown_tools.unknown_tool_answer(call)
-            if answer is not None:
+            harmless_answer = self._call_effects.unknown_tools.unknown_tool_answer(call)
+            if harmless_answer is not None:
                 self.unknown_tools[call.name] += 1
-                return answer
+                return harmless_answer
 
-        if chosen.nearest_entries:
+        if chosen_recording.nearest_entries:
             return None
 
-        recorded = self._recorded_requests.endpoints_and_methods
-        answer = answer_of_any_server(call, recorded, lacks_session=lacks_session)
-        if answer is not None:
-            self.harmless.append(answer)
+        recorded_methods = self._recorded_requests.endpoints_and_methods
+        harmless_answer = answer_of_any_server(
+            call, recorded_methods, lacks_session=lacks_session
+        )
+        if harmless_answer is not None:
+            self.harmless.append(harmless_answer)
 
-        return answer
+        return harmless_answer
 
     def _explained_miss(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
-        nearest_entries = choice.chosen.nearest_entries
-        reason = choice.chosen.why_not
-        if choice.reading.possible_values:
+        nearest_entries = choice.recording.nearest_entries
+        reason = choice.recording.miss_reason
+        if choice.prepared.possible_values:
             return miss_of_ambiguous_value(
-                call, choice.reading.possible_values, self.values
+                call, choice.prepared.possible_values, self.values
             )
         if reason is None:
-            return self._explained_mismatch(call, choice.reading.matched_request)
+            return self._explained_mismatch(call, choice.prepared.normalised)
         if reason is Reason.ANSWERS_DIFFER:
             return miss_of_other_answer(call, nearest_entries, self._ignored_members)
 
         if reason is Reason.OTHER_HISTORY:
-            writes = choice.session.writes
+            played_writes = choice.session.played_writes
             entry, writes_before = self._write_histories.nearest_with_writes(
-                nearest_entries, writes, self.play_counts
+                nearest_entries, played_writes, self.play_counts
             )
-            return miss_after_other_writes(call, entry, writes_before, writes.made)
+            return miss_after_other_writes(
+                call, entry, writes_before, played_writes.made
+            )
 
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.request_as_recorded)
@@ -649,20 +679,22 @@ class Player:
 
         miss = miss_not_playable_now(call, nearest_entries, reason)
         if self._play_order.repeat is Repeat.AUTO:
-            miss = replace(miss, may_read=call.key().tool_or_method)
+            miss = replace(miss, read_suggestion=call.key().tool_or_method)
 
         return miss
 
-    def _explained_mismatch(self, call: Call, matched: MatchedRequest) -> Miss:
+    def _explained_mismatch(self, call: Call, normalised: NormalisedRequest) -> Miss:
         """Explain why nothing recorded matches a request."""
-        function_name = ""
-        same_calls: list[ReplayEntry] = []
-        hook = self._matched_form.hook
+        hook_name = ""
+        calls_matched_by_hook: list[ReplayEntry] = []
+        hook = self._normaliser.hook
         if hook is not None:
-            function_name = hook.name
+            hook_name = hook.name
             with suppress(HookError):
-                same_calls = self._play_order.index.matched_by(
-                    hook, matched, in_any_turn=True
+                calls_matched_by_hook = (
+                    self._play_order.recording_index.entries_matched_by_hook(
+                        hook, normalised, in_any_turn=True
+                    )
                 )
 
         search = MissSearch(
@@ -670,16 +702,18 @@ class Player:
             self.entries,
             self._ignored_members,
             self.play_counts,
-            self._play_order.index.stand_ins,
-            function_name,
-            same_calls,
+            self._play_order.recording_index.stand_in_by_entry,
+            hook_name,
+            calls_matched_by_hook,
         )
         miss = search.explained_miss()
         if not miss.differences:
             return miss
 
-        played = self._play_order.entries_played
-        return miss_after_placeholders(miss, self._placeholders_by_entry, played)
+        played_entries = self._play_order.played_entries
+        return miss_after_placeholders(
+            miss, self._placeholders_by_entry, played_entries
+        )
 
     @cached_property
     def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
@@ -687,11 +721,13 @@ class Player:
         return placeholders_by_entry(self._by_arrival)
 
     def _refuse_pending_call(
-        self, answer: Message, session: LiveSession, miss: Miss
+        self, received_answer: Message, session: LiveSession, miss: Miss
     ) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        for entry in self._timelines.answers_like(answer, session.recorded_session):
-            if not session.was_asked(entry) or session.has_arrived(entry):
+        for entry in self._timelines.answers_with_same_id(
+            received_answer, session.recorded_session
+        ):
+            if not session.has_played_ask_of(entry) or session.has_arrived(entry):
                 continue
 
             # Nothing else has to wait any more for the right answer, nor for later ones.
@@ -700,8 +736,8 @@ class Player:
             if call is None:
                 return False
 
-            for posted in self._timelines.answers_during(call):
-                session.waive_request(posted)
+            for later_answer in self._timelines.answers_during(call):
+                session.waive_request(later_answer)
 
             session.misses_of_refused_calls[call] = miss
             return True
@@ -714,7 +750,8 @@ class Player:
         if session.has_cancelled(play.request_id):
             return None
 
-        call = self._shown_call(self._request_as_recorded(play.request, session)[0])
+        request_as_recorded, _ = self._request_as_recorded(play.request, session)
+        call = self._shown_call(request_as_recorded)
         given_up_outcome = self._timelines.given_up_outcome(play.entry)
         miss = miss_without_response(
             call, play.entry, given_up_outcome=given_up_outcome
@@ -723,7 +760,7 @@ class Player:
 
     def refuse_unheard_call(self, delivery: Delivery) -> Miss:
         """Let a call whose client can't hear the question get a miss as its response."""
-        call = self._shown_call(delivery.entry.matched.request)
+        call = self._shown_call(delivery.entry.normalised.request)
         miss = self._count_miss(miss_of_unheard_question(call, delivery.entry))
         delivery.refuse(miss)
         return miss
@@ -746,7 +783,8 @@ class Player:
     def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
         session = self._play_order.session_of(request)
-        return self._shown_call(self._request_as_recorded(request, session)[0])
+        request_as_recorded, _ = self._request_as_recorded(request, session)
+        return self._shown_call(request_as_recorded)
 
     def note_live_request(self, request: Request) -> None:
         """Take note that a request gets an unrecorded response, which ends histories if it writes.
@@ -762,8 +800,8 @@ class Player:
         key = self.key_of(call)
         self._call_effects.note_live_call(key)
         if not self._call_effects.only_reads(key):
-            session.writes.made.append(MadeWrite(live=key))
-            self._play_order.has_written_elsewhere = True
+            session.played_writes.made.append(MadeWrite(live_key=key))
+            self._play_order.has_live_writes = True
 
     # Afterwards
 
@@ -773,16 +811,15 @@ class Player:
         These are pointers to what was to be left out, and the names of what was to only read.
         """
         for entry in self._by_arrival:
-            self._matched_form.note_seen_members(entry.matched.request)
+            self._normaliser.note_seen_members(entry.normalised.request)
 
         unused = [("reads", name) for name in self._call_effects.unused_reads()]
         unused += [
-            ("ignore", pointer_to(path)) for path in self._matched_form.unseen_members
+            ("ignore", pointer_to(path)) for path in self._normaliser.unseen_members
         ]
-        if self._matched_form.matchers is not None:
+        if self._normaliser.matchers is not None:
             unused += [
-                ("match", name)
-                for name in self._matched_form.matchers.unused_matchers()
+                ("match", name) for name in self._normaliser.matchers.unused_matchers()
             ]
 
         return unused
@@ -795,42 +832,50 @@ class Player:
     @property
     def numbers_without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
-        played = self._play_order.entries_played
-        given_up = filter(self._timelines.given_up_outcome, played)
+        played_entries = self._play_order.played_entries
+        given_up = filter(self._timelines.given_up_outcome, played_entries)
         return sorted({entry.interaction for entry in given_up})
 
     @property
-    def only_probed(self) -> bool:
+    def has_only_discovered(self) -> bool:
         """Whether a client has asked for nothing but `server/discover`."""
-        methods = {entry.key.method for entry in self._play_order.entries_played}
+        methods = {entry.key.method for entry in self._play_order.played_entries}
         return methods == {DISCOVER} and not self.misses
 
     @property
     def unplayed_numbers(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
-        played = self._play_order.entries_played
-        lookups = {entry.numbers.lookup for entry in played}
+        played_entries = self._play_order.played_entries
+        played_lookup_numbers = {entry.numbers.lookup for entry in played_entries}
         numbers = set()
         for entry in self._by_arrival:
-            if entry not in played and self._has_to_be_played(entry, lookups):
+            if entry not in played_entries and self._has_to_be_played(
+                entry, played_lookup_numbers
+            ):
                 numbers.add(entry.interaction)
 
         return sorted(numbers)
 
-    def _has_to_be_played(self, entry: ReplayEntry, played: Collection[int]) -> bool:
+    def _has_to_be_played(
+        self, entry: ReplayEntry, played_lookup_numbers: Collection[int]
+    ) -> bool:
         """Tell whether an exchange that was not played should have been."""
         if entry.is_pong:
             return False
         if self.has_discovered and entry.key.method == DISCOVER:
             return False
 
-        if entry.created_by is not None and self._call_effects.only_reads(entry.key):
+        if entry.task_creator is not None and self._call_effects.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
-            return is_end and entry.created_by not in self._play_order.index.stand_ins
+            return (
+                is_end
+                and entry.task_creator
+                not in self._play_order.recording_index.stand_in_by_entry
+            )
 
         # A faster replay repeats these less often.
-        is_repeat = entry.numbers.lookup in played
+        is_repeat = entry.numbers.lookup in played_lookup_numbers
         return not (is_repeat and self._call_effects.repeats_with_time(entry))
 
 

@@ -62,7 +62,7 @@ class Reply(NamedTuple):
     """One recorded response, ready to be served: outside the gaps every byte is recorded.
 
     Attributes:
-        notified: the states of tasks of which its pieces notify the client.
+        notified_states: the states of tasks of which its pieces notify the client.
         response_piece: the piece that completes the JSON-RPC response to the request, or None.
     """
 
@@ -73,7 +73,7 @@ class Reply(NamedTuple):
     is_event_stream: bool
     is_message_stream: bool
     waits: Waits
-    notified: Mapping[int, TaskState]
+    notified_states: Mapping[int, TaskState]
     response_piece: int | None
 
 
@@ -81,16 +81,16 @@ FindRepeated = Callable[[LocatedMessage], list[tuple[Span, str]]]
 """Finds where a message repeats values of its request, with the names of these."""
 
 
-class Caller(NamedTuple):
+class EchoSources(NamedTuple):
     """What a response may repeat of a request, besides its id and its token.
 
     Attributes:
         batch: the requests, if it is a batch.
-        repeated: finds values of its arguments.
+        find_repeated: finds values of its arguments.
     """
 
     batch: Sequence[Message]
-    repeated: FindRepeated | None
+    find_repeated: FindRepeated | None
 
 
 def build_reply(
@@ -100,18 +100,18 @@ def build_reply(
     *,
     tasks: Collection[str],
     started_ms: float,
-    ended: PieceArrival,
+    end_arrival: PieceArrival,
     piecewise: bool,
-    caller: Caller,
+    echo_sources: EchoSources,
 ) -> Reply:
     """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
 
     What depends on the clock in the states of `tasks` is a gap.
     """
-    places = _Places(request, response, tasks, caller)
-    places.find_gaps(waits)
+    gap_finder = _GapFinder(request, response, tasks, echo_sources)
+    gap_finder.find_gaps(waits)
     parts = _parts_sent_together(
-        response, waits, places.gaps, started_ms, ended, piecewise=piecewise
+        response, waits, gap_finder.gaps, started_ms, end_arrival, piecewise=piecewise
     )
     end = response.end
     # Who posts a message may leave as soon as it is accepted; others read on.
@@ -127,8 +127,8 @@ def build_reply(
         is_event_stream=response.is_event_stream,
         is_message_stream=response.is_message_stream,
         waits=waits,
-        notified=places.notified,
-        response_piece=places.response_piece,
+        notified_states=gap_finder.notified_states,
+        response_piece=gap_finder.response_piece,
     )
 
 
@@ -137,13 +137,13 @@ def _parts_sent_together(
     waits: Waits,
     gaps: Sequence[Gap],
     started_ms: float,
-    ended: PieceArrival,
+    end_arrival: PieceArrival,
     *,
     piecewise: bool,
 ) -> tuple[Part, ...]:
     """Return the pieces of a body that are sent together: all up to one that waits."""
     body = response.body
-    gates = waits.pieces or (OPEN_GATE,) * len(response.pieces)
+    gates = waits.piece_gates or (OPEN_GATE,) * len(response.pieces)
     first_pieces = []
     for index, gate in enumerate(gates):
         if piecewise or index == 0 or gate != OPEN_GATE:
@@ -151,27 +151,27 @@ def _parts_sent_together(
 
     piece_ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
     remaining_gaps = list(gaps)
-    sent_bytes = 0
+    sent_length = 0
     parts = []
-    for first, behind in pairwise([*first_pieces, len(gates)]):
-        part_end = piece_ends[behind - 1]
+    for first, next_first in pairwise([*first_pieces, len(gates)]):
+        part_end = piece_ends[next_first - 1]
         segments: list[bytes | Gap] = []
         # A value goes whole with the part in which it begins.
         while remaining_gaps and remaining_gaps[0].span.start < part_end:
             gap = remaining_gaps.pop(0)
-            segments += (body[sent_bytes : gap.span.start], gap)
-            sent_bytes = gap.span.end
+            segments += (body[sent_length : gap.span.start], gap)
+            sent_length = gap.span.end
 
-        segments.append(body[sent_bytes:part_end])
-        sent_bytes = max(sent_bytes, part_end)
+        segments.append(body[sent_length:part_end])
+        sent_length = max(sent_length, part_end)
         piece = response.pieces[first]
         parts.append(
             Part(
                 tuple(segments),
                 piece.at_ms - started_ms,
                 gates[first],
-                range(first, behind),
-                arrival_of_piece(piece, ended),
+                range(first, next_first),
+                arrival_of_piece(piece, end_arrival),
             )
         )
 
@@ -182,7 +182,7 @@ _Place = tuple[Span, str, ReplayEntry | str | None]
 """A span of a message, with the value and the source of its gap."""
 
 
-class _Places:
+class _GapFinder:
     """Finds the gaps of a body, and what its messages are about."""
 
     def __init__(
@@ -190,26 +190,26 @@ class _Places:
         request: Message | None,
         response: Response,
         tasks: Collection[str],
-        caller: Caller,
+        echo_sources: EchoSources,
     ) -> None:
         self.gaps: list[Gap] = []
-        self.notified: dict[int, TaskState] = {}
+        self.notified_states: dict[int, TaskState] = {}
         self.response_piece: int | None = None
         self._response = response
-        self._repeated = caller.repeated
+        self._find_repeated = echo_sources.find_repeated
         self._task_ids: Collection[str] = ()
         if b'"taskId"' in response.body:
             self._task_ids = tasks
 
         self._request: Message | None = None
-        self._entries_by_state: list[tuple[str, Message]] = []
+        self._requests_with_prefix: list[tuple[str, Message]] = []
         """The requests to which the body responds, and what begins the names of their values."""
         if request is not None and request.kind is Kind.REQUEST:
             self._request = request
-            self._entries_by_state.append(("", request))
+            self._requests_with_prefix.append(("", request))
 
-        for place_in_batch, asker in enumerate(caller.batch):
-            self._entries_by_state.append((f"{place_in_batch}:", asker))
+        for place_in_batch, asker in enumerate(echo_sources.batch):
+            self._requests_with_prefix.append((f"{place_in_batch}:", asker))
 
     def find_gaps(self, waits: Waits) -> None:
         """Find the gaps in the messages of the body.
@@ -222,15 +222,15 @@ class _Places:
                 self.response_piece = located.piece
 
             subject_request = None
-            if waits.pieces:
-                subject_request = waits.pieces[located.piece].subject_request
+            if waits.piece_gates:
+                subject_request = waits.piece_gates[located.piece].subject_request
 
             places = self._echo_places(message, subject_request)
             if self._task_ids:
                 places += self._task_times(message, located.piece)
 
-            if self._repeated is not None:
-                for span, name in self._repeated(located):
+            if self._find_repeated is not None:
+                for span, name in self._find_repeated(located):
                     places.append((span, name, None))
 
             for place in places:
@@ -240,25 +240,31 @@ class _Places:
 
     def _add_gap(self, located: LocatedMessage, place: _Place) -> None:
         """Take a place in a message as a gap of the body."""
-        inner, value, source = place
-        span = located.in_body(inner)
+        span_in_message, value, source = place
+        span = located.in_body(span_in_message)
         if span is not None:
-            recorded = span.slice_of(self._response.body)
-            self.gaps.append(Gap(span, value, recorded, source))
+            recorded_bytes = span.slice_of(self._response.body)
+            self.gaps.append(Gap(span, value, recorded_bytes, source))
 
-    def _echo_places(self, message: Message, about: ReplayEntry | None) -> list[_Place]:
+    def _echo_places(
+        self, message: Message, subject_request: ReplayEntry | None
+    ) -> list[_Place]:
         """Return where a message repeats values of a caller, or else of the request it is about."""
         places: dict[Span, _Place] = {}
-        for prefix, asker in self._entries_by_state:
+        for prefix, asker in self._requests_with_prefix:
             for echo in echoes_of_request(message, asker):
                 is_exact = echo.value in ("id", "progress_token")
                 # Beside `1` another request may have `"1"`, which is nearly the same.
                 if is_exact or echo.span not in places:
                     places[echo.span] = (echo.span, f"{prefix}{echo.value}", None)
 
-        if not places and about is not None and about.asker is not None:
-            for echo in echoes_of_request(message, about.asker):
-                places[echo.span] = (echo.span, echo.value, about)
+        if (
+            not places
+            and subject_request is not None
+            and subject_request.client_message is not None
+        ):
+            for echo in echoes_of_request(message, subject_request.client_message):
+                places[echo.span] = (echo.span, echo.value, subject_request)
 
         return list(places.values())
 
@@ -269,7 +275,7 @@ class _Places:
             return []
 
         if message.method:
-            self.notified[piece] = state
+            self.notified_states[piece] = state
 
         return [(span, name, state.id) for name, span in clock_spans(message)]
 

@@ -15,7 +15,7 @@ from mrtr_cassette.core.cassette.texts import request_with
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.histories import CallRow, PlayedWrites
+from mrtr_cassette.core.replay.histories import CallSequence, PlayedWrites
 from mrtr_cassette.core.replay.tasks import LiveTask
 from mrtr_cassette.core.secrets.names import id_replacer
 from mrtr_cassette.core.wire.http import Request
@@ -36,9 +36,9 @@ class LiveSession:
         unrecorded_events: events for its client that were not recorded, of a session whose
             responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
-        known_tasks: the ids by which its client knows recorded tasks, where these are others.
-        used_by_row: how many calls at the beginning of each row were played or are over, of rows
-            that are still looked at.
+        live_task_ids: the ids by which its client knows recorded tasks, where these are others.
+        used_counts_by_sequence: how many calls at the beginning of each sequence were played or are
+            past, of sequences that are still looked at.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
         cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
         arrived_count: how many of the requests have come that were recorded in it, but
@@ -48,16 +48,18 @@ class LiveSession:
     recorded_session: str = NO_SESSION
     id: str = NO_SESSION
     play_counts: dict[ReplayEntry, int] = field(default_factory=dict)
-    asked_questions: set[str] = field(default_factory=set)
+    played_ask_keys: set[str] = field(default_factory=set)
     sent_counts: dict[ReplayEntry, int] = field(default_factory=dict)
-    values_of_callers: dict[ReplayEntry, CallerValues] = field(default_factory=dict)
+    caller_values_by_entry: dict[ReplayEntry, CallerValues] = field(
+        default_factory=dict
+    )
     misses_of_refused_calls: dict[ReplayEntry, Miss] = field(default_factory=dict)
     unrecorded_events: deque[bytes] | None = None
-    writes: PlayedWrites = field(default_factory=PlayedWrites)
+    played_writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled_ids: set[str] = field(default_factory=set)
-    known_tasks: dict[str, str] = field(default_factory=dict)
-    used_by_row: WeakKeyDictionary[CallRow, int] = field(
+    live_task_ids: dict[str, str] = field(default_factory=dict)
+    used_counts_by_sequence: WeakKeyDictionary[CallSequence, int] = field(
         default_factory=WeakKeyDictionary
     )
     arrived_count: int = 0
@@ -73,19 +75,22 @@ class LiveSession:
     def count_play(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
         self.play_counts[entry] = self.play_counts.get(entry, 0) + 1
-        if entry.question is not None:
-            self.asked_questions.add(entry.question)
+        if entry.ask_key is not None:
+            self.played_ask_keys.add(entry.ask_key)
 
-    def was_asked(self, entry: ReplayEntry) -> bool:
+    def has_played_ask_of(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
         if entry.answered_question is not None:
-            return entry.answered_question.pending.numbers.lookup in self.arrival_counts
-        if entry.parent is None or not entry.proves_its_ask:
+            return (
+                entry.answered_question.pending_entry.numbers.lookup
+                in self.arrival_counts
+            )
+        if entry.answered_ask is None or not entry.proves_its_ask:
             return True
-        return entry.parent.question in self.asked_questions
+        return entry.answered_ask.ask_key in self.played_ask_keys
 
     def note_arrival(
-        self, entry: ReplayEntry, caller: CallerValues | None = None
+        self, entry: ReplayEntry, caller_values: CallerValues | None = None
     ) -> None:
         """Take note that a request like a recorded one has come, from a caller with these values.
 
@@ -94,23 +99,23 @@ class LiveSession:
         lookup_number = entry.numbers.lookup
         arrival_count = self.arrival_counts.get(lookup_number, 0) + 1
         self.arrival_counts[lookup_number] = arrival_count
-        if caller is not None and entry.session:
-            self._values_by_arrival[lookup_number, arrival_count] = caller
+        if caller_values is not None and entry.session:
+            self._values_by_arrival[lookup_number, arrival_count] = caller_values
 
         if entry.kind is not Kind.REQUEST:
             return
 
-        if caller is not None:
-            self.values_of_callers[entry] = caller
+        if caller_values is not None:
+            self.caller_values_by_entry[entry] = caller_values
             # Some clients use an id again.
-            if caller.id is not None and self.has_cancelled(caller.id):
-                self.cancelled_ids.remove(canonical(parse(caller.id)))
+            if caller_values.id is not None and self.has_cancelled(caller_values.id):
+                self.cancelled_ids.remove(canonical(parse(caller_values.id)))
 
         if entry.session and entry.session == self.recorded_session:
             self._places_by_arrival[lookup_number, arrival_count] = self.arrived_count
-            self._note_number(entry.exchange.number or 0)
+            self._note_recorded_number(entry.exchange.number or 0)
 
-    def _note_number(self, number: int) -> None:
+    def _note_recorded_number(self, number: int) -> None:
         """Take note that a request with this number in the recorded session has come."""
         arrivals = self._latest_arrivals
         while arrivals and arrivals[-1][1] <= number:
@@ -128,12 +133,12 @@ class LiveSession:
 
         return arrivals[index][1]
 
-    def place_of(self, entry: ReplayEntry) -> int:
+    def arrival_place_of(self, entry: ReplayEntry) -> int:
         """Return the place of the request that stands for a recorded one, or the first place."""
         number = (entry.numbers.lookup, entry.numbers.occurrence)
         return self._places_by_arrival.get(number, 0)
 
-    def switch_to(self, recorded_session: str) -> None:
+    def switch_to_session(self, recorded_session: str) -> None:
         """Play another recorded session, of which nothing has come yet."""
         self.recorded_session = recorded_session
         self._latest_arrivals.clear()
@@ -147,10 +152,10 @@ class LiveSession:
 
     def start_task(self, task: LiveTask) -> None:
         """Begin a task, anew if its call has been made before."""
-        recorded = task.recorded
-        self.tasks[recorded.id] = task
-        for cause in recorded.causes:
-            self.arrival_counts.pop(recorded.steps[cause].numbers.lookup, None)
+        recorded_task = task.recorded
+        self.tasks[recorded_task.id] = task
+        for cause in recorded_task.answers_by_cause:
+            self.arrival_counts.pop(recorded_task.steps[cause].numbers.lookup, None)
 
     def waive_request(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -170,27 +175,29 @@ class LiveSession:
         """Tell whether a client has the response to a request like a recorded one."""
         return self._response_counts[entry.numbers.lookup] >= entry.numbers.occurrence
 
-    def values_of(self, entry: ReplayEntry) -> CallerValues:
+    def caller_values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
         number = (entry.numbers.lookup, entry.numbers.occurrence)
         return self._values_by_arrival.get(number, _NO_CALLER_VALUES)
 
-    def in_recorded(self, request: Request) -> Request:
+    def request_as_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
-        is_known_otherwise = self.id not in (NO_SESSION, self.recorded_session)
-        if not is_known_otherwise and not self.known_tasks:
+        has_other_id = self.id not in (NO_SESSION, self.recorded_session)
+        if not has_other_id and not self.live_task_ids:
             return request
 
-        names = {live: recorded for recorded, live in self.known_tasks.items()}
-        if is_known_otherwise:
-            names[self.id] = self.recorded_session
+        recorded_ids = {
+            live_id: recorded_id for recorded_id, live_id in self.live_task_ids.items()
+        }
+        if has_other_id:
+            recorded_ids[self.id] = self.recorded_session
 
-        change = id_replacer(names)
-        return request_with(request, lambda raw, _name: change(raw))
+        replace_ids = id_replacer(recorded_ids)
+        return request_with(request, lambda raw, _name: replace_ids(raw))
 
-    def exchange_tasks(self, first: str, second: str) -> None:
+    def swap_tasks(self, first_id: str, second_id: str) -> None:
         """Let the client know two recorded tasks by each other's ids."""
-        known_first = self.known_tasks.get(first, first)
-        known_second = self.known_tasks.get(second, second)
-        self.known_tasks[first] = known_second
-        self.known_tasks[second] = known_first
+        live_first_id = self.live_task_ids.get(first_id, first_id)
+        live_second_id = self.live_task_ids.get(second_id, second_id)
+        self.live_task_ids[first_id] = live_second_id
+        self.live_task_ids[second_id] = live_first_id

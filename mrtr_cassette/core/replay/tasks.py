@@ -40,7 +40,7 @@ _NO_ANSWERS: Final = {"": ""}
 """Stands for the answers of an update that gives none."""
 
 
-class Step(NamedTuple):
+class PlayedStep(NamedTuple):
     """The recorded exchange that a request is played, and those that have come whole by it.
 
     An update that gives a part of the recorded answers is acknowledged, and has not come.
@@ -54,9 +54,9 @@ class RecordedTask:
     """A task that a recorded call created, and the steps that were recorded of it.
 
     Attributes:
-        causes: the steps after which the server went on, updates and cancellations, with their
-            answers; a cancellation is one to a key of its own.
-        cancellations: the steps that are cancellations.
+        answers_by_cause: the steps after which the server went on, updates and cancellations, with
+            their answers; a cancellation is one to a key of its own.
+        cancellation_places: the steps that are cancellations.
         answers: the answers to each key, which may have been answered again in another way.
         notified_keys: what notifications ask for.
         is_notified: whether a stream told of it.
@@ -64,51 +64,56 @@ class RecordedTask:
     """
 
     def __init__(
-        self, creating: ReplayEntry, created: TaskState, steps: Sequence[ReplayEntry]
+        self,
+        creating_call: ReplayEntry,
+        created_state: TaskState,
+        steps: Sequence[ReplayEntry],
     ) -> None:
-        self.creating = creating
-        self.created = created
+        self.creating_call = creating_call
+        self.created_state = created_state
         self.steps = steps
         self.notified_keys: set[str] = set()
         self.is_notified = False
         self.questions: dict[str, Any] = {}
-        self.polls: list[int] = []
-        self.causes: dict[int, Mapping[str, str]] = {}
-        self.cancellations: list[int] = []
+        self.poll_places: list[int] = []
+        self.answers_by_cause: dict[int, Mapping[str, str]] = {}
+        self.cancellation_places: list[int] = []
         self.answers: dict[str, list[str]] = {}
         self._needed_counts: dict[int, dict[str, int]] = {}
         self._accepted_answers: set[tuple[str, str]] = set()
         for step_place, step in enumerate(steps):
             self.questions.update(step.asked_inputs)
             if step.key.method == GET_TASK:
-                self.polls.append(step_place)
+                self.poll_places.append(step_place)
             else:
                 self._add_cause(step_place, step)
 
-    def _add_cause(self, at: int, step: ReplayEntry) -> None:
+    def _add_cause(self, step_place: int, step: ReplayEntry) -> None:
         """Take an update or a cancellation, and how often its answers have been given by it."""
         if step.key.method != UPDATE_TASK:
-            self.cancellations.append(at)
-            self.causes[at] = {CANCEL_TASK: ""}
-            self._needed_counts[at] = {CANCEL_TASK: len(self.cancellations)}
+            self.cancellation_places.append(step_place)
+            self.answers_by_cause[step_place] = {CANCEL_TASK: ""}
+            self._needed_counts[step_place] = {
+                CANCEL_TASK: len(self.cancellation_places)
+            }
             return
 
-        update = answers_by_key(step.matched.lookup) or _NO_ANSWERS
-        self.causes[at] = update
-        self._needed_counts[at] = {}
-        for key, answer in update.items():
+        update_answers = answers_by_key(step.normalised.lookup) or _NO_ANSWERS
+        self.answers_by_cause[step_place] = update_answers
+        self._needed_counts[step_place] = {}
+        for key, answer in update_answers.items():
             answers_to_key = self.answers.setdefault(key, [])
             if answers_to_key[-1:] != [answer]:
                 answers_to_key.append(answer)
 
-            self._needed_counts[at][key] = len(answers_to_key)
+            self._needed_counts[step_place][key] = len(answers_to_key)
             if not step.is_refused:
                 self._accepted_answers.add((key, answer))
 
     @property
     def id(self) -> str:
         """Its id in the recording."""
-        return self.created.id
+        return self.created_state.id
 
     @property
     def asks_for_input(self) -> bool:
@@ -120,14 +125,18 @@ class RecordedTask:
         if self is task or self.is_notified or task.is_notified:
             return False
 
-        call = self.creating
-        other_call = task.creating
+        call = self.creating_call
+        other_call = task.creating_call
         is_equal = call.numbers.path == other_call.numbers.path
-        is_here = call.session == other_call.session
+        is_in_same_session = call.session == other_call.session
 
-        return is_equal and is_here and call.matched.traits == other_call.matched.traits
+        return (
+            is_equal
+            and is_in_same_session
+            and call.normalised.traits == other_call.normalised.traits
+        )
 
-    def in_terms_of(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
+    def lookup_for_this_task(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
         """Return a lookup key that names another task as one that names this one."""
         call = lookup.call._replace(name=self.id)
         answers = lookup.answers
@@ -137,24 +146,24 @@ class RecordedTask:
 
         return LookupKey(call, lookup.state, answers)
 
-    def has_come(self, cause: int, given: Mapping[str, int]) -> bool:
-        """Tell whether the answers of a cause have come; `given` counts those to each key."""
+    def has_cause_come(self, cause: int, given_counts: Mapping[str, int]) -> bool:
+        """Tell whether all answers of a cause have come, by their counts for each key."""
         for key, count in self._needed_counts[cause].items():
-            if given[key] < count:
+            if given_counts[key] < count:
                 return False
 
         return True
 
-    def due_count(self, key: str, given: int) -> int:
+    def due_count(self, key: str, given_count: int) -> int:
         """Return how many answers to a key have come with the next one that was not refused."""
         answers = self.answers.get(key, [])
-        for count, answer in enumerate(answers[given:], start=given + 1):
+        for count, answer in enumerate(answers[given_count:], start=given_count + 1):
             if (key, answer) in self._accepted_answers:
                 return count
 
         return len(answers)
 
-    def comes_by(self, cause: int, key: str, count: int) -> bool:
+    def is_among_first_answers(self, cause: int, key: str, count: int) -> bool:
         """Tell whether the answer of a cause to a key is among the first ones to it."""
         return self._needed_counts[cause][key] <= count
 
@@ -164,7 +173,7 @@ class RecordedTask:
         for step in self.steps:
             if step.key.method == lookup.call.method:
                 is_recorded = True
-                if step.matched.lookup[:2] == lookup[:2]:
+                if step.normalised.lookup[:2] == lookup[:2]:
                     return True
 
         return not is_recorded
@@ -174,12 +183,12 @@ class LiveTask:
     """A play of a recorded task, from the play of the call that created it.
 
     Attributes:
-        accepted: the updates and cancellations that came and were recorded.
+        accepted_lookups: the updates and cancellations that came and were recorded.
     """
 
     def __init__(
         self,
-        recorded: RecordedTask,
+        recorded_task: RecordedTask,
         played_at: float | None,
         *,
         poll_interval: int | None = None,
@@ -193,13 +202,13 @@ class LiveTask:
             poll_interval: the milliseconds between polls that the client is told.
             is_over: its last state is the only one.
         """
-        self.recorded = recorded
-        self.accepted: list[LookupKey] = []
+        self.recorded = recorded_task
+        self.accepted_lookups: list[LookupKey] = []
         self._played_at = played_at
         self._poll_interval = poll_interval
-        self._place_of_state = -1
-        if is_over and recorded.polls:
-            self._place_of_state = recorded.polls[-1] - 1
+        self._state_place = -1
+        if is_over and recorded_task.poll_places:
+            self._state_place = recorded_task.poll_places[-1] - 1
 
         self._asked_keys: set[str] = set()
         self._given_counts: Counter[str] = Counter()
@@ -209,254 +218,262 @@ class LiveTask:
         task = LiveTask(
             self.recorded, self._played_at, poll_interval=self._poll_interval
         )
-        task._place_of_state = self._place_of_state
-        task.accepted = list(self.accepted)
+        task._state_place = self._state_place
+        task.accepted_lookups = list(self.accepted_lookups)
         task._asked_keys = set(self._asked_keys)
         task._given_counts = Counter(self._given_counts)
 
         return task
 
-    def request_received(self, lookup: LookupKey) -> Step | NoStep:
+    def request_received(self, lookup: LookupKey) -> PlayedStep | NoStep:
         """Return what a request about the task gets now."""
         method = lookup.call.method
         if method == GET_TASK:
             return self._polled_step()
 
         if method == CANCEL_TASK:
-            found = self._cancellation_step()
+            step = self._cancellation_step()
         else:
-            found = self._update_step(lookup)
+            step = self._update_step(lookup)
 
-        if isinstance(found, Step):
-            self.accepted.append(lookup)
+        if isinstance(step, PlayedStep):
+            self.accepted_lookups.append(lookup)
 
-        return found
+        return step
 
-    def as_play_of(self, recorded: RecordedTask) -> LiveTask | None:
+    def as_play_of(self, recorded_task: RecordedTask) -> LiveTask | None:
         """Return this play as one of another recorded task; None if that went on otherwise."""
-        taken = LiveTask(recorded, self._played_at, poll_interval=self._poll_interval)
-        for lookup in self.accepted:
-            renamed = recorded.in_terms_of(self.recorded, lookup)
-            taken.poll_until(answers_by_key(renamed))
-            if isinstance(taken.request_received(renamed), NoStep):
+        branch_play = LiveTask(
+            recorded_task, self._played_at, poll_interval=self._poll_interval
+        )
+        for lookup in self.accepted_lookups:
+            renamed_lookup = recorded_task.lookup_for_this_task(self.recorded, lookup)
+            branch_play.poll_until(answers_by_key(renamed_lookup))
+            if isinstance(branch_play.request_received(renamed_lookup), NoStep):
                 return None
 
-        rename = id_replacer({self.recorded.id: recorded.id})
-        asked = []
+        rename_task = id_replacer({self.recorded.id: recorded_task.id})
+        asked_keys = []
         for key in self._asked_keys:
-            renamed_key = rename(key.encode()).decode()
-            question = recorded.questions.get(renamed_key)
+            renamed_key = rename_task(key.encode()).decode()
+            question = recorded_task.questions.get(renamed_key)
             if question != self.recorded.questions.get(key):
                 return None
 
-            asked.append(renamed_key)
+            asked_keys.append(renamed_key)
 
-        if not taken.poll_until(asked):
+        if not branch_play.poll_until(asked_keys):
             return None
 
-        return taken
+        return branch_play
 
     def poll_until(self, keys: Iterable[str]) -> bool:
         """Poll until something has been asked under some keys; tell whether it was."""
-        wanted = set(keys)
-        for _ in self.recorded.polls:
-            if wanted <= self._asked_keys or isinstance(self._polled_step(), NoStep):
+        wanted_keys = set(keys)
+        for _ in self.recorded.poll_places:
+            if wanted_keys <= self._asked_keys or isinstance(
+                self._polled_step(), NoStep
+            ):
                 break
 
-        return wanted <= self._asked_keys
+        return wanted_keys <= self._asked_keys
 
     @property
-    def _following_cause(self) -> int:
+    def _next_cause(self) -> int:
         """The place of the cause that ends the present stretch, or the number of steps."""
         return min(self._waiting_causes(), default=len(self.recorded.steps))
 
     @property
-    def _present_polls(self) -> list[int]:
+    def _current_polls(self) -> list[int]:
         """The polls of the present stretch, or the latest one before it."""
         task = self.recorded
-        following = self._following_cause
+        next_cause = self._next_cause
         last_cause = -1
-        for cause in task.causes:
-            if cause < following:
+        for cause in task.answers_by_cause:
+            if cause < next_cause:
                 last_cause = cause
 
-        polls = [poll for poll in task.polls if poll < following]
+        polls = [poll for poll in task.poll_places if poll < next_cause]
         polls_in_stretch = [poll for poll in polls if poll > last_cause]
         return polls_in_stretch or polls[-1:]
 
-    def _polled_step(self) -> Step | NoStep:
+    def _polled_step(self) -> PlayedStep | NoStep:
         """Return the next state of the present stretch, or its last one again."""
         steps = self.recorded.steps
         arrived_entries: list[ReplayEntry] = []
         while True:
-            polls_in_stretch = self._present_polls
+            polls_in_stretch = self._current_polls
             if not polls_in_stretch:
                 detail = "the task was not polled before this, while it was recorded"
                 return NoStep(Reason.OUT_OF_ORDER, detail, steps[0])
 
             for poll in polls_in_stretch:
-                if poll > self._place_of_state:
-                    self._place_of_state = poll
+                if poll > self._state_place:
+                    self._state_place = poll
                     break
 
-            entry = steps[self._place_of_state]
+            entry = steps[self._state_place]
             self._asked_keys.update(entry.asked_inputs)
-            following = self._following_cause
+            next_cause = self._next_cause
             arrived_entries.append(entry)
-            if not entry.asked_inputs or following == len(steps):
-                return Step(entry, arrived_entries)
+            if not entry.asked_inputs or next_cause == len(steps):
+                return PlayedStep(entry, arrived_entries)
 
-            update = steps[following]
+            update = steps[next_cause]
             # What the proxy answered while recording (`answers`), it answers now too.
             if not update.is_by_proxy:
-                return Step(entry, arrived_entries)
+                return PlayedStep(entry, arrived_entries)
 
             arrived_entries.append(update)
-            for key in self.recorded.causes.get(following, ()):
+            for key in self.recorded.answers_by_cause.get(next_cause, ()):
                 self._given_counts[key] += 1
 
     def note_notified_state(self, state: TaskState) -> None:
         """Take note that the client was notified of a state."""
         self._asked_keys.update(state.input_requests)
-        for poll in self._present_polls:
-            if poll <= self._place_of_state:
+        for poll in self._current_polls:
+            if poll <= self._state_place:
                 continue
 
-            known = self.recorded.steps[poll].state
-            if known is not None and known.digest == state.digest:
-                self._place_of_state = poll
+            recorded_state = self.recorded.steps[poll].state
+            if recorded_state is not None and recorded_state.digest == state.digest:
+                self._state_place = poll
 
-    def _update_step(self, lookup: LookupKey) -> Step | NoStep:
+    def _update_step(self, lookup: LookupKey) -> PlayedStep | NoStep:
         """Take the answers of an update; return the recorded one that acknowledges them."""
         task = self.recorded
         answers = answers_by_key(lookup) or _NO_ANSWERS
-        why_nothing = self._why_refused(answers)
-        if why_nothing is not None:
-            return why_nothing
+        refusal = self._why_not_recorded(answers)
+        if refusal is not None:
+            return refusal
 
-        waiting = self._waiting_causes()
+        waiting_causes = self._waiting_causes()
         for key, answer in answers.items():
-            count = self._given_counts[key]
-            due_answers = task.answers[key][count : task.due_count(key, count)]
+            given_count = self._given_counts[key]
+            due_answers = task.answers[key][
+                given_count : task.due_count(key, given_count)
+            ]
             if answer in due_answers:
                 self._given_counts[key] += due_answers.index(answer) + 1
 
         arrived_entries = []
-        for cause in waiting:
-            if task.has_come(cause, self._given_counts):
+        for cause in waiting_causes:
+            if task.has_cause_come(cause, self._given_counts):
                 arrived_entries.append(task.steps[cause])
 
         def nearness(cause: int) -> tuple[int, int]:
-            shared_answers = answers.items() & task.causes[cause].items()
+            shared_answers = answers.items() & task.answers_by_cause[cause].items()
             return len(shared_answers), cause
 
-        acknowledging_cause = max(task.causes, key=nearness)
-        return Step(task.steps[acknowledging_cause], arrived_entries)
+        acknowledging_cause = max(task.answers_by_cause, key=nearness)
+        return PlayedStep(task.steps[acknowledging_cause], arrived_entries)
 
     def _waiting_causes(self) -> list[int]:
         """Return the causes whose answers have not all come."""
-        waiting = []
-        for cause in self.recorded.causes:
-            if not self.recorded.has_come(cause, self._given_counts):
-                waiting.append(cause)
+        waiting_causes = []
+        for cause in self.recorded.answers_by_cause:
+            if not self.recorded.has_cause_come(cause, self._given_counts):
+                waiting_causes.append(cause)
 
-        return waiting
+        return waiting_causes
 
-    def _why_refused(self, answers: Mapping[str, str]) -> NoStep | None:
+    def _why_not_recorded(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
         task = self.recorded
-        asking = {}
+        asking_steps = {}
         for step in task.steps:
-            asking.update(dict.fromkeys(step.asked_inputs, step))
+            asking_steps.update(dict.fromkeys(step.asked_inputs, step))
 
-        unasked = []
+        unasked_keys = []
         for key in answers:
-            is_asked_for = key in asking or key in task.notified_keys
+            is_asked_for = key in asking_steps or key in task.notified_keys
             if is_asked_for and key not in self._asked_keys:
-                unasked.append(key)
+                unasked_keys.append(key)
 
-        if unasked:
-            detail = f"nothing that was played has asked for {', '.join(unasked)} yet"
-            nearest = asking.get(unasked[0], task.creating)
+        if unasked_keys:
+            detail = (
+                f"nothing that was played has asked for {', '.join(unasked_keys)} yet"
+            )
+            nearest = asking_steps.get(unasked_keys[0], task.creating_call)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
 
-        differing: dict[str, Any] = {}
+        recorded_answers: dict[str, Any] = {}
         for key, answer in answers.items():
-            count = self._given_counts[key]
-            latest = max(count - 1, 0)
+            given_count = self._given_counts[key]
+            latest_place = max(given_count - 1, 0)
             # The next answer, or the latest one again.
-            due_count = task.due_count(key, count)
-            expected = task.answers.get(key, [])[latest:due_count]
-            if answer not in expected:
-                differing[key] = None
+            due_count = task.due_count(key, given_count)
+            expected_answers = task.answers.get(key, [])[latest_place:due_count]
+            if answer not in expected_answers:
+                recorded_answers[key] = None
 
-        if not differing:
+        if not recorded_answers:
             return None
 
-        return self._why_answers_differ(differing, asking)
+        return self._why_answers_differ(recorded_answers, asking_steps)
 
     def _why_answers_differ(
-        self, differing: dict[str, Any], asking: Mapping[str, ReplayEntry]
+        self, recorded_answers: dict[str, Any], asking_steps: Mapping[str, ReplayEntry]
     ) -> NoStep:
         """Explain that other answers to some keys were recorded, or none."""
         task = self.recorded
-        first_key = next(iter(differing))
+        first_key = next(iter(recorded_answers))
         detail = "no answer to this was recorded"
-        nearest = asking.get(first_key, task.creating)
-        for cause in task.causes:
-            answers = read_call(task.steps[cause].matched.request).answers
-            recorded_answers: Mapping[str, Any] = {}
+        nearest = asking_steps.get(first_key, task.creating_call)
+        for cause in task.answers_by_cause:
+            answers = read_call(task.steps[cause].normalised.request).answers
+            cause_answers: Mapping[str, Any] = {}
             if answers is not None:
-                recorded_answers = answers.input_responses or {}
+                cause_answers = answers.input_responses or {}
 
-            for key in differing.keys() & recorded_answers.keys():
+            for key in recorded_answers.keys() & cause_answers.keys():
                 due_count = task.due_count(key, self._given_counts[key])
-                if not task.comes_by(cause, key, due_count):
+                if not task.is_among_first_answers(cause, key, due_count):
                     continue
 
-                differing[key] = recorded_answers[key]
+                recorded_answers[key] = cause_answers[key]
                 if key == first_key:
                     detail = "other answers were recorded"
                     nearest = task.steps[cause]
 
-        return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, differing)
+        return NoStep(Reason.ANSWERS_DIFFER, detail, nearest, recorded_answers)
 
-    def _cancellation_step(self) -> Step | NoStep:
+    def _cancellation_step(self) -> PlayedStep | NoStep:
         """Return the recorded cancellation that comes next, or the latest one again."""
         steps = self.recorded.steps
-        following = self._following_cause
-        cancellations = self.recorded.cancellations
-        if following in cancellations:
+        next_cause = self._next_cause
+        cancellation_places = self.recorded.cancellation_places
+        if next_cause in cancellation_places:
             self._given_counts[CANCEL_TASK] += 1
-            cancellation = steps[following]
-            return Step(cancellation, [cancellation])
+            cancellation = steps[next_cause]
+            return PlayedStep(cancellation, [cancellation])
 
-        count = self._given_counts[CANCEL_TASK]
-        if count:
-            return Step(steps[cancellations[count - 1]])
+        cancelled_count = self._given_counts[CANCEL_TASK]
+        if cancelled_count:
+            return PlayedStep(steps[cancellation_places[cancelled_count - 1]])
 
-        if not cancellations:
+        if not cancellation_places:
             detail = "this task was not cancelled while it was recorded"
             return NoStep(Reason.UNKNOWN_METHOD, detail, steps[-1])
 
         detail = "this task was cancelled later while it was recorded, after an answer"
-        return NoStep(Reason.OUT_OF_ORDER, detail, steps[cancellations[0]])
+        return NoStep(Reason.OUT_OF_ORDER, detail, steps[cancellation_places[0]])
 
-    def live_value(self, name: str, recorded: bytes) -> bytes:
+    def live_value(self, name: str, recorded_value: bytes) -> bytes:
         """Return a member of a state as the client gets it."""
         if name == POLL_INTERVAL:
-            if self._poll_interval is None or recorded == b"null":
-                return recorded
+            if self._poll_interval is None or recorded_value == b"null":
+                return recorded_value
             return b"%d" % self._poll_interval
 
-        created_at = read_time(self.recorded.created.tree.get(CREATED_AT))
+        created_at = read_time(self.recorded.created_state.tree.get(CREATED_AT))
         if self._played_at is None or created_at is None:
-            return recorded
+            return recorded_value
 
         shift: timedelta = datetime.fromtimestamp(self._played_at, UTC) - created_at
-        live_time = moved_time(parse(recorded), shift)
+        live_time = moved_time(parse(recorded_value), shift)
         if live_time is None:
-            return recorded
+            return recorded_value
 
         return f'"{live_time}"'.encode()
 
@@ -465,12 +482,12 @@ class StepChoice(NamedTuple):
     """What a request about a task gets, or why it gets nothing, and the plays of tasks after it.
 
     Attributes:
-        exchanged: the two tasks of equal calls whose plays have changed places, or none.
+        swapped_tasks: the two tasks of equal calls whose plays have changed places, or none.
     """
 
-    found: Step | NoStep
-    plays: dict[str, LiveTask]
-    exchanged: tuple[RecordedTask, RecordedTask] | None = None
+    step: PlayedStep | NoStep
+    live_tasks: dict[str, LiveTask]
+    swapped_tasks: tuple[RecordedTask, RecordedTask] | None = None
 
 
 class RecordedTasks:
@@ -478,23 +495,23 @@ class RecordedTasks:
 
     Attributes:
         by_id: several may have the same id, of which one is played.
-        created_by: all, by the calls that created them.
+        by_creating_call: all, by the calls that created them.
     """
 
     def __init__(self, entries: Entries) -> None:
         self.by_id: dict[str, RecordedTask] = {}
-        self.created_by: dict[ReplayEntry, RecordedTask] = {}
+        self.by_creating_call: dict[ReplayEntry, RecordedTask] = {}
         for call in chain.from_iterable(entries.by_interaction):
             response = call.exchange.response
             # Most responses need not be read for this.
             if response is None or b'"taskId"' not in response.body:
                 continue
 
-            created = call.exchange.created_task
-            if created is not None:
-                task = RecordedTask(call, created, entries.steps.get(call, []))
+            created_state = call.exchange.created_task
+            if created_state is not None:
+                task = RecordedTask(call, created_state, entries.steps.get(call, []))
                 self.by_id[task.id] = task
-                self.created_by[call] = task
+                self.by_creating_call[call] = task
 
         if not self.by_id:
             return
@@ -506,12 +523,12 @@ class RecordedTasks:
     @property
     def changing_calls(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
-        changing = []
+        calls = []
         for task in self.by_id.values():
-            if task.asks_for_input or task.causes:
-                changing.append(task.creating)
+            if task.asks_for_input or task.answers_by_cause:
+                calls.append(task.creating_call)
 
-        return changing
+        return calls
 
     def _note_notified_tasks(self, stream: ReplayEntry) -> None:
         """Take note of what a listening stream told of tasks."""
@@ -535,27 +552,29 @@ class RecordedTasks:
         self,
         task: RecordedTask,
         lookup: LookupKey,
-        plays: dict[str, LiveTask],
+        live_tasks: dict[str, LiveTask],
     ) -> StepChoice:
         """Return what a request about a task gets, among the plays of tasks in its session.
 
         It may go on as the task of an equal call that was answered so.
         """
-        live = plays.get(task.id)
-        if live is None:
+        live_task = live_tasks.get(task.id)
+        if live_task is None:
             detail = "the call that creates this task has not been played"
-            lacking = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
-            return StepChoice(lacking, plays)
+            no_step = NoStep(Reason.OUT_OF_ORDER, detail, task.steps[0])
+            return StepChoice(no_step, live_tasks)
 
-        played = live.copy()
-        found = played.request_received(lookup)
-        if isinstance(found, Step):
-            return StepChoice(found, {**plays, task.id: played})
+        task_play = live_task.copy()
+        step = task_play.request_received(lookup)
+        if isinstance(step, PlayedStep):
+            return StepChoice(step, {**live_tasks, task.id: task_play})
 
-        return self._as_branch(task, lookup, plays) or StepChoice(found, plays)
+        return self._switch_to_branch(task, lookup, live_tasks) or StepChoice(
+            step, live_tasks
+        )
 
-    def _as_branch(
-        self, task: RecordedTask, lookup: LookupKey, plays: Mapping[str, LiveTask]
+    def _switch_to_branch(
+        self, task: RecordedTask, lookup: LookupKey, live_tasks: Mapping[str, LiveTask]
     ) -> StepChoice | None:
         """Let a task go on as the one of an equal call that was answered so, if there is one.
 
@@ -565,26 +584,28 @@ class RecordedTasks:
             if not branch.is_branch_of(task):
                 continue
 
-            play_as_branch = plays[task.id].as_play_of(branch)
+            play_as_branch = live_tasks[task.id].as_play_of(branch)
             if play_as_branch is None:
                 continue
 
             branch_given_back = None
-            play_of_branch = plays.get(branch.id)
+            play_of_branch = live_tasks.get(branch.id)
             if play_of_branch is not None:
                 branch_given_back = play_of_branch.as_play_of(task)
-                if play_of_branch.accepted or branch_given_back is None:
+                if play_of_branch.accepted_lookups or branch_given_back is None:
                     continue
 
-            found = play_as_branch.request_received(branch.in_terms_of(task, lookup))
-            if isinstance(found, NoStep):
+            step = play_as_branch.request_received(
+                branch.lookup_for_this_task(task, lookup)
+            )
+            if isinstance(step, NoStep):
                 continue
 
-            plays_after = {**plays, branch.id: play_as_branch}
-            del plays_after[task.id]
+            tasks_after = {**live_tasks, branch.id: play_as_branch}
+            del tasks_after[task.id]
             if branch_given_back is not None:
-                plays_after[task.id] = branch_given_back
+                tasks_after[task.id] = branch_given_back
 
-            return StepChoice(found, plays_after, (task, branch))
+            return StepChoice(step, tasks_after, (task, branch))
 
         return None

@@ -41,21 +41,21 @@ _TimedCall = tuple[PieceArrival, ReplayEntry]
 """A call, and when its response came."""
 
 
-def arrival_of_piece(piece: Piece, ended: PieceArrival) -> PieceArrival:
+def arrival_of_piece(piece: Piece, end_arrival: PieceArrival) -> PieceArrival:
     """Return when a piece came; of a whole body only its end is known."""
     if not piece.arrived_count:
-        return ended
+        return end_arrival
     return PieceArrival(piece.arrived_count, piece.at_ms)
 
 
-def _number_of(entry: ReplayEntry) -> int:
+def _arrival_number(entry: ReplayEntry) -> int:
     """Return the place of a request in the order of arrival."""
     return entry.exchange.number or 0
 
 
-def _count_arrived(arrivals: Sequence[ReplayEntry], after: int) -> int:
-    """Return how many of some entries had arrived when `after` requests had arrived in all."""
-    return bisect_right(arrivals, after, key=_number_of)
+def _count_arrived(arrivals: Sequence[ReplayEntry], arrived_count: int) -> int:
+    """Return how many of some entries were among the first `arrived_count` requests."""
+    return bisect_right(arrivals, arrived_count, key=_arrival_number)
 
 
 class Gate(NamedTuple):
@@ -65,29 +65,29 @@ class Gate(NamedTuple):
         causes: what clients must have sent, in the order of arrival.
         subject_request: the request that a message on a listening stream is about, or None.
         is_response: whether the message is the response to that request.
-        earlier_call: the call whose response came before a line that is not a message, or None.
-        earlier_calls: the calls whose responses came before a message that is about no request:
-            those that the client has made get their responses first.
+        call_before_line: the call whose response came before a line that is not a message, or None.
+        calls_before_message: the calls whose responses came before a message that is about no
+            request: those that the client has made get their responses first.
         follows_cancellation: whether the recorded client had cancelled the call that it is about.
     """
 
     causes: tuple[ReplayEntry, ...] = ()
     subject_request: ReplayEntry | None = None
     is_response: bool = False
-    earlier_call: ReplayEntry | None = None
-    earlier_calls: tuple[ReplayEntry, ...] = ()
+    call_before_line: ReplayEntry | None = None
+    calls_before_message: tuple[ReplayEntry, ...] = ()
     follows_cancellation: bool = False
 
-    def depends_on_later(self, entry: ReplayEntry) -> bool:
+    def depends_on_later_request(self, entry: ReplayEntry) -> bool:
         """Tell whether it depends on another request than the one of its stream, or a later one."""
         if self.subject_request not in (None, entry):
             return True
 
-        number = _number_of(entry)
+        number = _arrival_number(entry)
         for cause in self.causes:
             if cause.kind is Kind.NOTIFICATION or is_reading_request(cause):
                 continue
-            if _number_of(cause) > number:
+            if _arrival_number(cause) > number:
                 return True
 
         return False
@@ -101,7 +101,7 @@ def is_reading_request(entry: ReplayEntry) -> bool:
 def _is_session_step(entry: ReplayEntry) -> bool:
     """Tell whether a read is a step of its session, and not repeated as time passes."""
     is_first = entry.numbers.occurrence == 1
-    is_poll = entry.created_by is not None or entry.key.method == PING
+    is_poll = entry.task_creator is not None or entry.key.method == PING
     return entry.session != NO_SESSION and is_first and not is_poll
 
 
@@ -117,13 +117,13 @@ OPEN_GATE: Final = Gate()
 class Waits(NamedTuple):
     """What the pieces of one response wait for, and its end; no pieces where nothing waits."""
 
-    pieces: tuple[Gate, ...] = ()
-    end: Gate = OPEN_GATE
+    piece_gates: tuple[Gate, ...] = ()
+    end_gate: Gate = OPEN_GATE
 
-    def any_depends_on_later(self, entry: ReplayEntry) -> bool:
+    def any_depends_on_later_request(self, entry: ReplayEntry) -> bool:
         """Tell whether something waits for another request than the one of its stream."""
-        for gate in (*self.pieces, self.end):
-            if gate.depends_on_later(entry):
+        for gate in (*self.piece_gates, self.end_gate):
+            if gate.depends_on_later_request(entry):
                 return True
 
         return False
@@ -143,14 +143,18 @@ class Patience(NamedTuple):
     is_for_cancellation: bool
 
 
-def _split_causes(causes: Sequence[ReplayEntry], arrived: Sequence[int]) -> list[Gate]:
+def _split_causes(
+    causes: Sequence[ReplayEntry], arrived_counts: Sequence[int]
+) -> list[Gate]:
     """Split what a response waits for among its pieces and its end, by what came before each."""
-    counts = [_count_arrived(causes, after) for after in arrived]
-    gates = []
-    for before, behind in pairwise(accumulate([0, *counts], max)):
-        gates.append(Gate(tuple(causes[before:behind])))
+    cause_counts = [
+        _count_arrived(causes, arrived_count) for arrived_count in arrived_counts
+    ]
+    piece_and_end_gates = []
+    for begin, end in pairwise(accumulate([0, *cause_counts], max)):
+        piece_and_end_gates.append(Gate(tuple(causes[begin:end])))
 
-    return gates
+    return piece_and_end_gates
 
 
 class Timelines:
@@ -181,18 +185,20 @@ class Timelines:
         session = entry.session
         question = entry.answered_question
         if question is not None and entry.call_of_question is not None:
-            self._answers_by_pending.setdefault(question.pending, []).append(entry)
-            pushed = question.request
-            self._pending_call_by_question[pushed.exchange, pushed.piece] = (
-                question.pending
+            self._answers_by_pending.setdefault(question.pending_entry, []).append(
+                entry
             )
+            pushed_request = question.request
+            self._pending_call_by_question[
+                pushed_request.exchange, pushed_request.piece_index
+            ] = question.pending_entry
 
-        if entry.kind is Kind.REQUEST and entry.asker is not None:
-            by_id = (session, True, entry.asker.comparable_id)
+        if entry.kind is Kind.REQUEST and entry.client_message is not None:
+            by_id = (session, True, entry.client_message.comparable_id)
             by_progress_token = (
                 session,
                 False,
-                comparable_id_or_token(entry.asker.progress_token),
+                comparable_id_or_token(entry.client_message.progress_token),
             )
             self._requests_by_id_or_token.setdefault(by_id, []).append(entry)
             self._requests_by_id_or_token.setdefault(by_progress_token, []).append(
@@ -236,10 +242,10 @@ class Timelines:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
 
-        ended = _end_of_own_response(entry) or self._ends_on_other_streams.get(
+        arrived_by_end = _end_of_own_response(entry) or self._ends_on_other_streams.get(
             entry, _NEVER
         )
-        return Lifetime(entry.arrival, (ended, _NEVER, _NEVER))
+        return Lifetime(entry.arrival, (arrived_by_end, _NEVER, _NEVER))
 
     def given_up_outcome(self, entry: ReplayEntry) -> bool:
         """Tell whether it is about a call whose client left before the response."""
@@ -248,15 +254,15 @@ class Timelines:
             if response.end is not End.OPEN:
                 return False
 
-        call = entry.stream
-        if call.kind is not Kind.REQUEST or call.is_listening:
+        stream_call = entry.stream
+        if stream_call.kind is not Kind.REQUEST or stream_call.is_listening:
             return False
 
-        if call.exchange.rpc_response is not None:
+        if stream_call.exchange.rpc_response is not None:
             return False
 
         # The response may have come on another stream.
-        return call not in self._ends_on_other_streams
+        return stream_call not in self._ends_on_other_streams
 
     def patience_with(self, entry: ReplayEntry) -> Patience | None:
         """Return how long to let a client wait for a response that it can't get.
@@ -277,7 +283,7 @@ class Timelines:
         if cancellation is None or call.is_listening:
             return False
 
-        return _number_of(cancellation) <= self.lifetime_of(call).end[0]
+        return _arrival_number(cancellation) <= self.lifetime_of(call).end[0]
 
     def _given_up_ms(self, entry: ReplayEntry) -> float:
         """Return the time at which a client stopped waiting for a response."""
@@ -298,20 +304,20 @@ class Timelines:
     @cached_property
     def _ends_on_other_streams(self) -> dict[ReplayEntry, float]:
         """How many requests had arrived with responses on a stream that another request began."""
-        ended: dict[ReplayEntry, float] = {}
+        arrived_by_end: dict[ReplayEntry, float] = {}
         for entry in self._by_arrival:
             response = entry.exchange.response
             if entry.is_listening and response is not None:
-                gates = self.waits_of(entry).pieces
+                gates = self.waits_of(entry).piece_gates
                 for piece, gate in zip(response.pieces, gates, strict=False):
                     if gate.is_response and gate.subject_request is not None:
-                        ended[gate.subject_request] = piece.arrived_count
+                        arrived_by_end[gate.subject_request] = piece.arrived_count
             elif entry.resumed_entry is not None:
-                end = _end_of_own_response(entry)
-                if end is not None:
-                    ended[entry.resumed_entry] = end
+                own_end = _end_of_own_response(entry)
+                if own_end is not None:
+                    arrived_by_end[entry.resumed_entry] = own_end
 
-        return ended
+        return arrived_by_end
 
     # What waits
 
@@ -333,24 +339,28 @@ class Timelines:
         if not causes and not entry.is_listening:
             return NO_WAITS
 
-        ended = _ended_after(exchange, response)
+        arrived_by_end = _arrived_count_at_end(exchange, response)
         # Of a whole body only its end is known.
-        arrived = [piece.arrived_count or ended for piece in response.pieces]
-        gates = _split_causes(causes, (*arrived, ended))
+        arrived_counts = [
+            piece.arrived_count or arrived_by_end for piece in response.pieces
+        ]
+        gates = _split_causes(causes, (*arrived_counts, arrived_by_end))
         end = Gate(_possible_causes(gates.pop().causes))
         if entry.is_listening:
             gates = self._gates_of_stream(entry, response, gates)
 
-        for index, after in enumerate(arrived):
-            gates[index] = self._gate_after_cancellation(gates[index], entry, after)
+        for index, arrived_count in enumerate(arrived_counts):
+            gates[index] = self._gate_after_cancellation(
+                gates[index], entry, arrived_count
+            )
 
         if not is_answered(response):
-            end = self._gate_after_cancellation(end, entry, ended)
+            end = self._gate_after_cancellation(end, entry, arrived_by_end)
 
         return Waits(tuple(gates), end)
 
     def _gate_after_cancellation(
-        self, gate: Gate, entry: ReplayEntry, arrived: int
+        self, gate: Gate, entry: ReplayEntry, arrived_count: int
     ) -> Gate:
         """Return a gate that knows whether its call was cancelled when so many had arrived.
 
@@ -358,13 +368,13 @@ class Timelines:
         """
         call = gate.subject_request or entry.stream
         cancellation = self._cancellations.get(call)
-        if cancellation is None or _number_of(cancellation) > arrived:
+        if cancellation is None or _arrival_number(cancellation) > arrived_count:
             return gate
 
         causes = tuple([cause for cause in gate.causes if cause is not cancellation])
         return gate._replace(causes=causes, follows_cancellation=True)
 
-    def messages_depend_on_later(self, entry: ReplayEntry) -> bool:
+    def messages_depend_on_later_requests(self, entry: ReplayEntry) -> bool:
         """Tell whether a message of a listening stream depends on other requests."""
         response = entry.exchange.response
         if response is None:
@@ -374,8 +384,10 @@ class Timelines:
         if not messages:
             return False
 
-        gates = self.waits_of(entry).pieces
-        return Waits(gates[: messages[-1].piece + 1]).any_depends_on_later(entry)
+        gates = self.waits_of(entry).piece_gates
+        return Waits(gates[: messages[-1].piece + 1]).any_depends_on_later_request(
+            entry
+        )
 
     def _gates_of_stream(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
@@ -390,31 +402,33 @@ class Timelines:
         responses = self._responses_by_session.get(entry.session, [])
         # Its client had these before it began to listen.
         passed_count = bisect_left(
-            responses, (_number_of(entry.stream), 0.0), key=itemgetter(0)
+            responses, (_arrival_number(entry.stream), 0.0), key=itemgetter(0)
         )
         reads_before: list[ReplayEntry] = []
         waiting_gates = []
         for index, piece in enumerate(response.pieces):
             message = messages.get(index)
-            moment = (piece.arrived_count, piece.at_ms)
+            piece_arrival = (piece.arrived_count, piece.at_ms)
             reads_before += filter(is_reading_request, gates[index].causes)
             gate = Gate(_possible_causes(gates[index].causes))
             if message is not None:
-                subject = self._request_of(message, entry, index)
+                subject = self._subject_request_of(message, entry, index)
                 gate = Gate(gate.causes, subject, message.kind is Kind.RESPONSE)
                 if subject is None:
-                    causes = sorted([*gate.causes, *reads_before], key=_number_of)
+                    causes = sorted([*gate.causes, *reads_before], key=_arrival_number)
                     reads_before = []
                     # What came in the same millisecond may have come later.
-                    count = bisect_left(responses, moment, key=itemgetter(0))
+                    count = bisect_left(responses, piece_arrival, key=itemgetter(0))
                     calls = _calls_of_session(responses[passed_count:count])
                     passed_count = max(passed_count, count)
-                    gate = gate._replace(causes=tuple(causes), earlier_calls=calls)
+                    gate = gate._replace(
+                        causes=tuple(causes), calls_before_message=calls
+                    )
             elif response.is_lines:
-                count = bisect_right(responses, moment, key=itemgetter(0))
+                count = bisect_right(responses, piece_arrival, key=itemgetter(0))
                 if count:
                     _, call = responses[count - 1]
-                    gate = gate._replace(earlier_call=call)
+                    gate = gate._replace(call_before_line=call)
 
             waiting_gates.append(gate)
 
@@ -423,47 +437,53 @@ class Timelines:
     @cached_property
     def _responses_by_session(self) -> dict[str, list[_TimedCall]]:
         """The calls of each session whose responses were theirs alone, by when these came."""
-        moments_by_session: dict[str, list[_TimedCall]] = {}
+        responses_by_session: dict[str, list[_TimedCall]] = {}
         for entry in self._by_arrival:
             exchange = entry.exchange
             located = exchange.located_response
             if exchange.response is None or located is None:
                 continue
 
-            ended = PieceArrival(exchange.ended_after or 0, exchange.ended_ms)
-            moment = arrival_of_piece(exchange.response.pieces[located.piece], ended)
-            moments_by_session.setdefault(entry.session, []).append((moment, entry))
+            end_arrival = PieceArrival(exchange.ended_after or 0, exchange.ended_ms)
+            response_arrival = arrival_of_piece(
+                exchange.response.pieces[located.piece], end_arrival
+            )
+            responses_by_session.setdefault(entry.session, []).append(
+                (response_arrival, entry)
+            )
 
-        for responses in moments_by_session.values():
+        for responses in responses_by_session.values():
             responses.sort(key=itemgetter(0))
 
-        return moments_by_session
+        return responses_by_session
 
-    def _request_of(
+    def _subject_request_of(
         self, message: Message, stream: ReplayEntry, piece: int
     ) -> ReplayEntry | None:
         """Return the latest request that a message on a stream is about, or None."""
         exchange = stream.exchange
-        responds = message.kind is Kind.RESPONSE
+        is_response = message.kind is Kind.RESPONSE
         name = message.comparable_id
-        if not responds:
+        if not is_response:
             name = comparable_id_or_token(repeated_token(message))
 
         if name is not None and exchange.response is not None:
-            key = (stream.session, responds, name)
+            key = (stream.session, is_response, name)
             requests_with_name = self._requests_by_id_or_token.get(key, [])
-            after = exchange.response.pieces[piece].arrived_count
-            count_so_far = _count_arrived(requests_with_name, after)
+            arrived_count = exchange.response.pieces[piece].arrived_count
+            count_so_far = _count_arrived(requests_with_name, arrived_count)
             if count_so_far:
                 return requests_with_name[count_so_far - 1]
 
         return self._pending_call_by_question.get((exchange, piece))
 
-    def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
+    def answers_during(self, pending_call: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
-        return self._answers_by_pending.get(pending, ())
+        return self._answers_by_pending.get(pending_call, ())
 
-    def answers_like(self, answer: Message, session: str) -> Sequence[ReplayEntry]:
+    def answers_with_same_id(
+        self, answer: Message, session: str
+    ) -> Sequence[ReplayEntry]:
         """Return the recorded answers of a session under the id of an answer.
 
         Under an id that no question had, it is taken for the answer to the oldest one.
@@ -476,8 +496,8 @@ class Timelines:
 
             session_answers.append(entry)
             if (
-                entry.asker is not None
-                and entry.asker.comparable_id == answer.comparable_id
+                entry.client_message is not None
+                and entry.client_message.comparable_id == answer.comparable_id
             ):
                 answers_with_id.append(entry)
 
@@ -494,8 +514,10 @@ class Timelines:
         beginning_request = entry.stream
         if entry.is_listening:
             requests = self._requests_by_session.get(entry.session, [])
-            requests_before = _count_arrived(requests, _number_of(beginning_request))
-            return sorted([*messages, *requests[requests_before:]], key=_number_of)
+            requests_before = _count_arrived(
+                requests, _arrival_number(beginning_request)
+            )
+            return sorted([*messages, *requests[requests_before:]], key=_arrival_number)
 
         # What left a call without its response may be the end of the session.
         lacks_response = response.is_event_stream and not is_answered(response)
@@ -523,7 +545,7 @@ def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int
         if not entry.is_listening:
             continue
 
-        for gate in timelines.waits_of(entry).pieces:
+        for gate in timelines.waits_of(entry).piece_gates:
             if gate.subject_request is not None:
                 yield entry.interaction, gate.subject_request.interaction
 
@@ -535,7 +557,7 @@ def _calls_of_session(responses: Sequence[_TimedCall]) -> tuple[ReplayEntry, ...
         [
             call
             for _, call in responses
-            if call.created_by is None and call.session != NO_SESSION
+            if call.task_creator is None and call.session != NO_SESSION
         ]
     )
 
@@ -544,7 +566,7 @@ def _is_cause(entry: ReplayEntry) -> bool:
     """Tell whether something else than a request may have caused what the server said."""
     if entry.kind is not None:
         return True
-    return ends_session(entry.matched.request, entry.exchange.response)
+    return ends_session(entry.normalised.request, entry.exchange.response)
 
 
 def _is_acknowledgement(entry: ReplayEntry, response: Response) -> bool:
@@ -554,7 +576,7 @@ def _is_acknowledgement(entry: ReplayEntry, response: Response) -> bool:
     return entry.kind in _ACKNOWLEDGED_KINDS and not response.is_message_stream
 
 
-def _ended_after(exchange: RecordedExchange, response: Response) -> int:
+def _arrived_count_at_end(exchange: RecordedExchange, response: Response) -> int:
     """Return how many requests had arrived when a response ended, or had its last piece."""
     if exchange.ended_after is not None:
         return exchange.ended_after

@@ -89,7 +89,7 @@ def _recording_facts(details: CassetteDetails, call: Interaction) -> Iterator[st
     software: list[str] = []
     versions: list[str] = []
     for recorded_interaction in recorded.interactions:
-        for exchange in recorded_interaction.own_exchanges:
+        for exchange in recorded_interaction.unshared_exchanges:
             servers += _server_in(exchange)
             software += _software_in(exchange)
             versions += _versions_in(exchange)

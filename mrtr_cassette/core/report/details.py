@@ -19,7 +19,10 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
     in_conversation_order,
 )
-from mrtr_cassette.core.cassette.sessions import listens, session_of_exchange
+from mrtr_cassette.core.cassette.sessions import (
+    is_listening_stream,
+    session_of_exchange,
+)
 from mrtr_cassette.core.protocol.calls import Call, session_of
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -201,7 +204,7 @@ def _interaction_details(
         session=session_of_exchange(first),
         final=final,
         notifications=tuple(_new_notifications(recorded)),
-        listens=listens(call, first.response),
+        listens=is_listening_stream(call, first.response),
         task=tuple(map(_task_step_words, recorded.steps)),
     )
 
@@ -220,7 +223,7 @@ def _new_notifications(recorded: RecordedInteraction) -> Iterator[Message]:
 def _task_step_words(step: TaskStep) -> str:
     """Return a step of a task in words."""
     if step.state is not None:
-        return task_words(step.state, step.polls)
+        return task_words(step.state, step.poll_count)
     if not step.is_update and not step.is_cancellation:
         return "error"
 
@@ -285,18 +288,18 @@ def _turn_details(recorded: RecordedTurn) -> Turn:
         kind = printable(request.kind)
         message = printable(request.message)
         shown = InputRequest(kind, message, request.definition)
-        requests[printable(recorded.names[key])] = shown
+        requests[printable(recorded.names_by_key[key])] = shown
 
     answers = None
     if recorded.given_answers is not None:
         answers = {}
         for key, answer in recorded.given_answers.items():
-            name = recorded.names.get(key, key)
+            name = recorded.names_by_key.get(key, key)
             answers[printable(name)] = canonical(without_null_members(answer))
 
     ask = recorded.ask
     answered_by = None
-    for exchange in recorded.answering:
+    for exchange in recorded.answering_exchanges:
         answered_by = answered_by or exchange.request.header(ANSWERED_BY_HEADER) or None
 
     return Turn(
@@ -312,11 +315,11 @@ def _turn_details(recorded: RecordedTurn) -> Turn:
 
 def _answered_after_ms(turn: RecordedTurn) -> float | None:
     """Return how long the server waited for the answers; None if none came."""
-    if not turn.answering:
+    if not turn.answering_exchanges:
         return None
 
     # A client may send its answers before a response that has asked has ended.
-    answered_ms = max(exchange.started_ms for exchange in turn.answering)
+    answered_ms = max(exchange.started_ms for exchange in turn.answering_exchanges)
     return max(0.0, answered_ms - turn.asked_ms)
 
 
@@ -369,7 +372,7 @@ def _responses_on_streams(
         defaultdict(list)
     )
     for interaction in interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             response = exchange.response
             if exchange.request.method != "GET" or response is None:
                 continue
@@ -574,7 +577,7 @@ def _placeholder_counts(cassette: Cassette) -> Counter[tuple[str, int]]:
     """Count placeholders by rule and number of the interaction."""
     counts: Counter[tuple[str, int]] = Counter()
     for interaction in cassette.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             for secret in secrets_in(_whole_text_of(exchange)):
                 counts[plain_rule(secret.kind), interaction.number] += 1
 

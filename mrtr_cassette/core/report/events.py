@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     # A replay has no recorder.
     from mrtr_cassette.core.answers.forms import CallTurn
     from mrtr_cassette.core.record.pushes import OpenPush
-    from mrtr_cassette.core.record.recorder import Observation, Unread
+    from mrtr_cassette.core.record.recorder import Observation, UnreadBody
 
 
 # Recording
@@ -265,16 +265,19 @@ def push_log_line(observation: Observation, push: OpenPush) -> LogLine:
         "push",
         _shown_questions({push.key: push.request}, observation.recorder.loggable_text),
     )
-    event = {"event": "asked", "exchange": push.exchange, "call": label, **asked.facts}
-    line = (
-        f"{push.exchange:>4}  {printable(label)} asks: {question_words(asked.requests)}"
-    )
+    event = {
+        "event": "asked",
+        "exchange": push.exchange_number,
+        "call": label,
+        **asked.facts,
+    }
+    line = f"{push.exchange_number:>4}  {printable(label)} asks: {question_words(asked.requests)}"
 
     return log_line(event, line)
 
 
 def unread_log_line(
-    observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS
+    observation: Observation, unread: UnreadBody, terms: Terms = LIBRARY_TERMS
 ) -> LogLine:
     """Return which body can't be read."""
     event = {

@@ -194,7 +194,7 @@ def _fixes_near(
     reason = miss.reason
     if _answers_pushed_question(miss, nearest):
         return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
-    if nearest.created_by is not None:
+    if nearest.task_creator is not None:
         return _FIXES_UNDER_WAY.get(reason, fixes)
     if reason is Reason.UNRECORDED and not nearest.is_ask:
         # It can't be recorded after a write that was played, whose result may vary in every run.
@@ -328,7 +328,7 @@ def _tool_that_may_read(miss: Miss) -> str:
     """Return the tool or method that a user may declare to only read, to mend the miss."""
     nearest = miss.nearest
     if miss.reason is not Reason.UNRECORDED or nearest is None:
-        return miss.may_read
+        return miss.read_suggestion
     return nearest.key.tool_or_method
 
 
@@ -356,7 +356,7 @@ def differing_questions(miss: Miss) -> Mapping[str, InputRequest]:
 
     asker: ReplayEntry | None = nearest
     if nearest.state is None:
-        asker = nearest.parent
+        asker = nearest.answered_ask
 
     if asker is None or miss.reason not in _ABOUT_ANSWERS:
         return {}

@@ -217,10 +217,10 @@ def _spans_on_axis(
     axis_end_ms = 0.0
 
     def arrival_of(call: Interaction) -> int:
-        return recorded[call.number - 1].own_exchanges[0].number or 0
+        return recorded[call.number - 1].unshared_exchanges[0].number or 0
 
     for call in sorted(calls, key=arrival_of):
-        exchanges = recorded[call.number - 1].own_exchanges
+        exchanges = recorded[call.number - 1].unshared_exchanges
         first = exchanges[0]
         arrived_count = arrival_of(call)
         # Order is a count, which is exact where times are rounded.

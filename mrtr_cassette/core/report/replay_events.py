@@ -45,10 +45,10 @@ def kinds_of(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
 def played_events(play: Play) -> Iterator[Event]:
     """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
     entry = play.entry
-    call = (entry.created_by or entry).key
+    call = (entry.task_creator or entry).key
     place: Event = {"call": str(call), **place_members(entry.place.in_file)}
     via = "result"
-    if entry.created_by is not None:
+    if entry.task_creator is not None:
         via = "task"
 
     yield {
@@ -80,10 +80,10 @@ def place_members(place: InteractionPlace) -> Event:
 def _answered_event(entry: ReplayEntry, place: Event) -> Event:
     """Return which questions a request answered."""
     question = entry.answered_question
-    answers = read_call(entry.matched.request).answers
+    answers = read_call(entry.normalised.request).answers
     keys: list[str] = []
     if question is not None:
-        place |= {"call": str(question.pending.key), "via": "push"}
+        place |= {"call": str(question.pending_entry.key), "via": "push"}
         keys = [question.request.key]
     elif answers is not None:
         keys = sorted(answers.input_responses or {})
@@ -104,7 +104,7 @@ def asking_events(interactions: Iterable[RecordedInteraction]) -> AskingEvents:
             asked = {"event": "asked", **place, "turn": number, "via": "push"}
             for request in turn.pushed_requests:
                 event = {**asked, "keys": kinds_of({request.key: request.asked_input})}
-                asks[request.exchange].append((request.piece, event))
+                asks[request.exchange].append((request.piece_index, event))
 
     return asks
 

@@ -181,9 +181,9 @@ def _nearest_to(miss: Miss, redact: Callable[[str], str], path: str) -> Nearest 
     if entry is None:
         return None
 
-    key = (entry.created_by or entry).key
+    key = (entry.task_creator or entry).key
     if entry.answered_question is not None:
-        key = entry.answered_question.pending.key
+        key = entry.answered_question.pending_entry.key
 
     return nearest_recording(entry, redact(str(key)), path)
 
@@ -414,7 +414,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         plays = 0
         for entry in entries:
             # The client decides how often it polls a task.
-            if entry.created_by is None:
+            if entry.task_creator is None:
                 plays += player.play_counts[entry]
 
         outcome: PlayOutcome = "played"

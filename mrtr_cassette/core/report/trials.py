@@ -66,7 +66,7 @@ def reports_of_divergences(
     reasons: dict[tuple[int, bool], MissReport] = {}
     nearest: DivergenceReport | None = None
     reports = []
-    for divergence in tuple(divergences.found):
+    for divergence in tuple(divergences.first_divergences):
         if divergence.explained_miss is not None and not misses:
             # Another thread replays, and it came just now.
             continue

@@ -33,7 +33,7 @@ from mrtr_cassette.core.secrets.names import (
 )
 from mrtr_cassette.core.secrets.redact import ExemptValues, Redactor
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RedactionRules, builtin_name
-from mrtr_cassette.core.secrets.sealed import is_searched, reads_as_words
+from mrtr_cassette.core.secrets.sealed import is_searched_everywhere, reads_as_words
 from mrtr_cassette.core.secrets.shapes import rule_of_kind
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
@@ -77,9 +77,9 @@ class _Spelling(NamedTuple):
 class _KnownText(NamedTuple):
     """A text that is replaced."""
 
-    shown: str
+    substitute: str
     is_permanent: bool
-    is_searched: bool
+    is_searched_everywhere: bool
 
 
 class _Indexed(NamedTuple):
@@ -101,9 +101,9 @@ def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
             grams.add(_SHORT_TEXT)
             continue
 
-        end = spelling.probe[-_LONG_RUN:]
+        probe_end = spelling.probe[-_LONG_RUN:]
         for start in range(_GRAM_LENGTH):
-            grams.add(end[start : start + _GRAM_LENGTH])
+            grams.add(probe_end[start : start + _GRAM_LENGTH])
 
     return grams
 
@@ -122,27 +122,27 @@ def _spellings_of(text: str) -> Iterator[_Spelling]:
         # A text that is base64 itself may come back in the other alphabet, and without its padding.
         yield _spelling_with_probe(raw.rstrip(b"=").translate(_URL_ALPHABET))
 
-    for before in range(3):
+    for bytes_before in range(3):
         # A character that also encodes bytes of the surrounding text is left out.
-        first = -(-8 * before // 6)
-        last = 8 * (before + len(raw)) // 6
-        encoded = b64encode(bytes(before) + raw)[first:last]
-        in_url = encoded.translate(_URL_ALPHABET)
-        if in_url != encoded:
+        first_char = -(-8 * bytes_before // 6)
+        end_of_chars = 8 * (bytes_before + len(raw)) // 6
+        encoded = b64encode(bytes(bytes_before) + raw)[first_char:end_of_chars]
+        url_spelling = encoded.translate(_URL_ALPHABET)
+        if url_spelling != encoded:
             yield _spelling_with_probe(encoded)
 
-        yield _Spelling(in_url, probe=in_url)
+        yield _Spelling(url_spelling, probe=url_spelling)
 
 
 class _Layer(NamedTuple):
     """A text with some of its escapes undone."""
 
     text: str
-    undone: tuple[Decoded, ...] = ()
+    undone_escapes: tuple[Decoded, ...] = ()
     is_in_url: bool = False
 
     def places_of(
-        self, text: str, taken: Sequence[tuple[int, int]]
+        self, text: str, replaced_spans: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int]]:
         """Yield where a text is spelled, but for places of which a part is taken."""
         found_at = self.text.find(text)
@@ -150,19 +150,19 @@ class _Layer(NamedTuple):
             start = found_at
             found_at += len(text)
             end = found_at
-            for decoded in reversed(self.undone):
+            for decoded in reversed(self.undone_escapes):
                 start = decoded.source_offset(start)
                 end = decoded.source_offset(end)
 
-            index = bisect_left(taken, (end, -1))
-            taken_until = 0
+            index = bisect_left(replaced_spans, (end, -1))
+            replaced_until = 0
             if index:
-                taken_until = taken[index - 1][1]
+                _, replaced_until = replaced_spans[index - 1]
 
-            if taken_until <= start:
+            if replaced_until <= start:
                 yield start, end
-            elif not self.undone:
-                found_at = taken_until
+            elif not self.undone_escapes:
+                found_at = replaced_until
 
             found_at = self.text.find(text, found_at)
 
@@ -172,17 +172,17 @@ class _Layer(NamedTuple):
         """Yield the text with escapes undone once, and again while there are any."""
         layer = self
         is_in_url = mark != "\\"
-        while len(layer.undone) < _MOST_LAYERS and mark in layer.text:
+        while len(layer.undone_escapes) < _MOST_LAYERS and mark in layer.text:
             decoded = undo(layer.text)
-            layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url)
+            layer = _Layer(decoded.text, (*layer.undone_escapes, decoded), is_in_url)
             yield layer
 
-    def spelled_in_layer(self, shown: str) -> bytes:
+    def spelled_in_layer(self, substitute: str) -> bytes:
         """Spell the text that takes the place of one that was found here."""
         if self.is_in_url:
-            shown = spell_in_url(shown).replace(":", "%3A")
+            substitute = spell_in_url(substitute).replace(":", "%3A")
 
-        return shown.encode()
+        return substitute.encode()
 
 
 def _layers_of(raw: bytes) -> list[_Layer]:
@@ -204,7 +204,7 @@ def _with_escapes_undone(raw: bytes) -> bytes:
     return raw + b"\0" + unescaped.encode("latin-1")
 
 
-class _Body:
+class _JsonPreservingBody:
     """A body whose JSON stays JSON."""
 
     def __init__(self, raw: bytes) -> None:
@@ -232,40 +232,42 @@ class _Body:
         if self._exempt_values.contain(start, end):
             return b""
 
-        number = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
-        return b'"%b"' % number.raw
+        number_ref = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
+        return b'"%b"' % number_ref.raw
 
 
 def _with_texts_replaced(
-    raw: bytes, likely: list[tuple[_Spelling, str]], *, is_body: bool
+    raw: bytes, likely_spellings: list[tuple[_Spelling, str]], *, is_body: bool
 ) -> bytes:
     """Return a text in which spellings of known texts are replaced, also where escaped."""
-    if not likely:
+    if not likely_spellings:
         return raw
 
-    has_no_escapes = all(spelling.raw == spelling.probe for spelling, _ in likely)
+    has_no_escapes = all(
+        spelling.raw == spelling.probe for spelling, _ in likely_spellings
+    )
     if has_no_escapes and not _ESCAPED_PROBE_CHAR.search(raw):
         layers = [_Layer(raw.decode("latin-1"))]
     else:
         layers = _layers_of(raw)
 
-    body = _Body(raw) if is_body else None
-    taken: list[tuple[int, int]] = []
+    body = _JsonPreservingBody(raw) if is_body else None
+    replaced_spans: list[tuple[int, int]] = []
     replacements = []
     # The longest first: it may contain others.
-    likely.sort(key=lambda pair: len(pair[0].raw), reverse=True)
-    for spelling, shown in likely:
+    likely_spellings.sort(key=lambda pair: len(pair[0].raw), reverse=True)
+    for spelling, substitute in likely_spellings:
         text = spelling.raw.decode("latin-1")
         for layer in layers:
-            replacement = layer.spelled_in_layer(shown)
-            for start, end in layer.places_of(text, taken):
-                new = replacement
+            replacement = layer.spelled_in_layer(substitute)
+            for start, end in layer.places_of(text, replaced_spans):
+                replacement_here = replacement
                 if body is not None:
-                    new = body.replacement_at(start, end, replacement)
+                    replacement_here = body.replacement_at(start, end, replacement)
 
-                if new:
-                    insort(taken, (start, end))
-                    replacements.append((Span(start, end), new))
+                if replacement_here:
+                    insort(replaced_spans, (start, end))
+                    replacements.append((Span(start, end), replacement_here))
 
     return splice(raw, replacements)
 
@@ -273,15 +275,15 @@ def _with_texts_replaced(
 class RepeatedSecrets:
     """The last secrets that were seen; replaced wherever they are repeated."""
 
-    def __init__(self, most: int | None = 256) -> None:
-        """Forget the oldest when there are more than `most`; None: forget none."""
-        self._most_texts = most
+    def __init__(self, most_texts: int | None = 256) -> None:
+        """Forget the oldest when there are more than `most_texts`; None: forget none."""
+        self._most_texts = most_texts
         self.texts: dict[str, _KnownText] = {}
         """The texts, the oldest first, and what takes their places."""
-        self._added: dict[str, None] = {}
+        self._unindexed: dict[str, None] = {}
         """Those that are not indexed yet."""
         self._indexed: dict[str, _Indexed] = {}
-        self._by_gram: dict[bytes, list[str]] = {}
+        self._texts_by_gram: dict[bytes, list[str]] = {}
         self._shortest_run = _LONGEST_RUN
         """Characters of the shortest run that a gram was taken from."""
 
@@ -292,34 +294,34 @@ class RepeatedSecrets:
     def add(
         self,
         text: str,
-        shown: str,
+        substitute: str,
         *,
-        is_searched: bool = True,
+        is_searched_everywhere: bool = True,
         is_permanent: bool = False,
     ) -> None:
         """Replace a text from now on; the oldest one that is not permanent is forgotten for it."""
-        known = self.texts.get(text)
-        if known is not None:
+        known_text = self.texts.get(text)
+        if known_text is not None:
             # It may have been seen before the user called it a secret.
-            is_kept = known.is_permanent or is_permanent
-            self.texts[text] = known._replace(is_permanent=is_kept)
+            stays_permanent = known_text.is_permanent or is_permanent
+            self.texts[text] = known_text._replace(is_permanent=stays_permanent)
             return
 
         if self._most_texts is not None and len(self.texts) >= self._most_texts:
             self._forget_oldest()
 
-        self.texts[text] = _KnownText(shown, is_permanent, is_searched)
+        self.texts[text] = _KnownText(substitute, is_permanent, is_searched_everywhere)
         # Of the many secrets of a large body, most are forgotten before the next search.
-        self._added[text] = None
+        self._unindexed[text] = None
 
     def _forget_oldest(self) -> None:
         """Forget the oldest text that is not permanent, if there is any."""
-        for text, known in self.texts.items():
-            if known.is_permanent:
+        for text, known_text in self.texts.items():
+            if known_text.is_permanent:
                 continue
 
             del self.texts[text]
-            self._added.pop(text, None)
+            self._unindexed.pop(text, None)
             indexed = self._indexed.pop(text, None)
             if indexed is not None:
                 self._forget_grams(text, indexed.grams)
@@ -329,34 +331,40 @@ class RepeatedSecrets:
     def _forget_grams(self, text: str, grams: Iterable[bytes]) -> None:
         """Find a text by its grams no longer."""
         for gram in grams:
-            texts = self._by_gram[gram]
+            texts = self._texts_by_gram[gram]
             texts.remove(text)
             if not texts:
-                del self._by_gram[gram]
+                del self._texts_by_gram[gram]
 
     def _index_added(self) -> None:
         """Index the texts that were added after the last search."""
-        for text in self._added:
-            known = self.texts[text]
-            spellings = tuple(_spellings_of(text)) if known.is_searched else ()
+        for text in self._unindexed:
+            known_text = self.texts[text]
+            spellings = (
+                tuple(_spellings_of(text)) if known_text.is_searched_everywhere else ()
+            )
             grams = _grams_of(spellings)
             self._indexed[text] = _Indexed(spellings, grams)
             for gram in grams:
-                self._by_gram.setdefault(gram, []).append(text)
+                self._texts_by_gram.setdefault(gram, []).append(text)
 
             for spelling in spellings:
                 if _LONG_RUN <= len(spelling.probe) < self._shortest_run:
                     self._shortest_run = len(spelling.probe)
 
-        self._added.clear()
+        self._unindexed.clear()
 
-    def remember_state(self, state: str, shown_as: str | None = None) -> None:
+    def remember_state(self, state: str, hashed_text: str | None = None) -> None:
         """Replace a state from now on, unless it is so short that it may be a word."""
         if state in self.texts:
             return
 
-        hashed = state if shown_as is None else shown_as
-        self.add(state, sealed_hash(hashed), is_searched=is_searched(state))
+        text_to_hash = state if hashed_text is None else hashed_text
+        self.add(
+            state,
+            sealed_hash(text_to_hash),
+            is_searched_everywhere=is_searched_everywhere(state),
+        )
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
@@ -368,33 +376,33 @@ class RepeatedSecrets:
 
     def _likely_spellings(self, raw: bytes) -> list[tuple[_Spelling, str]]:
         """Return the spellings whose probes a text has, and what takes their places."""
-        searched = _with_escapes_undone(raw)
-        likely = []
-        for text in self._likely_texts(searched):
+        searched_text = _with_escapes_undone(raw)
+        likely_spellings = []
+        for text in self._likely_texts(searched_text):
             for spelling in self._indexed[text].spellings:
-                if spelling.probe in searched:
-                    likely.append((spelling, self.texts[text].shown))
+                if spelling.probe in searched_text:
+                    likely_spellings.append((spelling, self.texts[text].substitute))
 
-        return likely
+        return likely_spellings
 
     def _likely_texts(self, raw: bytes) -> Iterable[str]:
         """Return the known texts that some bytes may contain, and few others."""
         self._index_added()
-        if not self._by_gram:
+        if not self._texts_by_gram:
             return ()
         if len(self._indexed) <= _FEW_TEXTS:
             return self._indexed
 
-        likely = dict.fromkeys(self._by_gram.get(_SHORT_TEXT, ()))
+        likely_texts = dict.fromkeys(self._texts_by_gram.get(_SHORT_TEXT, ()))
         for start, end in long_words(raw, _PROBE_CHARS, self._shortest_run):
             for gram_start in range(start, end - _GRAM_LENGTH + 1, _GRAM_LENGTH):
-                texts_with_gram = self._by_gram.get(
+                texts_with_gram = self._texts_by_gram.get(
                     raw[gram_start : gram_start + _GRAM_LENGTH]
                 )
                 if texts_with_gram:
-                    likely |= dict.fromkeys(texts_with_gram)
+                    likely_texts |= dict.fromkeys(texts_with_gram)
 
-        return likely
+        return likely_texts
 
     def seal_text(self, text: str) -> str:
         """Replace the texts wherever they are in a text that is no body."""
@@ -402,11 +410,13 @@ class RepeatedSecrets:
             return text
 
         raw = text.encode("utf-8", "surrogatepass")
-        sealed = _with_texts_replaced(raw, self._likely_spellings(raw), is_body=False)
-        if sealed is raw:
+        sealed_raw = _with_texts_replaced(
+            raw, self._likely_spellings(raw), is_body=False
+        )
+        if sealed_raw is raw:
             return text
 
-        return sealed.decode("utf-8", "surrogatepass")
+        return sealed_raw.decode("utf-8", "surrogatepass")
 
     def sealed_headers(self, headers: Headers) -> Headers:
         """Replace the texts in the values of headers."""
@@ -464,58 +474,64 @@ class Credentials:
         redactor: Redactor,
         *,
         seals_sessions: bool = True,
-        known: RepeatedSecrets | None = None,
+        known_secrets: RepeatedSecrets | None = None,
     ) -> None:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
-        self.known = known or RepeatedSecrets()
+        self.known_secrets = known_secrets or RepeatedSecrets()
         self.has_found = False
         """Whether the redactor has found a secret that may stand in earlier texts too."""
         redactor.on_find = self._add_found_secret
         # Most exchanges bring the same headers again.
         self._credentials_in = lru_cache(maxsize=1024)(self._read_credentials)
 
-    def add_settings(self, given: UserSettings) -> None:
+    def add_settings(self, settings: UserSettings) -> None:
         """Look for the credentials in the user's settings from now on, and never forget them."""
         redactor = self._redactor
-        for secret in given.secrets:
-            shown = redactor.placeholder("secret", secret)
-            self._add_secret(secret, shown, is_permanent=True)
+        for secret in settings.secrets:
+            substitute = redactor.placeholder("secret", secret)
+            self._add_secret(secret, substitute, is_permanent=True)
 
-        settings = [
-            pair
-            for pair in given.environment
-            if not _WORDS_OR_NUMBER.fullmatch(pair[1])
-        ]
-        self.add_headers(given.headers, ours=True, is_permanent=True)
-        self.add_headers((*given.query, *settings), is_permanent=True)
-        lines = [f"{name}={value}" for name, value in settings]
-        found = redactor.secrets_in(given.target, is_target=True)
-        found += redactor.secrets_in(given.command)
-        found += redactor.secrets_in("\n".join(lines))
-        for rule, secret in found:
-            self._keep_secret(rule, secret)
+        variables = []
+        for name, value in settings.environment:
+            if not _WORDS_OR_NUMBER.fullmatch(value):
+                variables.append((name, value))
+
+        self.add_headers(settings.headers, are_from_user=True, is_permanent=True)
+        self.add_headers((*settings.query, *variables), is_permanent=True)
+        lines = [f"{name}={value}" for name, value in variables]
+        found_secrets = redactor.secrets_in(settings.target, is_target=True)
+        found_secrets += redactor.secrets_in(settings.command)
+        found_secrets += redactor.secrets_in("\n".join(lines))
+        for rule, secret in found_secrets:
+            self._add_permanent_secret(rule, secret)
             # If it is base64, there may be others in it.
             decoded = as_text(decoded_base64(secret))
             for inner_rule, inner_secret in redactor.secrets_in(decoded):
-                self._keep_secret(inner_rule, inner_secret)
+                self._add_permanent_secret(inner_rule, inner_secret)
 
-    def _keep_secret(self, rule: str, secret: str) -> None:
+    def _add_permanent_secret(self, rule: str, secret: str) -> None:
         """Look for a secret in all that passes, unless other text may have it in its own right."""
         if not _WORDS_OR_NUMBER.fullmatch(secret):
-            shown = self._redactor.placeholder(rule, secret)
-            self._add_secret(secret, shown, is_permanent=True)
+            substitute = self._redactor.placeholder(rule, secret)
+            self._add_secret(secret, substitute, is_permanent=True)
 
     def add_headers(
-        self, headers: Headers, *, ours: bool = False, is_permanent: bool = False
+        self,
+        headers: Headers,
+        *,
+        are_from_user: bool = False,
+        is_permanent: bool = False,
     ) -> None:
-        """Look for the credentials in headers from now on; `ours` are those that the user adds."""
-        for secret, shown in self._credentials_in(headers, ours=ours):
-            self._add_secret(secret, shown, is_permanent=is_permanent)
+        """Look for the credentials in headers from now on, which the user may have added."""
+        for secret, substitute in self._credentials_in(
+            headers, are_from_user=are_from_user
+        ):
+            self._add_secret(secret, substitute, is_permanent=is_permanent)
 
     def _add_found_secret(self, rule: str, secret: str) -> None:
         """Look from now on, in all that passes, for a secret that the redactor has found."""
-        if secret in self.known or not is_told_apart(rule, secret):
+        if secret in self.known_secrets or not is_secret_anywhere(rule, secret):
             return
 
         self.has_found = True
@@ -524,70 +540,72 @@ class Credentials:
         )
 
     def _read_credentials(
-        self, headers: Headers, *, ours: bool
+        self, headers: Headers, *, are_from_user: bool
     ) -> list[tuple[str, str]]:
         """Return the credentials in headers, each with the text that takes its place."""
-        found = []
+        secrets_and_substitutes = []
         for name, value in headers:
             if name.lower() == SESSION_HEADER:
                 # One that reads as words is sealed in its header, and stays in other text.
                 if self._seals_sessions and not reads_as_words(value):
-                    found.append((value, sealed_hash(value)))
+                    secrets_and_substitutes.append((value, sealed_hash(value)))
 
                 continue
 
-            rule = self._rule_of(name, ours=ours)
+            rule = self._rule_of_header(name, is_from_user=are_from_user)
             if not rule:
                 continue
 
-            for secret in _secrets_in(name, value):
-                found.append((secret, self._redactor.placeholder(rule, secret)))
+            for secret in _secrets_in_header(name, value):
+                secrets_and_substitutes.append(
+                    (secret, self._redactor.placeholder(rule, secret))
+                )
 
-        return found
+        return secrets_and_substitutes
 
-    def _rule_of(self, name: str, *, ours: bool) -> str:
+    def _rule_of_header(self, name: str, *, is_from_user: bool) -> str:
         """Return the rule of a header's value; most headers that the user adds have secrets."""
         if (
-            ours
+            is_from_user
             and not _is_secret_header(name)
             and not _HARMLESS_HEADERS.fullmatch(name.lower())
         ):
-            return self._redactor.rule_of("credentials")
-        return self._redactor.rule_of(name)
+            return self._redactor.rule_of_header("credentials")
+        return self._redactor.rule_of_header(name)
 
-    def _add_secret(self, secret: str, shown: str, *, is_permanent: bool) -> None:
+    def _add_secret(self, secret: str, substitute: str, *, is_permanent: bool) -> None:
         """Replace a secret from now on, unless it is too short."""
         if len(secret) >= SHORTEST_CREDENTIAL:
-            self.known.add(secret, shown, is_permanent=is_permanent)
+            self.known_secrets.add(secret, substitute, is_permanent=is_permanent)
 
 
-def is_told_apart(rule: str, secret: str) -> bool:
+def is_secret_anywhere(rule: str, secret: str) -> bool:
     """Tell whether a secret that was found in one place is a secret in any other text too.
 
     A word or a number may be there in its own right, and a pattern of the user's says itself where
     a secret is.
     """
-    is_pattern = rule.startswith("custom-") and rule != CUSTOM_KEY
-    is_pattern = is_pattern or rule == rule_of_kind("text")
-    has_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
-    if is_pattern or not has_length:
+    is_rule_with_context = rule.startswith("custom-") and rule != CUSTOM_KEY
+    is_rule_with_context = is_rule_with_context or rule == rule_of_kind("text")
+    has_usual_length = SHORTEST_CREDENTIAL <= len(secret) <= _LONGEST_REPEATED
+    if is_rule_with_context or not has_usual_length:
         return False
 
     return _WORDS_OR_NUMBER.fullmatch(secret) is None and not has_secrets(secret)
 
 
 def text_redactor(
-    rules: RedactionRules, given: UserSettings = NO_SETTINGS
+    rules: RedactionRules, settings: UserSettings = NO_SETTINGS
 ) -> Callable[[str], str]:
     """Return a function that takes all secrets, also the user's, out of texts that are shown."""
     redactor = Redactor(rules, lambda _rule, _secret: "1")
     credentials = Credentials(redactor)
-    credentials.add_settings(given)
+    credentials.add_settings(settings)
 
-    return lambda text: credentials.known.seal_text(redactor.text(text))
+    return lambda text: credentials.known_secrets.seal_text(redactor.text(text))
 
 
-def _secrets_in(name: str, value: str) -> list[str]:
+def _secrets_in_header(name: str, value: str) -> list[str]:
     """Return the secrets in the value of a header, whose name tells how the value is read."""
     name = name.lower()
     if name in _AUTHORIZATION_HEADERS:
@@ -607,9 +625,9 @@ def _secrets_of_authorization(value: str) -> list[str]:
     if scheme.lower() != "basic":
         return [secret]
 
-    user = as_text(decoded_base64(secret))
-    _, _, password = user.partition(":")
-    return [secret, user, password]
+    user_and_password = as_text(decoded_base64(secret))
+    _, _, password = user_and_password.partition(":")
+    return [secret, user_and_password, password]
 
 
 def _secrets_of_cookies(name: str, value: str) -> list[str]:
@@ -621,8 +639,8 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
 
     secrets = []
     for pair in pairs:
-        _, _, spelled = pair.partition("=")
-        secret = spelled.strip(' \t"')
+        _, _, cookie_value = pair.partition("=")
+        secret = cookie_value.strip(' \t"')
         if not _WORDS_OR_NUMBER.fullmatch(secret):
             secrets.append(secret)
 
@@ -631,5 +649,5 @@ def _secrets_of_cookies(name: str, value: str) -> list[str]:
 
 def _is_secret_header(name: str) -> bool:
     """Tell whether any value of a header with this name is a secret."""
-    known = builtin_name(name)
-    return known is not None and known.is_certain
+    secret_name = builtin_name(name)
+    return secret_name is not None and secret_name.is_certain

@@ -133,19 +133,19 @@ def string_end(text: str, start: int, backslashes: int) -> int:
             return quote.start()
 
         # Escaped backslashes come before those of the quote.
-        of_quote = len(quote[1]) % (2 * backslashes + 2)
-        if of_quote <= backslashes:
-            return quote.end() - 1 - of_quote
+        quote_backslashes = len(quote[1]) % (2 * backslashes + 2)
+        if quote_backslashes <= backslashes:
+            return quote.end() - 1 - quote_backslashes
 
     return len(text)
 
 
-def as_text(spelled: str) -> str:
+def as_text(latin1_text: str) -> str:
     """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
-    if spelled.isascii():
-        return spelled
+    if latin1_text.isascii():
+        return latin1_text
 
-    raw = spelled.encode("latin-1")
+    raw = latin1_text.encode("latin-1")
     try:
         return raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -191,24 +191,24 @@ def _undo_json(escape: str) -> str:
     if len(escape) == 2:
         return _SHORT_ESCAPES.get(escape[1], escape[1])
 
-    units = bytes.fromhex(escape.replace("\\u", ""))
-    char = units.decode("utf-16-be", "surrogatepass")
+    utf16 = bytes.fromhex(escape.replace("\\u", ""))
+    char = utf16.decode("utf-16-be", "surrogatepass")
     return char.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
-def undo_json(spelled: str, times: int = 6) -> str:
+def undo_json(escaped_text: str, times: int = 6) -> str:
     """Undo the escapes of JSON so many times, or until there are none."""
     for _ in range(times):
-        if "\\" not in spelled:
+        if "\\" not in escaped_text:
             break
 
-        undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), spelled)
-        if undone == spelled:
+        undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), escaped_text)
+        if undone == escaped_text:
             break
 
-        spelled = undone
+        escaped_text = undone
 
-    return spelled
+    return escaped_text
 
 
 def spell_in_url(text: str) -> str:
@@ -221,29 +221,31 @@ def spell_in_url(text: str) -> str:
 
 def word_table(chars: str) -> bytes:
     """Return a table for `translate` that maps these characters to `w`, and others to a space."""
-    table = bytearray(b" " * 256)
+    char_table = bytearray(b" " * 256)
     for char in chars:
-        table[ord(char)] = ord("w")
+        char_table[ord(char)] = ord("w")
 
-    return bytes(table)
+    return bytes(char_table)
 
 
-def long_words(raw: bytes, words: bytes, shortest: int) -> list[tuple[int, int]]:
-    """Return where long words begin and end; `words` is a table from `word_table`."""
-    found = []
-    mapped = raw.translate(words)
+def long_words(
+    raw: bytes, char_table: bytes, least_length: int
+) -> list[tuple[int, int]]:
+    """Return where long words begin and end; `char_table` is a table from `word_table`."""
+    word_spans = []
+    marked_words = raw.translate(char_table)
     # A search for a literal is the fastest one.
-    beginning = b"w" * shortest
-    start = mapped.find(beginning)
+    shortest_word = b"w" * least_length
+    start = marked_words.find(shortest_word)
     while start >= 0:
-        end = mapped.find(b" ", start)
+        end = marked_words.find(b" ", start)
         if end < 0:
             end = len(raw)
 
-        found.append((start, end))
-        start = mapped.find(beginning, end)
+        word_spans.append((start, end))
+        start = marked_words.find(shortest_word, end)
 
-    return found
+    return word_spans
 
 
 def end_of_base64(text: str, start: int) -> int:
@@ -268,9 +270,9 @@ def end_of_base64(text: str, start: int) -> int:
     return end
 
 
-def decoded_base64(spelled: str) -> str:
+def decoded_base64(base64_text: str) -> str:
     """Return the text that is spelled in base64, as far as it is read; empty for other data."""
-    encoded = "".join(spelled[:_LONGEST_BASE64].split())
+    encoded = "".join(base64_text[:_LONGEST_BASE64].split())
     encoded = encoded.rstrip("=").translate(_TO_STANDARD_BASE64)
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
@@ -321,14 +323,14 @@ class JsonParts:
         self._line_ends = [end for end in (b"\r", b"\n") if end in raw]
         self._quoted_offsets = [(0, False)]
         """The offsets that were asked about, and whether a string is open there."""
-        self._is_json_between = lru_cache(maxsize=None)(self._read_between)
+        self._is_json_between = lru_cache(maxsize=None)(self._reads_as_json_between)
 
     def part_at(self, start: int, end: int) -> JsonPart:
         """Return what is between two offsets."""
         if not self._has_json or self._is_in_string(start, end):
             return JsonPart.TEXT
 
-        if not self._is_of_json(start, end):
+        if not self._is_within_json(start, end):
             return JsonPart.TEXT
         if self._is_number(start, end):
             return JsonPart.NUMBER
@@ -342,40 +344,40 @@ class JsonParts:
 
         return self._is_quoted(start) and not _quote_count(self._raw[start:end])
 
-    def _cuts_escape(self, at: int) -> bool:
+    def _cuts_escape(self, offset: int) -> bool:
         """Tell whether an offset is within an escape of JSON."""
-        window_start = max(0, at - _LONGEST_ESCAPE_BEGUN)
-        if self._raw.find(b"\\", window_start, at) < 0:
+        window_start = max(0, offset - _LONGEST_ESCAPE_BEGUN)
+        if self._raw.find(b"\\", window_start, offset) < 0:
             return False
 
-        return _ESCAPE_BEGUN.search(self._raw, window_start, at) is not None
+        return _ESCAPE_BEGUN.search(self._raw, window_start, offset) is not None
 
-    def _is_quoted(self, at: int) -> bool:
+    def _is_quoted(self, offset: int) -> bool:
         """Tell whether a string of JSON is open at an offset; no string goes over two lines."""
-        index = bisect_right(self._quoted_offsets, (at, True)) - 1
+        index = bisect_right(self._quoted_offsets, (offset, True)) - 1
         counted_from, is_quoted = self._quoted_offsets[index]
-        line_start = self._line_start(at)
+        line_start = self._line_start(offset)
         if line_start > counted_from:
             counted_from = line_start
             is_quoted = False
 
-        if _quote_count(self._raw[counted_from:at]) % 2:
+        if _quote_count(self._raw[counted_from:offset]) % 2:
             is_quoted = not is_quoted
 
-        if counted_from < at:
-            insort(self._quoted_offsets, (at, is_quoted))
+        if counted_from < offset:
+            insort(self._quoted_offsets, (offset, is_quoted))
 
         return is_quoted
 
-    def _line_start(self, at: int) -> int:
+    def _line_start(self, offset: int) -> int:
         """Return where the line of an offset begins."""
         last_end = -1
         for line_end in self._line_ends:
-            last_end = max(last_end, self._raw.rfind(line_end, last_end + 1, at))
+            last_end = max(last_end, self._raw.rfind(line_end, last_end + 1, offset))
 
         return last_end + 1
 
-    def _is_of_json(self, start: int, end: int) -> bool:
+    def _is_within_json(self, start: int, end: int) -> bool:
         """Tell whether the whole text is JSON, or the line or the event around a part of it."""
         if self._is_json:
             return True
@@ -402,7 +404,7 @@ class JsonParts:
         """Whether the whole text is JSON."""
         return _reads_as_json(self._raw)
 
-    def _read_between(self, start: int, end: int) -> bool:
+    def _reads_as_json_between(self, start: int, end: int) -> bool:
         """Tell whether a line, or the data of an event, is JSON."""
         raw = self._raw[start:end]
         data = read_event(raw, first=start == 0).data

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from mrtr_cassette.core.secrets.rules import REFERENCE, Name, folded_name, looks_random
+from mrtr_cassette.core.secrets.rules import (
+    VARIABLE_REFERENCE,
+    SecretName,
+    folded_name,
+    looks_random,
+)
 
 _NO_VALUE = re.compile(
     r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
     r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)",
     re.ASCII,
 )
-_TEMPLATE_BEGINS = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
+_TEMPLATE_BEGINS = re.compile(rf"{VARIABLE_REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
 _CODE_TEXT = re.compile(
     r"\A[|>&*!{\[(]|\\|[;,&]\w+="
     # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
@@ -61,7 +66,7 @@ _OPEN_CALL = re.compile(
     rf"(?:await )?(?:(?:{_PATH_PART}\.)+\w+|[A-Za-z_]+)(?:\[[\w., ]*\])?[(\[{{]\Z",
     re.ASCII,
 )
-_CALL_AND_MORE = re.compile(
+_CALL_CHAIN = re.compile(
     rf"(?:{_PATH_PART}\.)*[A-Za-z_]\w*\([^()]*\)(?:\.\w+|\(\)|\[\w*\])+", re.ASCII
 )
 _NAME_AND_VALUE = re.compile(r"[a-z_]+=[^=]", re.ASCII)
@@ -81,14 +86,17 @@ _ATTRIBUTE_OWNER = re.compile(
 _ASSIGNED_TOGETHER = re.compile(r"^[ \t]*((?:[\w.]{1,64}, ?){1,8})\Z", re.MULTILINE)
 
 
-def counts_at_all(value: str) -> bool:
+def may_be_real_value(value: str) -> bool:
     """Tell whether a value in a text is more than a word of an interface, or a template."""
     return not (_NO_VALUE.fullmatch(value.strip()) or _TEMPLATE_BEGINS.match(value))
 
 
-def is_no_setting(line: str) -> bool:
+def is_no_setting(rest_of_line: str) -> bool:
     """Tell whether the rest of a line behind a name is code, or counts in no text."""
-    return not counts_at_all(line) or _CODE_TEXT.search(line) is not None
+    return (
+        not may_be_real_value(rest_of_line)
+        or _CODE_TEXT.search(rest_of_line) is not None
+    )
 
 
 def is_stand_in(value: str) -> bool:
@@ -100,9 +108,9 @@ def is_stand_in(value: str) -> bool:
     )
 
 
-def is_harmless(name: Name, value: str) -> bool:
+def is_harmless(name: SecretName, value: str) -> bool:
     """Tell whether a value under a name is none wherever it stands, in quotes or not."""
-    if is_stand_in(value) or _is_alias(name, value):
+    if is_stand_in(value) or _repeats_name(name, value):
         return True
     if _VERSION_RANGE.fullmatch(value) or _PLAIN_URL.fullmatch(value):
         return True
@@ -116,12 +124,12 @@ def is_harmless(name: Name, value: str) -> bool:
     return not value.isascii() and len(value) <= 2
 
 
-def _is_alias(name: Name, value: str) -> bool:
+def _repeats_name(name: SecretName, value: str) -> bool:
     """Tell whether a value is the name itself, as `{ password: config.passwords }` has it."""
-    alias = _NAME_IN_PATH.fullmatch(value)
-    if alias is None:
+    name_in_value = _NAME_IN_PATH.fullmatch(value)
+    if name_in_value is None:
         return False
-    return folded_name(alias[1]).rstrip("s") == name.folded.rstrip("s")
+    return folded_name(name_in_value[1]).rstrip("s") == name.folded.rstrip("s")
 
 
 def _is_of_package(value: str) -> bool:
@@ -135,13 +143,15 @@ def is_harmless_after_scheme(value: str) -> bool:
     return is_stand_in(value) or value.lower() in _AFTER_SCHEME
 
 
-def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> bool:
+def is_code(
+    name: SecretName, value: str, text_before: str, sign: str, *, has_gap: bool
+) -> bool:
     """Tell whether a value without quotes is code.
 
-    `line` is the text before the name in its line, and `has_gap` whether spaces are around the
-    sign, as in code more than in settings.
+    `text_before` is the text before the name in its line, and `has_gap` whether spaces are around
+    the sign, as in code more than in settings.
     """
-    if _OPEN_CALL.fullmatch(value) or _CALL_AND_MORE.fullmatch(value):
+    if _OPEN_CALL.fullmatch(value) or _CALL_CHAIN.fullmatch(value):
         return True
     if not name.is_certain and _NAME_AND_VALUE.match(value):
         return True
@@ -153,10 +163,10 @@ def is_code(name: Name, value: str, line: str, sign: str, *, has_gap: bool) -> b
     if not has_gap or not _VARIABLE_NAME.fullmatch(value):
         return False
 
-    return _is_variable(name, value, line, sign)
+    return _is_variable(name, value, text_before, sign)
 
 
-def _is_attribute(name: Name, path: str) -> bool:
+def _is_attribute(name: SecretName, path: str) -> bool:
     """Tell whether the last part of a path such as `config.password` is the name."""
     last_part = folded_name(path.rpartition(".")[2])
     if not last_part:
@@ -164,9 +174,9 @@ def _is_attribute(name: Name, path: str) -> bool:
     return name.folded.endswith(last_part) or last_part.endswith(name.folded)
 
 
-def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
+def _is_variable(name: SecretName, value: str, text_before: str, sign: str) -> bool:
     """Tell whether a value that may be a word is a variable or a type, by its line and name."""
-    if _ATTRIBUTE_OWNER.search(line) or place_in_assignment(line):
+    if _ATTRIBUTE_OWNER.search(text_before) or place_in_assignment(text_before):
         return True
     if _ends_with_name(value, name.folded):
         return True
@@ -176,35 +186,35 @@ def _is_variable(name: Name, value: str, line: str, sign: str) -> bool:
         is_type = value[0].isupper() and value[-1].isalpha()
         return is_type and name.folded in folded_name(value)
 
-    if line[:1] not in (" ", "\t"):
+    if text_before[:1] not in (" ", "\t"):
         return False
 
     return value in _VARIABLE_WORDS or _CASED_NAME.fullmatch(value) is not None
 
 
-def _ends_with_name(value: str, folded: str) -> bool:
+def _ends_with_name(value: str, folded_secret_name: str) -> bool:
     """Tell whether a variable says what it has: `key_password` and `testRSA2048PrivateKey`."""
     if len(value) > _LONGEST_VARIABLE:
         return False
 
     for match in _WORD_BEGINS.finditer(value):
-        if folded_name(value[match.start() :]) == folded:
+        if folded_name(value[match.start() :]) == folded_secret_name:
             return True
 
     return False
 
 
-def is_choice(line: str) -> bool:
+def is_ternary_branch(text_before: str) -> bool:
     """Tell whether a name in quotes, before a colon, is chosen by what stands before it."""
-    return line.rstrip()[-1:] == "?"
+    return text_before.rstrip()[-1:] == "?"
 
 
-def place_in_assignment(line: str) -> int:
+def place_in_assignment(text_before: str) -> int:
     """Return how many names stand before one in `user, password = "a", "b"`."""
-    together = _ASSIGNED_TOGETHER.search(line)
-    if together is None:
+    assigned_names = _ASSIGNED_TOGETHER.search(text_before)
+    if assigned_names is None:
         return 0
-    return together[1].count(",")
+    return assigned_names[1].count(",")
 
 
 # The layout of a text: settings of YAML, and rows of SQL
@@ -238,8 +248,8 @@ def is_among_settings(text: str, start: int, end: int) -> bool:
 
     All lines around it are such as YAML has, up to an empty one, and one has a setting of its own.
     """
-    *earlier, indent = text[max(0, start - _CHARS_AROUND) : start].split("\n")
-    rest_of_line, *later = text[end : end + _CHARS_AROUND].split("\n")
+    *lines_before, indent = text[max(0, start - _CHARS_AROUND) : start].split("\n")
+    rest_of_line, *lines_after = text[end : end + _CHARS_AROUND].split("\n")
     begins_string = '"' in indent
     ends_string = not _END_OF_LINE.fullmatch(rest_of_line)
     if not _INDENT.fullmatch(indent.rpartition('"')[2]):
@@ -248,9 +258,9 @@ def is_among_settings(text: str, start: int, end: int) -> bool:
         return False
 
     settings_before = (
-        0 if begins_string else _settings_in(reversed(earlier), at_end=True)
+        0 if begins_string else _settings_in(reversed(lines_before), at_end=True)
     )
-    settings_after = 0 if ends_string else _settings_in(later, at_end=False)
+    settings_after = 0 if ends_string else _settings_in(lines_after, at_end=False)
     if settings_before is None or settings_after is None:
         return False
 
@@ -263,7 +273,7 @@ def _settings_in(lines: Iterable[str], *, at_end: bool) -> int | None:
     The last one may be in the line where the string that has them all begins or ends; `at_end`
     tells which.
     """
-    count = 0
+    setting_count = 0
     for line in lines:
         if not line.strip():
             break
@@ -271,17 +281,17 @@ def _settings_in(lines: Iterable[str], *, at_end: bool) -> int | None:
             continue
 
         if _SETTING_LINE.fullmatch(line):
-            count += 1
+            setting_count += 1
             continue
 
         parts = _parts_at_quotes(line, at_end=at_end)
         if any(map(_SETTING_LINE.fullmatch, parts)):
-            return count + 1
+            return setting_count + 1
 
         is_end = any(not part.strip() or _OTHER_LINE.fullmatch(part) for part in parts)
-        return count if is_end else None
+        return setting_count if is_end else None
 
-    return count
+    return setting_count
 
 
 def _parts_at_quotes(line: str, *, at_end: bool) -> list[str]:
@@ -299,14 +309,14 @@ _SQL_ROW = re.compile(rf"[\s,]*+\(((?:{_SQL_STRING}|{_IN_PARENTHESES}|[^'()])*+)
 _TEXT_ITEM = re.compile(rf"\s*(?:[NEB]?({_SQL_STRING}))\s*")
 
 
-def texts_in_rows(text: str, at: int) -> Iterator[tuple[int, int, int]]:
+def texts_in_rows(text: str, offset: int) -> Iterator[tuple[int, int, int]]:
     """Yield the texts in the rows of a statement of SQL: the column, and where one stands."""
-    while row := _SQL_ROW.match(text, at):
-        at = row.end()
+    while row := _SQL_ROW.match(text, offset):
+        offset = row.end()
         for column, item in enumerate(_SQL_ITEM.finditer(text, *row.span(1))):
-            if found := _TEXT_ITEM.fullmatch(item[0]):
-                start = item.start() + found.start(1) + 1
-                yield column, start, item.start() + found.end(1) - 1
+            if text_item := _TEXT_ITEM.fullmatch(item[0]):
+                start = item.start() + text_item.start(1) + 1
+                yield column, start, item.start() + text_item.end(1) - 1
 
 
 def is_plain_setting(name: str, value: str) -> bool:

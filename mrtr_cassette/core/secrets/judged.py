@@ -14,15 +14,15 @@ from mrtr_cassette.core.secrets.decode import (
     without_percent,
 )
 from mrtr_cassette.core.secrets.harmless import (
-    counts_at_all,
     is_among_settings,
-    is_choice,
     is_code,
     is_harmless,
     is_harmless_after_scheme,
     is_no_setting,
     is_plain_setting,
     is_stand_in,
+    is_ternary_branch,
+    may_be_real_value,
     place_in_assignment,
     texts_in_rows,
 )
@@ -30,17 +30,17 @@ from mrtr_cassette.core.secrets.names import ref_of, rule_of_number
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
     ActiveRules,
-    Name,
+    SecretName,
     folded_name,
-    is_encoded,
     is_strong,
+    may_be_base64,
 )
 from mrtr_cassette.core.secrets.shapes import Rule
 
 TextKind = Literal["text", "url", "form"]
 
 
-class Find(NamedTuple):
+class Finding(NamedTuple):
     """A secret, or a value that may be one, by its offsets in a text."""
 
     start: int
@@ -131,7 +131,7 @@ _RULES_BY_PLACE = ("bearer", "url-password")
 
 def secret_in_named_value(
     rule: str, value: str, disabled: Collection[str]
-) -> Find | None:
+) -> Finding | None:
     """Return the secret part of a value that its name makes one: without the scheme, if any."""
     start = 0
     scheme = _AUTH_SCHEME.match(value) if rule == "authorization" else None
@@ -147,7 +147,7 @@ def secret_in_named_value(
     if start and is_harmless_after_scheme(secret):
         return None
 
-    return Find(start, len(value), rule, secret)
+    return Finding(start, len(value), rule, secret)
 
 
 class _Assignment(NamedTuple):
@@ -155,157 +155,172 @@ class _Assignment(NamedTuple):
 
     Attributes:
         start: where the name begins, after any quote.
-        value_at: where the value begins, or other values before it.
-        closing: the quote after the name; empty if there is none.
-        line: the text before the name in its line.
+        value_start: where the value begins, or other values before it.
+        closing_quote: the quote after the name; empty if there is none.
+        text_before: the text before the name in its line.
         is_spaced: a space is after the sign.
         has_gap: a space is on either side of the sign, as in code more than in settings.
     """
 
-    name: Name
+    name: SecretName
     start: int
-    value_at: int
+    value_start: int
     sign: str
-    closing: str
-    line: str
+    closing_quote: str
+    text_before: str
     is_spaced: bool
     has_gap: bool
 
 
 class JudgedText:
-    """A text in which finds are judged by the text around them."""
+    """A text in which findings are judged by the text around them."""
 
     def __init__(
-        self, rules: ActiveRules, text: str, flat: str, kind: TextKind
+        self, rules: ActiveRules, text: str, multiline_text: str, kind: TextKind
     ) -> None:
         self._rules = rules
         self._text = text
         self._text_kind = kind
-        self._flat_text = flat
+        self._multiline_text = multiline_text
         self._rule_by_span: dict[tuple[int, int], str] = {}
         self._bare_end = 0
 
-    def finds(self) -> Iterator[Find]:
+    def findings(self) -> Iterator[Finding]:
         """Yield the secrets that match shapes, and those that names tell."""
         # Patterns of tables don't count this character as a space, as JSON doesn't.
-        searched = self._flat_text.replace("\v", "\1")
-        for rule in self._rules.likely_rules(searched):
-            yield from self._finds_by_shape(searched, rule)
+        searched_text = self._multiline_text.replace("\v", "\1")
+        for rule in self._rules.likely_rules(searched_text):
+            yield from self._findings_by_shape(searched_text, rule)
 
-        if self._rules.may_name(searched):
-            yield from self._secrets_by_sign(searched)
-            yield from self._secrets_beside_names(searched)
-            yield from self._secrets_in_rows(searched)
+        if self._rules.may_name(searched_text):
+            yield from self._secrets_by_sign(searched_text)
+            yield from self._secrets_beside_names(searched_text)
+            yield from self._secrets_in_rows(searched_text)
 
-    def _finds_by_shape(self, searched: str, rule: Rule) -> Iterator[Find]:
+    def _findings_by_shape(self, searched_text: str, rule: Rule) -> Iterator[Finding]:
         """Yield the texts that a rule's shape matches, and remember where they are."""
-        for start, end in rule.spans(searched):
+        for start, end in rule.spans(searched_text):
             self._rule_by_span.setdefault((start, end), rule.name)
-            outer = _END_OF_JSON.search(self._flat_text, start, end)
-            stop = end if outer is None else outer.start()
-            if stop == start:
+            end_of_outer_string = _END_OF_JSON.search(self._multiline_text, start, end)
+            secret_end = (
+                end if end_of_outer_string is None else end_of_outer_string.start()
+            )
+            if secret_end == start:
                 continue
-            if rule.name in _RULES_BY_PLACE and is_stand_in(self._text[start:stop]):
+            if rule.name in _RULES_BY_PLACE and is_stand_in(
+                self._text[start:secret_end]
+            ):
                 continue
 
-            yield self._find_at(start, stop, rule.name)
+            yield self._finding_at(start, secret_end, rule.name)
 
-    def _end_of_match(self, pattern: re.Pattern[str], at: int) -> int:
+    def _end_of_match(self, pattern: re.Pattern[str], offset: int) -> int:
         """Return where a pattern ends that matches the empty text too."""
-        match = pattern.match(self._flat_text, at)
-        return at if match is None else match.end()
+        match = pattern.match(self._multiline_text, offset)
+        return offset if match is None else match.end()
 
-    def _find_at(self, start: int, end: int, rule: str = "") -> Find:
+    def _finding_at(self, start: int, end: int, rule: str = "") -> Finding:
         """Return the find at a place, with the escapes of its text undone."""
-        spelled = self._text[start:end]
+        spelled_text = self._text[start:end]
         in_url = self._is_in_url(start, end)
         if in_url:
-            plain = self._without_percent_escapes(spelled)
+            unescaped_text = self._without_percent_escapes(spelled_text)
         else:
-            plain = undo_json(spelled)
+            unescaped_text = undo_json(spelled_text)
 
-        return Find(start, end, rule, as_text(plain), in_url=in_url)
+        return Finding(start, end, rule, as_text(unescaped_text), in_url=in_url)
 
-    def _without_percent_escapes(self, spelled: str) -> str:
+    def _without_percent_escapes(self, spelled_text: str) -> str:
         """Return a part of a URL or a form with its `%` escapes undone."""
-        return without_percent(spelled, is_form=self._text_kind == "form").text
+        return without_percent(spelled_text, is_form=self._text_kind == "form").text
 
     def _is_in_url(self, start: int, end: int) -> bool:
         """Tell whether a place is inside a URL; a target or a form counts as a URL as a whole."""
         if self._text_kind != "text":
             return True
 
-        before = self._flat_text[max(0, start - _CHARS_AROUND) : start]
-        scheme, _, rest = before.rpartition("://")
+        text_before = self._multiline_text[max(0, start - _CHARS_AROUND) : start]
+        scheme, _, text_after_scheme = text_before.rpartition("://")
         if not scheme[-1:].isalnum():
             return False
 
-        return _IN_URL.fullmatch(rest + self._flat_text[start:end]) is not None
+        return (
+            _IN_URL.fullmatch(text_after_scheme + self._multiline_text[start:end])
+            is not None
+        )
 
     def _name_at(
         self, start: int, end: int, *, has_spaces: bool
-    ) -> tuple[Name | None, int]:
+    ) -> tuple[SecretName | None, int]:
         """Return the rule of the name whose last part is at a place, and where it all begins."""
-        chars = _NAME_CHARS
+        name_chars = _NAME_CHARS
         if has_spaces:
-            chars += " "
+            name_chars += " "
 
-        chunk = self._flat_text[max(0, start - _LONGEST_NAME) : start]
-        before = chunk.rstrip(chars)
-        start -= len(chunk[len(before) :].lstrip(" "))
-        spelled = self._flat_text[start:end].rpartition(".")[2]
-        if not spelled.isascii() or "\\" in spelled:
-            spelled = as_text(undo_json(spelled))
+        chunk = self._multiline_text[max(0, start - _LONGEST_NAME) : start]
+        text_before_name = chunk.rstrip(name_chars)
+        start -= len(chunk[len(text_before_name) :].lstrip(" "))
+        spelled_name = self._multiline_text[start:end].rpartition(".")[2]
+        if not spelled_name.isascii() or "\\" in spelled_name:
+            spelled_name = as_text(undo_json(spelled_name))
 
-        return self._rules.judge_name(spelled), start
+        return self._rules.judge_name(spelled_name), start
 
     # A name, a sign and a value
 
-    def _secrets_by_sign(self, searched: str) -> Iterator[Find]:
+    def _secrets_by_sign(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets that follow a name and a sign, in JSON and in other text."""
-        flat = self._flat_text
+        multiline_text = self._multiline_text
         searched_to = 0
-        for stem, end, quote_end, value_at in self._rules.names_before_signs(searched):
-            closing = flat[end:quote_end]
-            name, start = self._name_at(stem, end, has_spaces=bool(closing))
-            if start < searched_to or name is None:
+        for stem, name_end, quote_end, value_start in self._rules.names_before_signs(
+            searched_text
+        ):
+            closing_quote = multiline_text[name_end:quote_end]
+            name, name_start = self._name_at(
+                stem, name_end, has_spaces=bool(closing_quote)
+            )
+            if name_start < searched_to or name is None:
                 continue
 
-            quoted_at = start - len(closing)
-            if closing and is_choice(self._line_before(quoted_at)):
+            quoted_at = name_start - len(closing_quote)
+            if closing_quote and is_ternary_branch(self._line_before(quoted_at)):
                 continue
 
-            opening = flat[max(0, quoted_at) : start]
-            is_member = closing[-1:] == '"' and opening == closing
-            is_escaped = flat[quoted_at - 1 : quoted_at] == "\\"
+            opening_quote = multiline_text[max(0, quoted_at) : name_start]
+            is_member = closing_quote[-1:] == '"' and opening_quote == closing_quote
+            is_escaped = multiline_text[quoted_at - 1 : quoted_at] == "\\"
             if is_member and not is_escaped:
-                found = self._secrets_of_member(name, start, value_at, len(closing) - 1)
+                findings = self._secrets_of_member(
+                    name, name_start, value_start, len(closing_quote) - 1
+                )
             else:
-                found = self._assigned_secret(name, start, end, value_at, closing)
+                findings = self._assigned_secret(
+                    name, name_start, name_end, value_start, closing_quote
+                )
 
-            for find in found:
-                yield find
-                searched_to = max(searched_to, find.end)
+            for finding in findings:
+                yield finding
+                searched_to = max(searched_to, finding.end)
 
     def _secrets_of_member(
-        self, name: Name, start: int, at: int, backslashes: int
-    ) -> Iterator[Find]:
+        self, name: SecretName, name_start: int, value_start: int, backslashes: int
+    ) -> Iterator[Finding]:
         """Yield the secrets in the value of a member, whose quotes have so many backslashes."""
-        value = self._value_of_member(at, backslashes)
+        value = self._value_of_member(value_start, backslashes)
         if value is not None:
-            yield from self._value_if_secret(name, value, start)
+            yield from self._value_if_secret(name, value, name_start)
             return
 
-        at = self._end_of_match(_SPACES_AND_COMMAS, at)
-        if not self._flat_text.startswith("[", at):
+        value_start = self._end_of_match(_SPACES_AND_COMMAS, value_start)
+        if not self._multiline_text.startswith("[", value_start):
             return
         if _IN_SCHEMA_MEMBER.search(
-            self._flat_text, max(0, start - _CHARS_AROUND), start
+            self._multiline_text, max(0, name_start - _CHARS_AROUND), name_start
         ):
             return
 
         item = self._scalar_at(
-            self._end_of_match(_SPACES_AND_COMMAS, at + 1), backslashes
+            self._end_of_match(_SPACES_AND_COMMAS, value_start + 1), backslashes
         )
         while item is not None:
             end = item.end
@@ -317,59 +332,65 @@ class JudgedText:
                 self._end_of_match(_SPACES_AND_COMMAS, end), backslashes
             )
 
-    def _scalar_at(self, at: int, backslashes: int) -> Find | None:
+    def _scalar_at(self, offset: int, backslashes: int) -> Finding | None:
         """Return the number at an offset, or the string whose quotes have so many backslashes."""
         quote = "\\" * backslashes + '"'
-        number = _NUMBER.match(self._flat_text, at)
+        number = _NUMBER.match(self._multiline_text, offset)
         if number is not None:
-            return Find(*number.span(1), "", number[1], quote)
+            return Finding(*number.span(1), "", number[1], quote)
 
-        opened = _OPENING_QUOTE.match(self._flat_text, at)
-        if opened is None or opened[1] != quote:
+        opening_quote = _OPENING_QUOTE.match(self._multiline_text, offset)
+        if opening_quote is None or opening_quote[1] != quote:
             return None
 
-        start = opened.end()
+        start = opening_quote.end()
         end = string_end(self._text, start, backslashes)
-        plain = undo_json(self._text[start:end], (backslashes + 1).bit_length())
+        unescaped_text = undo_json(
+            self._text[start:end], (backslashes + 1).bit_length()
+        )
 
-        return Find(start, end, "", as_text(plain))
+        return Finding(start, end, "", as_text(unescaped_text))
 
-    def _value_of_member(self, at: int, backslashes: int) -> Find | None:
+    def _value_of_member(self, offset: int, backslashes: int) -> Finding | None:
         """Return a scalar, or that of an object: its `value`, or an answer in its only field."""
-        scalar = self._scalar_at(at, backslashes)
+        scalar = self._scalar_at(offset, backslashes)
         if scalar is not None:
             return scalar
 
-        at = self._end_of_match(_SPACES_AND_COMMAS, at)
-        inner = _VALUE_IN_OBJECT.match(self._flat_text, at)
-        if inner is not None and len(inner[2]) == backslashes:
-            return self._scalar_at(inner.end(), backslashes)
+        offset = self._end_of_match(_SPACES_AND_COMMAS, offset)
+        value_member = _VALUE_IN_OBJECT.match(self._multiline_text, offset)
+        if value_member is not None and len(value_member[2]) == backslashes:
+            return self._scalar_at(value_member.end(), backslashes)
 
-        field = _ONLY_FIELD.match(self._flat_text, at)
-        if inner is not None or field is None or len(field[2]) != backslashes:
+        only_field = _ONLY_FIELD.match(self._multiline_text, offset)
+        if (
+            value_member is not None
+            or only_field is None
+            or len(only_field[2]) != backslashes
+        ):
             return None
 
-        value = self._scalar_at(field.end(), backslashes)
-        if value is None or not _END_OF_OBJECT.match(self._flat_text, value.end):
+        value = self._scalar_at(only_field.end(), backslashes)
+        if value is None or not _END_OF_OBJECT.match(self._multiline_text, value.end):
             return None
 
         return value
 
     def _value_if_secret(
-        self, name: Name, value: Find, start: int | None
-    ) -> Iterator[Find]:
+        self, name: SecretName, value: Finding, name_start: int | None
+    ) -> Iterator[Finding]:
         """Yield a value of JSON if its name and the members beside it say that it is a secret.
 
-        `start` is the place of the name; an item of an array has nothing beside it.
+        `name_start` is the place of the name; an item of an array has nothing beside it.
         """
         # A number may be a status, a size or a count.
         is_count = bool(value.quote) and not name.takes_numbers
         is_secret = name.is_secret_alone(value.plain) and not is_count
-        if not is_secret and start is not None and name.may_be_secret(value.plain):
-            members = self._member_names_around(start, value.end)
+        if not is_secret and name_start is not None and name.may_be_secret(value.plain):
+            member_names = self._member_names_around(name_start, value.end)
             if not is_count:
-                is_secret = name.check_among(members)(value.plain)
-            elif not name.companions.isdisjoint(members):
+                is_secret = name.value_check_beside(member_names)(value.plain)
+            elif not name.companions.isdisjoint(member_names):
                 is_secret = name.is_secret_beside(value.plain)
 
         if is_secret:
@@ -377,8 +398,8 @@ class JudgedText:
 
     def _member_names_around(self, start: int, end: int) -> set[str]:
         """Return the folded names of the members of an object beside one of them."""
-        text_before = self._flat_text[max(0, start - _CHARS_AROUND) : start]
-        text_after = self._flat_text[end : end + _CHARS_AROUND]
+        text_before = self._multiline_text[max(0, start - _CHARS_AROUND) : start]
+        text_after = self._multiline_text[end : end + _CHARS_AROUND]
         text_around = f"{text_before}\0{text_after}"
         removed_count = 1
         while removed_count:
@@ -387,7 +408,7 @@ class JudgedText:
         object_text = _OBJECT_AROUND.search(text_around)[0]  # type: ignore[index]
         return set(map(folded_name, _MEMBER_NAME.findall(object_text)))
 
-    def _secret_part(self, name: Name, value: Find) -> Iterator[Find]:
+    def _secret_part(self, name: SecretName, value: Finding) -> Iterator[Finding]:
         """Yield the secret in a name's value, unless the value is empty, harmless or hidden."""
         is_custom = name.rule == CUSTOM_KEY
         if not value.plain or (not is_custom and is_harmless(name, value.plain)):
@@ -408,83 +429,93 @@ class JudgedText:
         if value.quote:
             rule = rule_of_number(rule)
 
-        yield Find(start, value.end, rule, secret_part.plain, value.quote, value.in_url)
-
-    def _assigned_secret(
-        self, name: Name, start: int, end: int, at: int, closing: str
-    ) -> Iterator[Find]:
-        """Yield the secret that is the value of a name before a sign, in other text than JSON."""
-        flat = self._flat_text
-        sign = flat[at - 1]
-        if flat.startswith("=>", at - 2):
-            sign = "=>"
-
-        is_parameter = self._may_be_parameter(start)
-        is_bare_name = sign == "=" and not closing
-        if is_parameter and is_bare_name and self._is_in_url(start, start):
-            yield from self._parameter_secret(name, start, at)
-            return
-
-        is_spaced = flat[at : at + 1] in {" ", "\t"}
-        assignment = _Assignment(
-            name=name,
-            start=start,
-            value_at=self._end_of_match(_SPACES_OF_LINE, at),
-            sign=sign,
-            closing=closing,
-            line=self._line_before(start - len(closing)),
-            is_spaced=is_spaced,
-            has_gap=is_spaced or end + len(closing) < at - len(sign),
+        yield Finding(
+            start, value.end, rule, secret_part.plain, value.quote, value.in_url
         )
 
-        value = self._on_line_of_its_own(assignment) or self._meant_value(assignment)
+    def _assigned_secret(
+        self,
+        name: SecretName,
+        name_start: int,
+        name_end: int,
+        value_start: int,
+        closing_quote: str,
+    ) -> Iterator[Finding]:
+        """Yield the secret that is the value of a name before a sign, in other text than JSON."""
+        multiline_text = self._multiline_text
+        sign = multiline_text[value_start - 1]
+        if multiline_text.startswith("=>", value_start - 2):
+            sign = "=>"
+
+        is_parameter = self._may_be_parameter(name_start)
+        is_bare_name = sign == "=" and not closing_quote
+        if is_parameter and is_bare_name and self._is_in_url(name_start, name_start):
+            yield from self._parameter_secret(name, name_start, value_start)
+            return
+
+        is_spaced = multiline_text[value_start : value_start + 1] in {" ", "\t"}
+        assignment = _Assignment(
+            name=name,
+            start=name_start,
+            value_start=self._end_of_match(_SPACES_OF_LINE, value_start),
+            sign=sign,
+            closing_quote=closing_quote,
+            text_before=self._line_before(name_start - len(closing_quote)),
+            is_spaced=is_spaced,
+            has_gap=is_spaced
+            or name_end + len(closing_quote) < value_start - len(sign),
+        )
+
+        value = self._value_of_whole_line(assignment) or self._value_within_line(
+            assignment
+        )
         if value is None or self._is_code(assignment, value):
             return
 
         is_secret_value = name.is_secret_alone
-        if is_parameter or (sign == "=" and flat.startswith("&", value.end)):
-            parameters = self._parameters_around(start, value.end)
-            is_secret_value = name.check_among(parameters, is_parameter=True)
+        if is_parameter or (sign == "=" and multiline_text.startswith("&", value.end)):
+            parameters = self._parameters_around(name_start, value.end)
+            is_secret_value = name.value_check_beside(parameters, is_parameter=True)
 
         if is_secret_value(value.plain):
             yield from self._secret_part(name, value)
 
-    def _may_be_parameter(self, start: int) -> bool:
+    def _may_be_parameter(self, name_start: int) -> bool:
         """Tell whether the character before a name may precede a parameter of a URL or form."""
-        before = self._flat_text[start - 1 : start]
-        if not before:
+        char_before = self._multiline_text[name_start - 1 : name_start]
+        if not char_before:
             return self._text_kind == "form"
-        return before in {"?", "&", "#"}
+        return char_before in {"?", "&", "#"}
 
-    def _line_before(self, start: int) -> str:
+    def _line_before(self, offset: int) -> str:
         """Return the text between the beginning of a line and an offset in it."""
-        before = self._flat_text[max(0, start - _LONGEST_NAME) : start]
-        return before.rpartition("\n")[2]
+        text_before = self._multiline_text[max(0, offset - _LONGEST_NAME) : offset]
+        return text_before.rpartition("\n")[2]
 
-    def _is_code(self, assignment: _Assignment, value: Find) -> bool:
+    def _is_code(self, assignment: _Assignment, value: Finding) -> bool:
         """Tell whether the value of an assignment is code; a value in quotes is not."""
-        if self._flat_text[value.start - 1] in "\"'":
+        if self._multiline_text[value.start - 1] in "\"'":
             return False
 
         return is_code(
             assignment.name,
             value.plain,
-            assignment.line,
+            assignment.text_before,
             assignment.sign,
             has_gap=assignment.has_gap,
         )
 
-    def _meant_value(self, assignment: _Assignment) -> Find | None:
+    def _value_within_line(self, assignment: _Assignment) -> Finding | None:
         """Return the value of an assignment within a line; None for labels and prose."""
-        value_at = assignment.value_at
+        value_start = assignment.value_start
         if assignment.sign == "=" and assignment.has_gap:
-            value_at = self._past_other_values(value_at, assignment.line)
+            value_start = self._skip_other_values(value_start, assignment.text_before)
 
-        value = self._value_after(value_at)
-        if value is None or not counts_at_all(value.plain):
+        value = self._value_after(value_start)
+        if value is None or not may_be_real_value(value.plain):
             return None
 
-        if value.start > assignment.value_at:
+        if value.start > assignment.value_start:
             is_meant = self._is_text_meant(assignment, value)
         elif assignment.is_spaced and _BARE_SECRET.match(value.plain):
             is_meant = True
@@ -493,52 +524,64 @@ class JudgedText:
 
         return value if is_meant else None
 
-    def _is_text_meant(self, assignment: _Assignment, value: Find) -> bool:
+    def _is_text_meant(self, assignment: _Assignment, value: Finding) -> bool:
         """Tell whether a text in quotes is the value of a name, and not a label or prose."""
-        if assignment.closing or not re.search(r"\s", value.plain):
+        if assignment.closing_quote or not re.search(r"\s", value.plain):
             return True
 
         is_label = assignment.name.folded in folded_name(value.plain.replace(" ", ""))
         if assignment.sign != ":" or is_label:
             return False
 
-        return is_among_settings(self._flat_text, assignment.start, value.end)
+        return is_among_settings(self._multiline_text, assignment.start, value.end)
 
-    def _past_other_values(self, at: int, line: str) -> int:
+    def _skip_other_values(self, offset: int, text_before: str) -> int:
         """Return where the value of the last name of an assignment begins."""
-        for _ in range(place_in_assignment(line)):
-            passed = _OTHER_VALUE.match(self._flat_text, at)
-            if passed is None:
+        for _ in range(place_in_assignment(text_before)):
+            other_value = _OTHER_VALUE.match(self._multiline_text, offset)
+            if other_value is None:
                 break
 
-            at = passed.end()
+            offset = other_value.end()
 
-        return at
+        return offset
 
-    def _parameter_secret(self, name: Name, start: int, at: int) -> Iterator[Find]:
+    def _parameter_secret(
+        self, name: SecretName, name_start: int, value_start: int
+    ) -> Iterator[Finding]:
         """Yield the value of a parameter of a URL or form if it is a secret."""
-        flat = self._flat_text
-        end = self._end_of_match(_PARAMETER_VALUE[self._text_kind], at)
-        if self._text_kind == "text" and flat[end : end + 1] not in {"&", "#"}:
+        multiline_text = self._multiline_text
+        value_end = self._end_of_match(_PARAMETER_VALUE[self._text_kind], value_start)
+        if self._text_kind == "text" and multiline_text[
+            value_end : value_end + 1
+        ] not in {"&", "#"}:
             # A link of Markdown ends so.
-            end = at + len(flat[at:end].partition(")](")[0].rstrip(_URL_END))
+            value_end = value_start + len(
+                multiline_text[value_start:value_end]
+                .partition(")](")[0]
+                .rstrip(_URL_END)
+            )
 
-        plain = as_text(self._without_percent_escapes(self._text[at:end]))
-        is_secret_value = name.check_among(
-            self._parameters_around(start, end), is_parameter=True
+        decoded_value = as_text(
+            self._without_percent_escapes(self._text[value_start:value_end])
         )
-        if is_secret_value(plain):
-            yield from self._secret_part(name, Find(at, end, "", plain, in_url=True))
+        is_secret_value = name.value_check_beside(
+            self._parameters_around(name_start, value_end), is_parameter=True
+        )
+        if is_secret_value(decoded_value):
+            yield from self._secret_part(
+                name, Finding(value_start, value_end, "", decoded_value, in_url=True)
+            )
 
     def _parameters_around(self, start: int, end: int) -> Collection[str]:
         """Return the folded names of the parameters in the URL or form around one of them."""
         if self._text_kind != "text":
             return self._parameter_names
 
-        before = self._flat_text[max(0, start - _CHARS_AROUND) : start]
-        after = self._flat_text[end : end + _CHARS_AROUND]
+        text_before = self._multiline_text[max(0, start - _CHARS_AROUND) : start]
+        text_after = self._multiline_text[end : end + _CHARS_AROUND]
         names: set[str] = set()
-        for text in [*before.split()[-1:], *after.split()[:1]]:
+        for text in [*text_before.split()[-1:], *text_after.split()[:1]]:
             names.update(map(folded_name, _NAME_OF_PARAMETER.findall(text)))
 
         return names
@@ -546,134 +589,147 @@ class JudgedText:
     @cached_property
     def _parameter_names(self) -> Collection[str]:
         """The folded names of the parameters in a text that is a URL or a form."""
-        return set(map(folded_name, _NAME_OF_PARAMETER.findall(self._flat_text)))
+        return set(map(folded_name, _NAME_OF_PARAMETER.findall(self._multiline_text)))
 
-    def _on_line_of_its_own(self, assignment: _Assignment) -> Find | None:
+    def _value_of_whole_line(self, assignment: _Assignment) -> Finding | None:
         """Return the value of a setting that is all of its line; None for other lines."""
-        start = assignment.start
-        before = self._flat_text[max(0, start - 64) : start]
-        before = before.removesuffix("export ").removesuffix("- ").rstrip(" \t")
-        if before[-1:] not in '\r\n"':
+        name_start = assignment.start
+        text_before = self._multiline_text[max(0, name_start - 64) : name_start]
+        text_before = (
+            text_before.removesuffix("export ").removesuffix("- ").rstrip(" \t")
+        )
+        if text_before[-1:] not in '\r\n"':
             return None
 
-        value_at = assignment.value_at
-        rest = _REST_OF_LINE.match(self._flat_text, value_at)
-        if rest is None:
+        value_start = assignment.value_start
+        rest_of_line = _REST_OF_LINE.match(self._multiline_text, value_start)
+        if rest_of_line is None:
             return None
-        if not 4 <= len(rest[0]) <= _LONGEST_VALUE or is_no_setting(rest[0]):
+        if not 4 <= len(rest_of_line[0]) <= _LONGEST_VALUE or is_no_setting(
+            rest_of_line[0]
+        ):
             return None
 
-        value = rest[0].rstrip(",;")
+        value = rest_of_line[0].rstrip(",;")
         if not self._is_setting(assignment, value):
             return None
 
-        return self._find_at(value_at, value_at + len(value))
+        return self._finding_at(value_start, value_start + len(value))
 
     def _is_setting(self, assignment: _Assignment, value: str) -> bool:
         """Tell whether the rest of a line is the value of a setting, and not words about it."""
         name = assignment.name
-        value_at = assignment.value_at
-        spelled = self._flat_text[assignment.start : value_at]
-        is_in_capitals = spelled.rstrip(" \t:").isupper()
+        value_start = assignment.value_start
+        name_and_sign = self._multiline_text[assignment.start : value_start]
+        is_in_capitals = name_and_sign.rstrip(" \t:").isupper()
         if assignment.sign == "=" or is_in_capitals or not name.is_certain:
             return True
 
         is_pin = name.rule == "password" and value.isdigit()
-        if is_pin or is_strong(value) or is_encoded(value):
+        if is_pin or is_strong(value) or may_be_base64(value):
             return True
-        if not is_plain_setting(spelled, value):
+        if not is_plain_setting(name_and_sign, value):
             return False
 
         return is_among_settings(
-            self._flat_text, assignment.start, value_at + len(value)
+            self._multiline_text, assignment.start, value_start + len(value)
         )
 
-    def _value_after(self, at: int) -> Find | None:
+    def _value_after(self, offset: int) -> Finding | None:
         """Return the value at an offset, quoted or bare; None if it is empty or too long."""
-        flat = self._flat_text
-        prefix = _STRING_PREFIX.match(flat, at)
-        if prefix is not None:
-            at = prefix.end()
+        multiline_text = self._multiline_text
+        string_prefix = _STRING_PREFIX.match(multiline_text, offset)
+        if string_prefix is not None:
+            offset = string_prefix.end()
 
-        opened = _OPENING_QUOTE.match(flat, at)
-        if opened is not None and opened.start(1) == at:
-            return self._quoted_value(opened)
+        opening_quote = _OPENING_QUOTE.match(multiline_text, offset)
+        if opening_quote is not None and opening_quote.start(1) == offset:
+            return self._quoted_value(opening_quote)
 
-        if at >= self._bare_end:
-            self._bare_end = self._end_of_match(_BARE_VALUE, at)
+        if offset >= self._bare_end:
+            self._bare_end = self._end_of_match(_BARE_VALUE, offset)
 
         end = self._bare_end
-        if not 0 < end - at <= _LONGEST_VALUE:
+        if not 0 < end - offset <= _LONGEST_VALUE:
             return None
-        if not _END_OF_BARE_VALUE.match(flat, end):
+        if not _END_OF_BARE_VALUE.match(multiline_text, end):
             return None
 
-        return self._find_at(at, end)
+        return self._finding_at(offset, end)
 
-    def _quoted_value(self, opened: re.Match[str]) -> Find | None:
+    def _quoted_value(self, opening_quote: re.Match[str]) -> Finding | None:
         """Return the value after an opening quote; None if it is empty, too long or multiline."""
-        flat = self._flat_text
-        start = opened.end()
-        backslashes = len(opened[1]) - 1
-        is_single = opened[1][-1] == "'"
+        multiline_text = self._multiline_text
+        start = opening_quote.end()
+        backslashes = len(opening_quote[1]) - 1
+        is_single = opening_quote[1][-1] == "'"
         if is_single:
             end = self._end_of_match(_IN_SINGLE_QUOTES, start)
         else:
             end = string_end(self._text, start, backslashes)
 
         # The end of an outer string of JSON ends the value too.
-        outer = _END_OF_JSON.search(flat, start, end)
-        if outer is not None:
-            end = outer.start()
-        elif is_single and flat[end : end + 1] not in {"", "'"}:
+        end_of_outer_string = _END_OF_JSON.search(multiline_text, start, end)
+        if end_of_outer_string is not None:
+            end = end_of_outer_string.start()
+        elif is_single and multiline_text[end : end + 1] not in {"", "'"}:
             return None
 
-        value = flat[start:end]
+        value = multiline_text[start:end]
         if not 0 < len(value) <= _LONGEST_VALUE:
             return None
         if "\n" in value or "\r" in value:
             return None
-        if backslashes == 0 and _END_OF_JSON.match(flat, opened.start(1)):
+        if backslashes == 0 and _END_OF_JSON.match(
+            multiline_text, opening_quote.start(1)
+        ):
             return None
 
-        return self._find_at(start, end)
+        return self._finding_at(start, end)
 
     # A name and a value side by side
 
-    def _secrets_beside_names(self, searched: str) -> Iterator[Find]:
+    def _secrets_beside_names(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets that have their names in a member, field or description beside them."""
         self._bare_end = 0
-        for span, at, backslashes in self._rules.names_beside_values(searched):
-            name, start = self._name_at(*span, has_spaces=False)
-            if name is None or abs(at - start) > _CHARS_AROUND + _LONGEST_NAME:
+        for name_span, value_start, backslashes in self._rules.names_beside_values(
+            searched_text
+        ):
+            name, name_start = self._name_at(*name_span, has_spaces=False)
+            if (
+                name is None
+                or abs(value_start - name_start) > _CHARS_AROUND + _LONGEST_NAME
+            ):
                 continue
 
             if backslashes is None:
-                value = self._value_after(at)
+                value = self._value_after(value_start)
             else:
-                value = self._value_of_member(at, backslashes)
+                value = self._value_of_member(value_start, backslashes)
 
             if value is not None:
-                yield from self._value_if_secret(name, value, start)
+                yield from self._value_if_secret(name, value, name_start)
 
-    def _secrets_in_rows(self, searched: str) -> Iterator[Find]:
+    def _secrets_in_rows(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets in the rows of SQL, whose columns have the names."""
-        for start, end, rows_at in self._rules.inserts_in(searched):
+        for start, end, rows_start in self._rules.inserts_in(searched_text):
             columns = []
-            for column in self._flat_text[start:end].split(","):
+            for column in self._multiline_text[start:end].split(","):
                 columns.append(column.strip(_AROUND_COLUMN))
 
             companions = set(map(folded_name, columns))
-            for place, first, last in texts_in_rows(self._flat_text, rows_at):
-                if place >= len(columns):
+            for column_index, text_start, text_end in texts_in_rows(
+                self._multiline_text, rows_start
+            ):
+                if column_index >= len(columns):
                     continue
 
-                name = self._rules.judge_name(columns[place])
+                name = self._rules.judge_name(columns[column_index])
                 if name is None:
                     continue
 
-                value = self._find_at(first, last)
+                value = self._finding_at(text_start, text_end)
                 value = value._replace(plain=value.plain.replace("''", "'"))
-                is_secret_value = name.check_among(companions)
-                if counts_at_all(value.plain) and is_secret_value(value.plain):
+                is_secret_value = name.value_check_beside(companions)
+                if may_be_real_value(value.plain) and is_secret_value(value.plain):
                     yield from self._secret_part(name, value)

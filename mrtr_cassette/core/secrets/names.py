@@ -108,7 +108,7 @@ class Ref(NamedTuple):
         """The part that tells a secret from others of its rule."""
         return self.parts[-1]
 
-    def with_last(self, part: int | str) -> Ref:
+    def with_last_part(self, part: int | str) -> Ref:
         """Return the reference with another last number, or another token."""
         return self._replace(parts=(*self.parts[:-1], str(part)))
 
@@ -119,16 +119,16 @@ RefChange = Callable[[Ref], Ref | bytes | None]
 
 def ref_spans(raw: bytes) -> list[tuple[Span, Ref]]:
     """Return the references in a text, in order, and where they are."""
-    found = []
+    spans_and_refs = []
     if b"mrtr-" in raw or b"sha256" in raw:
         for match in _NAME_PATTERN.finditer(raw):
-            found.append((Span(*match.span()), _ref_of_name(match)))
+            spans_and_refs.append((Span(*match.span()), _ref_of_name(match)))
 
     if _may_have_secrets(raw):
         for match in _PLACEHOLDER_PATTERN.finditer(raw):
-            found.append((Span(*match.span()), _ref_of_placeholder(match)))
+            spans_and_refs.append((Span(*match.span()), _ref_of_placeholder(match)))
 
-    return sorted(found)
+    return sorted(spans_and_refs)
 
 
 def _ref_of_name(match: re.Match[bytes]) -> Ref:
@@ -193,18 +193,20 @@ def with_changed_refs(text: AnyStr, change: RefChange) -> AnyStr:
     raw = as_bytes(text)
     replacements: list[tuple[Span, bytes]] = []
     for span, ref in ref_spans(raw):
-        new = change(ref)
-        if new is not None:
-            replacements.append((span, new.raw if isinstance(new, Ref) else new))
+        replacement = change(ref)
+        if replacement is not None:
+            replacements.append(
+                (span, replacement.raw if isinstance(replacement, Ref) else replacement)
+            )
 
     if not replacements:
         return text
 
-    changed = splice(raw, replacements)
+    changed_raw = splice(raw, replacements)
     if isinstance(text, bytes):
-        return changed
+        return changed_raw
 
-    return changed.decode("utf-8", "surrogatepass")
+    return changed_raw.decode("utf-8", "surrogatepass")
 
 
 def ref_of(text: str, *kinds: str) -> Ref | None:
@@ -220,12 +222,12 @@ def ref_of(text: str, *kinds: str) -> Ref | None:
 def _whole_ref(text: str) -> Ref | None:
     """Return the reference that a text is as a whole, or None; a state is asked about again."""
     raw = as_bytes(text)
-    name = _NAME_PATTERN.fullmatch(raw)
-    if name is not None:
-        return _ref_of_name(name)
+    name_match = _NAME_PATTERN.fullmatch(raw)
+    if name_match is not None:
+        return _ref_of_name(name_match)
 
-    placed = _PLACEHOLDER_PATTERN.fullmatch(raw)
-    return None if placed is None else _ref_of_placeholder(placed)
+    placeholder_match = _PLACEHOLDER_PATTERN.fullmatch(raw)
+    return None if placeholder_match is None else _ref_of_placeholder(placeholder_match)
 
 
 def is_of_kind(text: str, *kinds: str) -> bool:
@@ -262,7 +264,7 @@ def is_cassette_token(token: str) -> bool:
 
 
 def renumber_secrets(
-    text: AnyStr, number: Callable[[str, str], int | str | None]
+    text: AnyStr, new_number_of: Callable[[str, str], int | str | None]
 ) -> AnyStr:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
 
@@ -271,8 +273,8 @@ def renumber_secrets(
         if not ref.is_secret:
             return None
 
-        new_token = number(ref.kind, ref.token)
-        return None if new_token is None else ref.with_last(new_token)
+        new_token = new_number_of(ref.kind, ref.token)
+        return None if new_token is None else ref.with_last_part(new_token)
 
     return with_changed_refs(text, numbered)
 
@@ -325,7 +327,7 @@ def compared_sha256(state: str) -> str:
 def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
-    def named(ref: Ref) -> bytes | None:
+    def revealed(ref: Ref) -> bytes | None:
         """Return the state that a hash stands for, escaped as in JSON; None if there is none."""
         if ref.kind != HASH:
             return None
@@ -335,24 +337,24 @@ def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr
             return None
 
         _, colon, _ = ref.spelling
-        spelled = encode_basestring_ascii(state)[1:-1].encode()
-        return spelled.replace(b":", colon)
+        spelled_state = encode_basestring_ascii(state)[1:-1].encode()
+        return spelled_state.replace(b":", colon)
 
-    return with_changed_refs(text, named)
+    return with_changed_refs(text, revealed)
 
 
 def strip_volatile(text: str) -> str:
     """Return a text of the journal without the hashes that differ in every recording."""
 
-    def alike(ref: Ref) -> Ref | bytes | None:
+    def without_volatile_part(ref: Ref) -> Ref | bytes | None:
         """Return a hash without its digits, or a journal's placeholder with 0 as its token."""
         if ref.kind == HASH:
             return HASH.encode()
         if ref.is_secret and is_journal_token(ref.token):
-            return ref.with_last(0)
+            return ref.with_last_part(0)
         return None
 
-    return with_changed_refs(text, alike)
+    return with_changed_refs(text, without_volatile_part)
 
 
 def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
@@ -388,13 +390,13 @@ def id_replacer(names: Mapping[str, str]) -> Callable[[bytes], bytes]:
     In a cassette that was written by hand, they may be any text.
     """
     new_by_old: dict[bytes, bytes] = {}
-    for old, new in names.items():
-        if not old or old == new:
+    for old_id, new_id in names.items():
+        if not old_id or old_id == new_id:
             continue
 
         for colon in (b"%3A", b":"):
-            old_name = old.encode().replace(b":", colon)
-            new_by_old[old_name] = new.encode().replace(b":", colon)
+            old_name = old_id.encode().replace(b":", colon)
+            new_by_old[old_name] = new_id.encode().replace(b":", colon)
 
     if not new_by_old:
         return bytes

@@ -30,7 +30,7 @@ from mrtr_cassette.core.secrets.decode import (
     word_table,
 )
 from mrtr_cassette.core.secrets.judged import (
-    Find,
+    Finding,
     JudgedText,
     TextKind,
     secret_in_named_value,
@@ -48,7 +48,7 @@ from mrtr_cassette.core.secrets.rules import (
     PLACEHOLDER_MARKER,
     ActiveRules,
     RedactionRules,
-    by_ending,
+    name_by_ending,
 )
 from mrtr_cassette.core.secrets.shapes import filter_of, rule_of_kind
 from mrtr_cassette.core.wire.http import (
@@ -66,13 +66,13 @@ _MOST_LAYERS = 5
 
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _JSON_SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
-_FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
+_BREAK_BETWEEN_DATA_LINES = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
 """Kept of a secret in the data of an event that goes over several lines."""
 
 _CHALLENGE = re.compile(r"(?<=[?&]code_challenge=)[\w.~-]{43,128}(?=&|\Z)")
 """A challenge for one authorization (RFC 7636), in the request that asks for it."""
 
-_MOST_REMEMBERED = 1024
+_MOST_CACHED = 1024
 """Headers and targets whose redacted form is remembered."""
 
 _BASE64_CHARS = word_table(f"{ascii_letters}{digits}+/-_")
@@ -150,30 +150,32 @@ class _Redacted(NamedTuple):
     """A text with placeholders."""
 
     text: str
-    finds: Sequence[Find] = ()
+    findings: Sequence[Finding] = ()
     """The secrets that were replaced."""
 
 
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
-    def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
-        self._token_of_secret = token
+    def __init__(
+        self, rules: RedactionRules, token_of_secret: Callable[[str, str], str]
+    ) -> None:
+        self._token_of_secret = token_of_secret
         self._rules = _active_rules(rules)
         self.on_find: Callable[[str, str], None] = _ignore_secret
         """Takes the rule and the text of each secret, whenever it is replaced."""
         # Most exchanges bring the same target and headers again.
-        remembered = lru_cache(maxsize=_MOST_REMEMBERED)
-        self._redacted_target = remembered(self._read_target)
-        self._redacted_headers = remembered(self._read_headers)
+        cached = lru_cache(maxsize=_MOST_CACHED)
+        self._redacted_target = cached(self._redact_target)
+        self._redacted_headers = cached(self._redact_headers)
 
-    def rule_of(self, name: str) -> str:
+    def rule_of_header(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
-        known = self._rules.judge_name(name)
-        if known is None:
+        secret_name = self._rules.judge_name(name)
+        if secret_name is None:
             return ""
-        if known.is_certain or by_ending(name) is not None:
-            return known.rule
+        if secret_name.is_certain or name_by_ending(name) is not None:
+            return secret_name.rule
 
         return ""
 
@@ -187,7 +189,9 @@ class Redactor:
         """Return the rules and the secrets that are replaced in a text, or in a target."""
         kind: TextKind = "url" if is_target else "text"
         raw = text.encode("utf-8", "surrogatepass")
-        return [(find.rule, find.plain) for find in self._secrets_found(raw, kind)]
+        return [
+            (finding.rule, finding.plain) for finding in self._secrets_found(raw, kind)
+        ]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -204,9 +208,9 @@ class Redactor:
         if media_type == _FORM_TYPE and raw.lstrip()[:1] not in (b"{", b"["):
             kind = "form"
 
-        finds = self._secrets_found(raw, kind, is_stream=is_stream)
-        self._tell(finds)
-        return self._with_placeholders(raw, finds, is_stream=is_stream)
+        findings = self._secrets_found(raw, kind, is_stream=is_stream)
+        self._report_findings(findings)
+        return self._with_placeholders(raw, findings, is_stream=is_stream)
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
@@ -219,7 +223,7 @@ class Redactor:
     def target(self, path_with_query: str) -> str:
         """Redact a target, also the challenge (RFC 7636) of an authorization request."""
         redacted = self._redacted_target(path_with_query)
-        self._tell(redacted.finds)
+        self._report_findings(redacted.findings)
         return redacted.text
 
     def headers(self, headers: Headers) -> Headers:
@@ -228,22 +232,22 @@ class Redactor:
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header
         can hold that, else as a placeholder alone.
         """
-        redacted, found = self._redacted_headers(headers)
-        self._tell(found)
-        return redacted
+        redacted_headers, findings = self._redacted_headers(headers)
+        self._report_findings(findings)
+        return redacted_headers
 
     def text(self, value: str) -> str:
         """Redact any text."""
         redacted = self._redacted_text(value)
-        self._tell(redacted.finds)
+        self._report_findings(redacted.findings)
         return redacted.text
 
-    def _tell(self, finds: Iterable[Find]) -> None:
+    def _report_findings(self, findings: Iterable[Finding]) -> None:
         """Tell of the secrets in a text each time: they may have been forgotten meanwhile."""
-        for find in finds:
-            self.on_find(find.rule, find.plain)
+        for finding in findings:
+            self.on_find(finding.rule, finding.plain)
 
-    def _read_target(self, path_with_query: str) -> _Redacted:
+    def _redact_target(self, path_with_query: str) -> _Redacted:
         redacted = self._redacted_text(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
@@ -253,40 +257,42 @@ class Redactor:
 
         return redacted._replace(text=_CHALLENGE.sub(stand_in, redacted.text))
 
-    def _read_headers(self, headers: Headers) -> tuple[Headers, Sequence[Find]]:
+    def _redact_headers(self, headers: Headers) -> tuple[Headers, Sequence[Finding]]:
         """Return headers with placeholders, and their secrets."""
         redacted_headers = []
-        found: list[Find] = []
+        findings: list[Finding] = []
         for name, value in headers:
             redacted = self._redacted_header(name, value)
             redacted_headers.append((name, redacted.text))
-            found += redacted.finds
+            findings += redacted.findings
 
-        return tuple(redacted_headers), found
+        return tuple(redacted_headers), findings
 
     def _redacted_text(self, value: str, kind: TextKind = "text") -> _Redacted:
         raw = value.encode("utf-8", "surrogatepass")
-        finds = self._secrets_found(raw, kind)
-        if not finds:
+        findings = self._secrets_found(raw, kind)
+        if not findings:
             return _Redacted(value)
 
-        redacted = self._with_placeholders(raw, finds)
-        return _Redacted(redacted.decode("utf-8", "surrogatepass"), finds)
+        redacted = self._with_placeholders(raw, findings)
+        return _Redacted(redacted.decode("utf-8", "surrogatepass"), findings)
 
     def _redacted_header(self, name: str, value: str) -> _Redacted:
-        plain = decoded_header(value)
-        searched = value if plain is None else plain
-        credential = self._credential_in(name, searched)
+        decoded_value = decoded_header(value)
+        searched_value = value if decoded_value is None else decoded_value
+        credential = self._credential_in(name, searched_value)
         if credential is None:
-            redacted = self._redacted_text(searched)
+            redacted = self._redacted_text(searched_value)
         else:
-            shown = self.placeholder(credential.rule, credential.plain)
-            redacted = _Redacted(searched[: credential.start] + shown, [credential])
+            placeholder_text = self.placeholder(credential.rule, credential.plain)
+            redacted = _Redacted(
+                searched_value[: credential.start] + placeholder_text, [credential]
+            )
 
         text = redacted.text
-        if text == plain:
+        if text == decoded_value:
             return redacted._replace(text=value)
-        if plain is None or (text.isascii() and text.isprintable()):
+        if decoded_value is None or (text.isascii() and text.isprintable()):
             return redacted
 
         # Not all that the text had beside its secrets can be in a header.
@@ -294,14 +300,16 @@ class Redactor:
         text = placeholders[0].raw.decode() if placeholders else value
         return redacted._replace(text=text)
 
-    def _credential_in(self, name: str, value: str) -> Find | None:
+    def _credential_in(self, name: str, value: str) -> Finding | None:
         """Return the part of a header's value that is a credential because of the header's name."""
         # It may mirror an argument, whose companions are in the body.
-        known = self._rules.judge_name(name.lower().removeprefix("mcp-param-"))
-        if known is None or not known.is_secret_beside(value):
+        secret_name = self._rules.judge_name(name.lower().removeprefix("mcp-param-"))
+        if secret_name is None or not secret_name.is_secret_beside(value):
             return None
 
-        credential = secret_in_named_value(known.rule, value, self._rules.disabled)
+        credential = secret_in_named_value(
+            secret_name.rule, value, self._rules.disabled
+        )
         if credential is None or credential.rule == CUSTOM_KEY:
             return credential
 
@@ -313,69 +321,72 @@ class Redactor:
         return credential
 
     def _with_placeholders(
-        self, raw: bytes, finds: Sequence[Find], *, is_stream: bool = False
+        self, raw: bytes, findings: Sequence[Finding], *, is_stream: bool = False
     ) -> bytes:
         """Return a text with placeholders for its secrets; the same object if it has none."""
-        if not finds:
+        if not findings:
             return raw
 
         parts = []
         end = 0
-        for find in finds:
-            shown = self._shown_placeholder(find).encode()
-            parts.append(raw[end : find.start])
-            parts.append(shown)
-            end = find.end
+        for finding in findings:
+            placeholder_text = self._shown_placeholder(finding).encode()
+            parts.append(raw[end : finding.start])
+            parts.append(placeholder_text)
+            end = finding.end
             if not is_stream:
                 continue
 
-            for framing in _FRAMING.findall(raw, find.start, find.end):
-                parts.append(framing)
+            for line_break in _BREAK_BETWEEN_DATA_LINES.findall(
+                raw, finding.start, finding.end
+            ):
+                parts.append(line_break)
                 # A line that is no data must not become an empty one, which ends an event.
-                if b":" not in framing:
-                    parts.append(shown)
+                if b":" not in line_break:
+                    parts.append(placeholder_text)
 
         parts.append(raw[end:])
         return b"".join(parts)
 
-    def _shown_placeholder(self, find: Find) -> str:
-        """Return the placeholder of a find, in quotes for a number, and escaped inside a URL."""
-        shown = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
-        return spell_in_url(shown) if find.in_url else shown
+    def _shown_placeholder(self, finding: Finding) -> str:
+        """Return the placeholder of a finding, in quotes for a number, and escaped inside a URL."""
+        plain_placeholder = self.placeholder(finding.rule, finding.plain)
+        placeholder_text = f"{finding.quote}{plain_placeholder}{finding.quote}"
+        return spell_in_url(placeholder_text) if finding.in_url else placeholder_text
 
     def _secrets_found(
         self, raw: bytes, kind: TextKind, *, is_stream: bool = False
-    ) -> list[Find]:
+    ) -> list[Finding]:
         """Return the secrets in a text, in order; no two overlap."""
-        spelled = raw.decode("latin-1")
-        text = spelled
+        raw_text = raw.decode("latin-1")
+        text = raw_text
         if is_stream:
-            text = without_framing(spelled)
+            text = without_framing(raw_text)
 
-        found = list(self._finds_in_layer(text, kind, _MOST_LAYERS))
+        findings = list(self._findings_in_layer(text, kind, _MOST_LAYERS))
         if self._rules.custom_rules and is_stream:
             for field in _EVENT_FIELD.finditer(text):
                 start = field.start(1)
-                found += _finds_in_outer_text(
-                    self._custom_finds(field[1], kind), start.__add__
+                findings += _findings_in_outer_text(
+                    self._custom_findings(field[1], kind), start.__add__
                 )
         elif self._rules.custom_rules:
-            found += self._custom_finds(text, kind)
+            findings += self._custom_findings(text, kind)
 
-        if not found:
+        if not findings:
             return []
 
         if is_stream:
-            found = [_find_over_lines(spelled, find) for find in found]
+            findings = [_joined_over_lines(raw_text, finding) for finding in findings]
 
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
-            found = list(_finds_cut_at_quotes(text, found))
+            findings = list(_findings_cut_at_quotes(text, findings))
 
-        return list(_without_exempt(text, _without_overlaps(text, found)))
+        return list(_without_exempt(text, _without_overlaps(text, findings)))
 
-    def _finds_in_layer(
+    def _findings_in_layer(
         self, text: str, kind: TextKind, layers_left: int
-    ) -> Iterator[Find]:
+    ) -> Iterator[Finding]:
         """Yield the secrets in a text, and those in what it has escaped or encoded.
 
         `layers_left`: of URL escapes and base64, how many are still undone.
@@ -383,53 +394,59 @@ class Redactor:
         if filter_of(ESCAPED)(text):
             decoded = without_ascii_escapes(text)
             if decoded.text != text:
-                inner = self._finds_in_layer(decoded.text, kind, layers_left)
-                yield from _finds_in_outer_text(inner, decoded.source_offset)
+                inner_findings = self._findings_in_layer(
+                    decoded.text, kind, layers_left
+                )
+                yield from _findings_in_outer_text(
+                    inner_findings, decoded.source_offset
+                )
                 return
 
-        flat = with_real_line_ends(text)
-        if self._rules.may_find(flat):
-            found = JudgedText(self._rules, text, flat, kind).finds()
+        multiline_text = with_real_line_ends(text)
+        if self._rules.may_find(multiline_text):
+            findings = JudgedText(self._rules, text, multiline_text, kind).findings()
             if filter_of(PLACEHOLDER_MARKER)(text):
-                found = _finds_beside_placeholders(text, found)
+                findings = _findings_apart_from_placeholders(text, findings)
 
-            yield from found
+            yield from findings
 
         if layers_left and filter_of(_LONG_WORD_OF_TEXT)(text):
-            yield from self._finds_in_base64(text, layers_left)
+            yield from self._findings_in_base64(text, layers_left)
 
         if layers_left and filter_of(ESCAPED_IN_URL)(text):
-            yield from self._finds_in_percent(text, kind, layers_left)
+            yield from self._findings_in_percent(text, kind, layers_left)
 
-    def _finds_in_percent(
+    def _findings_in_percent(
         self, text: str, kind: TextKind, layers_left: int
-    ) -> Iterator[Find]:
+    ) -> Iterator[Finding]:
         """Yield the secrets that a text has in `%` escapes, at their places in the text."""
         decoded = without_percent(text, is_form=kind == "form")
-        for find in self._finds_in_layer(decoded.text, kind, layers_left - 1):
+        for finding in self._findings_in_layer(decoded.text, kind, layers_left - 1):
             char_before = ""
-            if find.start:
-                char_before = text[decoded.source_offset(find.start - 1)]
+            if finding.start:
+                char_before = text[decoded.source_offset(finding.start - 1)]
 
             # Whatever begins at a quote that is no escape was judged before, with that quote.
             if char_before != '"':
-                yield _find_in_outer_url(find, decoded)
+                yield _finding_in_outer_url(finding, decoded)
 
-    def _finds_in_base64(self, text: str, layers_left: int) -> Iterator[Find]:
+    def _findings_in_base64(self, text: str, layers_left: int) -> Iterator[Finding]:
         """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
         unread_end = 0
-        for start, stop in long_words(raw, _BASE64_CHARS, 11):
+        for start, word_end in long_words(raw, _BASE64_CHARS, 11):
             if start < end or not _TEXT_MAY_BEGIN.match(raw, start):
                 continue
 
-            beginning_length = 12 if stop - start >= 12 else 8
-            first = raw[start : start + beginning_length].translate(_TO_STANDARD_BASE64)
-            if not _TEXT_BEGINS.match(a2b_base64(first)):
+            beginning_length = 12 if word_end - start >= 12 else 8
+            first_chars = raw[start : start + beginning_length].translate(
+                _TO_STANDARD_BASE64
+            )
+            if not _TEXT_BEGINS.match(a2b_base64(first_chars)):
                 continue
 
-            inner = ""
+            decoded_text = ""
             if start >= unread_end:
                 # Base64 may go over several lines.
                 match = _BASE64_TEXT.match(text, start)
@@ -437,79 +454,87 @@ class Redactor:
                     continue
 
                 end = match.end()
-                inner = decoded_base64(match[0])
-                if not inner:
+                decoded_text = decoded_base64(match[0])
+                if not decoded_text:
                     unread_end = end
 
-            if not inner:
+            if not decoded_text:
                 # Words after it may have been taken for its next line.
-                end = max(end_of_base64(text, start), stop)
-                inner = decoded_base64(text[start:end])
-                if not inner:
+                end = max(end_of_base64(text, start), word_end)
+                decoded_text = decoded_base64(text[start:end])
+                if not decoded_text:
                     continue
 
-            find = next(self._finds_in_layer(inner, "text", layers_left - 1), None)
-            if find is not None:
-                yield Find(start, end, find.rule, text[start:end])
+            finding = next(
+                self._findings_in_layer(decoded_text, "text", layers_left - 1), None
+            )
+            if finding is not None:
+                yield Finding(start, end, finding.rule, text[start:end])
 
-    def _custom_finds(
+    def _custom_findings(
         self, text: str, kind: TextKind, *, is_string: bool = False
-    ) -> Iterator[Find]:
+    ) -> Iterator[Finding]:
         """Find what a user's patterns match in a text; in JSON, in each string and number."""
         if _is_json(text):
-            yield from self._custom_finds_in_json(text)
+            yield from self._custom_findings_in_json(text)
             return
 
         raw = text.encode("latin-1")
         in_url = kind != "text"
-        found = []
+        findings = []
         for rule in self._rules.custom_rules:
             # Whole texts are taken out of messages, and not out of headers and lines.
             if rule.name == rule_of_kind("text") and not is_string:
                 continue
 
             for start, end in rule.spans(raw):
-                plain = as_text(text[start:end])
-                found.append(Find(start, end, rule.name, plain, in_url=in_url))
+                decoded_text = as_text(text[start:end])
+                findings.append(
+                    Finding(start, end, rule.name, decoded_text, in_url=in_url)
+                )
 
-        yield from _finds_beside_placeholders(text, found)
+        yield from _findings_apart_from_placeholders(text, findings)
         if in_url and "%" in text:
             decoded = without_percent(text, is_form=kind == "form")
-            for find in self._custom_finds(decoded.text, "text"):
-                yield _find_in_outer_url(find, decoded)
+            for finding in self._custom_findings(decoded.text, "text"):
+                yield _finding_in_outer_url(finding, decoded)
 
-    def _custom_finds_in_json(self, text: str) -> Iterator[Find]:
+    def _custom_findings_in_json(self, text: str) -> Iterator[Finding]:
         """Find what a user's patterns match in the strings and the numbers of JSON.
 
         A pattern must not touch the names that a protocol or a schema is made of, so only names
         that no schema has are searched.
         """
         for value in _STRING_OR_NUMBER.finditer(text):
-            spelled, colon, number = value.groups()
+            spelled_string, colon, number = value.groups()
             if number:
-                yield from self._custom_finds_in_number(number, value.start())
+                yield from self._custom_findings_in_number(number, value.start())
                 continue
 
-            is_plain_name = bool(colon) and _VALUE_AS_NAME.search(spelled) is None
-            if not spelled or is_plain_name:
+            is_plain_name = (
+                bool(colon) and _VALUE_AS_NAME.search(spelled_string) is None
+            )
+            if not spelled_string or is_plain_name:
                 continue
 
             start = value.start(1)
-            decoded = without_json_escapes(spelled)
-            inner = self._custom_finds(decoded.text, "text", is_string=True)
-            for find in _finds_in_outer_text(inner, decoded.source_offset):
-                yield find._replace(
-                    start=start + find.start,
-                    end=start + find.end,
-                    quote=_escaped_quote(find.quote),
+            decoded = without_json_escapes(spelled_string)
+            inner_findings = self._custom_findings(decoded.text, "text", is_string=True)
+            for finding in _findings_in_outer_text(
+                inner_findings, decoded.source_offset
+            ):
+                yield finding._replace(
+                    start=start + finding.start,
+                    end=start + finding.end,
+                    quote=_escaped_quote(finding.quote),
                 )
 
-    def _custom_finds_in_number(self, number: str, start: int) -> Iterator[Find]:
+    def _custom_findings_in_number(self, number: str, start: int) -> Iterator[Finding]:
         """Find a number of JSON of which a user's pattern matches a part; all of it is replaced."""
         for rule in self._rules.user_rules:
             if any(rule.spans(number.encode())):
                 end = start + len(number)
-                yield Find(start, end, rule_of_number(rule.name), number, quote='"')
+                yield Finding(start, end, rule_of_number(rule.name), number, quote='"')
                 return
 
 
@@ -520,12 +545,12 @@ def _is_json(text: str) -> bool:
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
 
 
-def _without_exempt(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Yield all finds but those in values that are never redacted."""
-    exempt = ExemptValues(text)
-    for find in finds:
-        if not exempt.contain(find.start, find.end):
-            yield find
+def _without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield all findings but those in values that are never redacted."""
+    exempt_values = ExemptValues(text)
+    for finding in findings:
+        if not exempt_values.contain(finding.start, finding.end):
+            yield finding
 
 
 class ExemptValues:
@@ -533,47 +558,50 @@ class ExemptValues:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._spans_between = lru_cache(maxsize=None)(self._read_spans)
+        self._spans_between = lru_cache(maxsize=None)(self._exempt_spans_in)
 
     def contain(self, start: int, end: int) -> bool:
         """Tell whether a part of the text is in such a value."""
         text = self._text
-        begin = max(0, start - _CHARS_BEFORE_ID)
-        if not _EXEMPT_KEY.search(text, begin, start):
+        search_start = max(0, start - _CHARS_BEFORE_ID)
+        if not _EXEMPT_KEY.search(text, search_start, start):
             return False
 
         # The message is the whole text, or a line of it.
         last_end = max(text.rfind("\r", 0, start), text.rfind("\n", 0, start))
-        line = _WHOLE_LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
-        exempt = [*self._spans_between(0, len(text)), *self._spans_between(*line)]
-        return any(span.start <= start and end <= span.end for span in exempt)
+        line_span = _WHOLE_LINE.match(text, last_end + 1).span()  # type: ignore[union-attr]
+        exempt_spans = [
+            *self._spans_between(0, len(text)),
+            *self._spans_between(*line_span),
+        ]
+        return any(span.start <= start and end <= span.end for span in exempt_spans)
 
-    def _read_spans(self, start: int, end: int) -> list[Span]:
+    def _exempt_spans_in(self, start: int, end: int) -> list[Span]:
         """Return where a part of the text, if it is a message, has such values."""
         text = self._text
         start = _BEFORE_MESSAGE.match(text, start, end).end()  # type: ignore[union-attr]
         try:
-            found = find_spans(
+            paths_and_spans = find_spans(
                 text[start:end].encode("latin-1"), (*_EXEMPT_PATHS, _VERSION_PATH)
             )
         except NotJsonError:
             return []
 
         has_version = False
-        exempt = []
-        for path, span in found:
+        exempt_spans = []
+        for path, span in paths_and_spans:
             # An object or an array is no id, and a string no code, so it is like any other value.
-            others = '{["' if path == _CODE_PATH else "{["
+            other_beginnings = '{["' if path == _CODE_PATH else "{["
             if path == _VERSION_PATH:
                 has_version = True
-            elif text[start + span.start] not in others:
-                exempt.append(span.moved(start))
+            elif text[start + span.start] not in other_beginnings:
+                exempt_spans.append(span.moved(start))
 
-        return exempt if has_version else []
+        return exempt_spans if has_version else []
 
 
 def _escaped_quote(quote: str) -> str:
-    """Return the quote of a find as a string of JSON spells it that is around its text."""
+    """Return the quote of a finding as a string of JSON spells it that is around its text."""
     return quote.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -581,71 +609,78 @@ def _ignore_secret(_rule: str, _secret: str) -> None:
     """Do nothing with a secret that was found."""
 
 
-def _finds_cut_at_quotes(text: str, finds: Iterable[Find]) -> Iterator[Find]:
+def _findings_cut_at_quotes(
+    text: str, findings: Iterable[Finding]
+) -> Iterator[Finding]:
     """Cut each secret at the end of the string of JSON in which it begins."""
-    for find in finds:
-        quote = _BARE_QUOTE.search(text, find.start, find.end)
+    for finding in findings:
+        quote = _BARE_QUOTE.search(text, finding.start, finding.end)
         if quote is None:
-            yield find
-        elif quote.start() > find.start:
-            spelled = text[find.start : quote.start()]
-            plain = as_text(undo_json(spelled))
-            yield find._replace(end=quote.start(), plain=plain)
+            yield finding
+        elif quote.start() > finding.start:
+            spelled_secret = text[finding.start : quote.start()]
+            plain_secret = as_text(undo_json(spelled_secret))
+            yield finding._replace(end=quote.start(), plain=plain_secret)
 
 
-def _find_over_lines(text: str, find: Find) -> Find:
+def _joined_over_lines(text: str, finding: Finding) -> Finding:
     """Return a secret of an event stream, which may go over several lines of data."""
-    spelled = text[find.start : find.end]
-    if not _DATA_LINE_BREAK.search(spelled):
-        return find
-    return find._replace(plain=_DATA_LINE_BREAK.sub("\n", spelled))
+    spelled_secret = text[finding.start : finding.end]
+    if not _DATA_LINE_BREAK.search(spelled_secret):
+        return finding
+    return finding._replace(plain=_DATA_LINE_BREAK.sub("\n", spelled_secret))
 
 
-def _finds_in_outer_text(
-    finds: Iterable[Find], source: Callable[[int], int]
-) -> Iterator[Find]:
-    """Yield finds of an inner text at their offsets in the outer text, which `source` returns."""
-    for find in finds:
-        yield find._replace(start=source(find.start), end=source(find.end))
+def _findings_in_outer_text(
+    findings: Iterable[Finding], source: Callable[[int], int]
+) -> Iterator[Finding]:
+    """Yield findings of an inner text at their offsets in the outer text, by `source`."""
+    for finding in findings:
+        yield finding._replace(start=source(finding.start), end=source(finding.end))
 
 
-def _find_in_outer_url(find: Find, decoded: Decoded) -> Find:
-    """Return a find in a decoded URL at the place where the URL spells it."""
-    start = decoded.source_offset(find.start)
-    end = decoded.source_offset(find.end)
-    return find._replace(start=start, end=end, in_url=True)
+def _finding_in_outer_url(finding: Finding, decoded_url: Decoded) -> Finding:
+    """Return a finding in a decoded URL at the place where the URL spells it."""
+    start = decoded_url.source_offset(finding.start)
+    end = decoded_url.source_offset(finding.end)
+    return finding._replace(start=start, end=end, in_url=True)
 
 
-def _finds_beside_placeholders(text: str, finds: Iterable[Find]) -> Iterator[Find]:
-    """Leave out finds that are a placeholder or cut one; a secret may contain placeholders."""
+def _findings_apart_from_placeholders(
+    text: str, findings: Iterable[Finding]
+) -> Iterator[Finding]:
+    """Leave out findings that are a placeholder or cut one; a secret may contain placeholders."""
     placeholder_spans = [
         span for span, ref in ref_spans(text.encode("latin-1")) if ref.is_secret
     ]
     starts = [span.start for span in placeholder_spans]
     ends = [span.end for span in placeholder_spans]
-    for find in finds:
-        first = bisect_right(ends, find.start)
-        beyond = bisect_left(starts, find.end)
-        touched = placeholder_spans[first:beyond]
+    for finding in findings:
+        first_touched = bisect_right(ends, finding.start)
+        end_of_touched = bisect_left(starts, finding.end)
+        touched_spans = placeholder_spans[first_touched:end_of_touched]
         contains_all = all(
-            find.start <= span.start and span.end <= find.end for span in touched
+            finding.start <= span.start and span.end <= finding.end
+            for span in touched_spans
         )
-        if contains_all and find[:2] not in touched:
-            yield find
+        if contains_all and finding[:2] not in touched_spans:
+            yield finding
 
 
-def _without_overlaps(text: str, finds: list[Find]) -> list[Find]:
-    """Join finds that overlap into one, which has the rule of the first."""
-    finds.sort(key=lambda find: (find.start, -find.end))
-    kept: list[Find] = []
-    for find in finds:
-        if not kept or find.start >= kept[-1].end:
-            kept.append(find)
+def _without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
+    """Join findings that overlap into one, which has the rule of the first."""
+    findings.sort(key=lambda finding: (finding.start, -finding.end))
+    joined_findings: list[Finding] = []
+    for finding in findings:
+        if not joined_findings or finding.start >= joined_findings[-1].end:
+            joined_findings.append(finding)
             continue
 
-        last = kept[-1]
-        if find.end > last.end:
-            plain = as_text(undo_json(text[last.start : find.end]))
-            kept[-1] = last._replace(end=find.end, plain=plain)
+        last_finding = joined_findings[-1]
+        if finding.end > last_finding.end:
+            plain_secret = as_text(undo_json(text[last_finding.start : finding.end]))
+            joined_findings[-1] = last_finding._replace(
+                end=finding.end, plain=plain_secret
+            )
 
-    return kept
+    return joined_findings

@@ -15,7 +15,7 @@ from mrtr_cassette.core.secrets.shapes import (
     RULES,
     SHARED_NAMES,
     SHARED_RULES,
-    Rules,
+    RuleGroup,
     SharedKind,
     SharedRule,
     compiled_pattern,
@@ -67,24 +67,24 @@ NAME_ENDINGS: Final = tuple(re.findall(r"\*(\S+)", " ".join(_NAMES_BY_RULE.value
 """The names that longer names may end with."""
 
 _ValueCheck = Callable[[str], bool]
-_LEAST_CHARS = 4
+_LEAST_VALUE_CHARS = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
 
-REFERENCE: Final = (
+VARIABLE_REFERENCE: Final = (
     r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
 )
 """Matches the beginning of a value that names a variable: `$PASSWORD`, and not `$uper5ecret`."""
 
 _WHOLE_VALUE = re.compile(
     # No template, nothing that is in brackets itself, and no address of a blockchain.
-    rf"(?!0x|[{{\[<]|{REFERENCE}|%[({{])"
-    rf"(?:[_-]*[^\s\"'_-]){{{_LEAST_CHARS}}}[^\s\"']{{0,2048}}"
+    rf"(?!0x|[{{\[<]|{VARIABLE_REFERENCE}|%[({{])"
+    rf"(?:[_-]*[^\s\"'_-]){{{_LEAST_VALUE_CHARS}}}[^\s\"']{{0,2048}}"
 )
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _LETTER_AND_OTHER = re.compile(
     r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)"
 )
-_REAL_VALUE = re.compile(rf"(?![{{\[<]|{REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
+_REAL_VALUE = re.compile(rf"(?![{{\[<]|{VARIABLE_REFERENCE}|%[({{])(?=.*\w)", re.DOTALL)
 """No template, nothing that is in brackets itself, and no stars."""
 
 _IN_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
@@ -174,7 +174,7 @@ def is_strong(value: str) -> bool:
     return sum(not char.isascii() for char in value) <= _MOST_FOREIGN
 
 
-def is_encoded(value: str) -> bool:
+def may_be_base64(value: str) -> bool:
     """Tell whether a value may be base64 of anything, and is neither a word nor a path of words."""
     return (
         _IN_BASE64.fullmatch(value) is not None
@@ -184,7 +184,9 @@ def is_encoded(value: str) -> bool:
 
 def _is_pin(value: str) -> bool:
     """Tell whether a value has 4 to 12 characters, all of them digits."""
-    return _LEAST_CHARS <= len(value) <= 12 and value.isascii() and value.isdigit()
+    return (
+        _LEAST_VALUE_CHARS <= len(value) <= 12 and value.isascii() and value.isdigit()
+    )
 
 
 def _is_basic_credential(value: str) -> bool:
@@ -214,7 +216,7 @@ def _is_always_secret(_value: str) -> bool:
     return True
 
 
-class Name(NamedTuple):
+class SecretName(NamedTuple):
     """A name whose values are secrets; some names also mean harmless things."""
 
     rule: str
@@ -240,7 +242,7 @@ class Name(NamedTuple):
     folded: str = ""
     """How it was spelled, folded."""
 
-    def check_among(
+    def value_check_beside(
         self, names: Collection[str], *, is_parameter: bool = False
     ) -> _ValueCheck:
         """Return the check for a value that has values of these folded names beside it."""
@@ -293,69 +295,112 @@ _AUTHORIZATION_NAMES = frozenset(["code", "codechallenge", "responsetype"])
 _TOKEN_REQUEST_NAMES = _TOKEN_EXCHANGE_NAMES | {"responsetype", "codechallenge"}
 _ISSUED_TOKEN_NAMES = _TOKEN_EXCHANGE_NAMES | {"expiresin"}
 
-_AMBIGUOUS_RULES: Final[Mapping[str, Name]] = {
-    "code": Name(
+_AMBIGUOUS_RULES: Final[Mapping[str, SecretName]] = {
+    "code": SecretName(
         "token",
-        _is_long_and_random,
-        _has_digit_and_letter,
-        _OAUTH_NAMES,
-        False,
-        _OAUTH_NAMES | {"state"},
+        is_secret_alone=_is_long_and_random,
+        is_secret_beside=_has_digit_and_letter,
+        companions=_OAUTH_NAMES,
+        takes_numbers=False,
+        parameters=_OAUTH_NAMES | {"state"},
         parameter=_is_opaque,
     ),
-    "state": Name(
+    "state": SecretName(
         "token",
-        _is_never_secret,
-        _has_digit_and_letter,
+        is_secret_alone=_is_never_secret,
+        is_secret_beside=_has_digit_and_letter,
         takes_numbers=False,
         parameters=_AUTHORIZATION_NAMES,
         proofs=_TOKEN_REQUEST_NAMES,
         parameter=_is_long_or_mixed,
     ),
-    "devicecode": Name(
+    "devicecode": SecretName(
         "token",
-        _is_long_and_random,
-        _is_whole_value,
-        _OAUTH_NAMES,
-        False,
+        is_secret_alone=_is_long_and_random,
+        is_secret_beside=_is_whole_value,
+        companions=_OAUTH_NAMES,
+        takes_numbers=False,
         proofs=_ISSUED_TOKEN_NAMES,
     ),
-    "assertion": Name(
-        "token", _is_long_and_random, _is_whole_value, _OAUTH_NAMES, False
-    ),
-    "token": Name(
+    "assertion": SecretName(
         "token",
-        _is_mixed_token,
-        _has_digit_and_letter,
-        _OAUTH_NAMES | _LOGIN_NAMES,
-        False,
+        is_secret_alone=_is_long_and_random,
+        is_secret_beside=_is_whole_value,
+        companions=_OAUTH_NAMES,
+        takes_numbers=False,
+    ),
+    "token": SecretName(
+        "token",
+        is_secret_alone=_is_mixed_token,
+        is_secret_beside=_has_digit_and_letter,
+        companions=_OAUTH_NAMES | _LOGIN_NAMES,
+        takes_numbers=False,
         proofs=_ISSUED_TOKEN_NAMES,
     ),
-    "auth": Name(
-        "basic", _is_auth_credential, _is_auth_credential, takes_numbers=False
+    "auth": SecretName(
+        "basic",
+        is_secret_alone=_is_auth_credential,
+        is_secret_beside=_is_auth_credential,
+        takes_numbers=False,
     ),
-    "key": Name("api-key", _is_never_secret, looks_random, takes_numbers=False),
-    "csrf": Name("token", looks_random, _has_digit_and_letter, takes_numbers=False),
-    "signature sig": Name(
-        "secret", _is_never_secret, looks_random, _SIGNED_URL_NAMES, False
+    "key": SecretName(
+        "api-key",
+        is_secret_alone=_is_never_secret,
+        is_secret_beside=looks_random,
+        takes_numbers=False,
     ),
-    "pwd": Name("password", _may_be_password, _may_be_password, _LOGIN_NAMES),
-    "pass": Name("password", is_strong, _may_be_password, _LOGIN_NAMES, False),
-    "pin": Name("password", _is_pin, _is_pin, _LOGIN_NAMES, False),
-    "otp totp otpcode totpcode mfacode": Name(
-        "password", _is_one_time_code, _is_one_time_code, _LOGIN_NAMES
+    "csrf": SecretName(
+        "token",
+        is_secret_alone=looks_random,
+        is_secret_beside=_has_digit_and_letter,
+        takes_numbers=False,
+    ),
+    "signature sig": SecretName(
+        "secret",
+        is_secret_alone=_is_never_secret,
+        is_secret_beside=looks_random,
+        companions=_SIGNED_URL_NAMES,
+        takes_numbers=False,
+    ),
+    "pwd": SecretName(
+        "password",
+        is_secret_alone=_may_be_password,
+        is_secret_beside=_may_be_password,
+        companions=_LOGIN_NAMES,
+    ),
+    "pass": SecretName(
+        "password",
+        is_secret_alone=is_strong,
+        is_secret_beside=_may_be_password,
+        companions=_LOGIN_NAMES,
+        takes_numbers=False,
+    ),
+    "pin": SecretName(
+        "password",
+        is_secret_alone=_is_pin,
+        is_secret_beside=_is_pin,
+        companions=_LOGIN_NAMES,
+        takes_numbers=False,
+    ),
+    "otp totp otpcode totpcode mfacode": SecretName(
+        "password",
+        is_secret_alone=_is_one_time_code,
+        is_secret_beside=_is_one_time_code,
+        companions=_LOGIN_NAMES,
     ),
 }
 
 
-def _ambiguous_by_name() -> dict[str, Name]:
+def _ambiguous_by_name() -> dict[str, SecretName]:
     """Return the rules of `_AMBIGUOUS_RULES` by name, with the usual proofs if they have none."""
-    found = {}
-    for names, known in _AMBIGUOUS_RULES.items():
+    name_by_word = {}
+    for names, ambiguous_name in _AMBIGUOUS_RULES.items():
         for name in names.split():
-            found[name] = known._replace(proofs=known.proofs or _TOKEN_EXCHANGE_NAMES)
+            name_by_word[name] = ambiguous_name._replace(
+                proofs=ambiguous_name.proofs or _TOKEN_EXCHANGE_NAMES
+            )
 
-    return found
+    return name_by_word
 
 
 AMBIGUOUS_NAMES: Final = _ambiguous_by_name()
@@ -378,32 +423,47 @@ def folded_name(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def by_ending(name: str) -> Name | None:
+def name_by_ending(name: str) -> SecretName | None:
     """Judge the name of an environment variable or of a header by its last word."""
     if _KEY_VARIABLE.fullmatch(name):
-        return Name("api-key", looks_random, looks_random, takes_numbers=False)
+        return SecretName(
+            "api-key",
+            is_secret_alone=looks_random,
+            is_secret_beside=looks_random,
+            takes_numbers=False,
+        )
 
     ending = _SECRET_ENDING.fullmatch(name)
     if ending is None:
         return None
     if ending[1]:
-        return Name(ending[1].lower(), looks_random, looks_random, takes_numbers=False)
+        return SecretName(
+            ending[1].lower(),
+            is_secret_alone=looks_random,
+            is_secret_beside=looks_random,
+            takes_numbers=False,
+        )
 
-    return Name("password", is_strong, is_strong, takes_numbers=False)
+    return SecretName(
+        "password",
+        is_secret_alone=is_strong,
+        is_secret_beside=is_strong,
+        takes_numbers=False,
+    )
 
 
-def builtin_name(name: str) -> Name | None:
+def builtin_name(name: str) -> SecretName | None:
     """Judge a name by the rules that come with the package."""
-    folded = folded_name(name)
-    if folded in RULE_BY_NAME:
-        return Name(RULE_BY_NAME[folded])
+    folded_text = folded_name(name)
+    if folded_text in RULE_BY_NAME:
+        return SecretName(RULE_BY_NAME[folded_text])
 
-    endings = [ending for ending in NAME_ENDINGS if folded.endswith(ending)]
+    endings = [ending for ending in NAME_ENDINGS if folded_text.endswith(ending)]
     if endings:
         # `…secretkey` says more than `…key`.
-        return Name(RULE_BY_NAME[max(endings, key=len)])
+        return SecretName(RULE_BY_NAME[max(endings, key=len)])
 
-    return AMBIGUOUS_NAMES.get(folded) or by_ending(name)
+    return AMBIGUOUS_NAMES.get(folded_text) or name_by_ending(name)
 
 
 _BEFORE_QUERY = re.compile(r"[?#]")
@@ -416,13 +476,13 @@ def patterns_of_path(url: str) -> list[str]:
     patterns = []
     # The host comes before the first segment, and a request's target doesn't have it.
     segments = ["", *_BEFORE_QUERY.split(url)[0].split("/")[3:]]
-    for before, segment in pairwise(segments):
+    for segment_before, segment in pairwise(segments):
         if looks_random(segment) or _RANDOM_HEX.fullmatch(segment):
-            beside = ""
-            if _BESIDE_SECRET.fullmatch(before):
-                beside = f"{before}/"
+            folder_before = ""
+            if _BESIDE_SECRET.fullmatch(segment_before):
+                folder_before = f"{segment_before}/"
 
-            patterns.append(f"/{beside}([^/?#]{{{len(segment)}}})")
+            patterns.append(f"/{folder_before}([^/?#]{{{len(segment)}}})")
 
     return patterns
 
@@ -480,9 +540,9 @@ class UserRule(NamedTuple):
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets, in order."""
         pattern = user_pattern(self.pattern)
-        at = 0
-        while at < len(raw):
-            match = pattern.search(raw, at)
+        searched_at = 0
+        while searched_at < len(raw):
+            match = pattern.search(raw, searched_at)
             if match is None:
                 return
 
@@ -491,7 +551,7 @@ class UserRule(NamedTuple):
             if 0 <= start < end:
                 yield start, end
 
-            at = max(match.end(), at + 1)
+            searched_at = max(match.end(), searched_at + 1)
 
 
 _MOST_PATTERNS = 100
@@ -511,32 +571,32 @@ def _check_patterns(patterns: Sequence[str]) -> None:
             f"there are {len(patterns):,} redaction patterns, and {_MOST_PATTERNS} at most"
         )
 
-    groups = 0
-    size = 0
+    group_count = 0
+    program_size = 0
     for pattern in patterns:
-        shown = f"redaction pattern {shorten(repr(pattern))}"
+        label = f"redaction pattern {shorten(repr(pattern))}"
         if len(pattern) > _LONGEST_PATTERN:
             raise ValueError(
-                f"{shown} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
+                f"{label} has {len(pattern):,} characters, and {_LONGEST_PATTERN:,} at most"
             )
 
         try:
             program = user_pattern(pattern)
         except ValueError as error:
-            raise ValueError(f"{shown} is not a regular expression: {error}") from None
+            raise ValueError(f"{label} is not a regular expression: {error}") from None
 
         if program.fullmatch(b""):
-            raise ValueError(f"{shown} matches the empty text")
+            raise ValueError(f"{label} matches the empty text")
 
-        groups += program.groups
-        size += program.programsize
-        if groups > _MOST_GROUPS:
+        group_count += program.groups
+        program_size += program.programsize
+        if group_count > _MOST_GROUPS:
             raise ValueError(
-                f"{shown} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
+                f"{label} has too many groups: {_MOST_GROUPS} at most, of all patterns together"
             )
-        if size > _LARGEST_PROGRAMS:
+        if program_size > _LARGEST_PROGRAMS:
             raise ValueError(
-                f"{shown} repeats too much: all patterns together are too large to search with"
+                f"{label} repeats too much: all patterns together are too large to search with"
             )
 
 
@@ -577,11 +637,11 @@ BUILT_IN_RULES: Final = RedactionRules()
 """The rules that nobody has changed."""
 
 
-class NameBeside(NamedTuple):
+class NameBesideValue(NamedTuple):
     """A name that is a value itself, and where the value that it names begins."""
 
     name_span: tuple[int, int]
-    value_at: int
+    value_start: int
     backslashes: int | None
     """How many backslashes are before the quotes of a value of JSON; None in other text."""
 
@@ -627,9 +687,9 @@ _SQL_INSERT = (
 
 
 class _NameAsValue(NamedTuple):
-    found_at: int
+    match_start: int
     span: tuple[int, int]
-    stop: int
+    text_end: int
     """Where the text ends that ends with the name."""
 
     backslashes: int
@@ -637,31 +697,33 @@ class _NameAsValue(NamedTuple):
 
 def _names_after_values(
     text: str, member: str, names: Sequence[_NameAsValue]
-) -> Iterator[NameBeside]:
+) -> Iterator[NameBesideValue]:
     """Yield names in JSON whose values come first."""
     member_names = []
     for name in names:
-        is_member = _MEMBER_BEFORE.match(text, name.found_at)
-        if is_member and _END_OF_STRING.match(text, name.stop):
+        is_member = _MEMBER_BEFORE.match(text, name.match_start)
+        if is_member and _END_OF_STRING.match(text, name.text_end):
             member_names.append(name)
 
-    starts = [name.found_at for name in member_names]
-    end = 0
+    name_starts = [name.match_start for name in member_names]
+    previous_end = 0
     for value in compiled_pattern(member + _END_OF_MEMBER_NAME).finditer(text):
-        opened = _OPENING_QUOTE.search(
-            text, max(end, value.start() - 16), value.start()
+        opening_quote = _OPENING_QUOTE.search(
+            text, max(previous_end, value.start() - 16), value.start()
         )
-        index = bisect_left(starts, value.end())
-        if opened is None or index == len(member_names):
+        index = bisect_left(name_starts, value.end())
+        if opening_quote is None or index == len(member_names):
             continue
 
         name = member_names[index]
-        if name.found_at - value.end() > _LONGEST_DISTANCE:
+        if name.match_start - value.end() > _LONGEST_DISTANCE:
             continue
 
-        if _BRACE.search(text, value.end(), name.found_at) is None:
-            end = name.stop
-            yield NameBeside(name.span, value.end(), _backslash_count(opened.span()))
+        if _BRACE.search(text, value.end(), name.match_start) is None:
+            previous_end = name.text_end
+            yield NameBesideValue(
+                name.span, value.end(), _backslash_count(opening_quote.span())
+            )
 
 
 def _backslash_count(quote: tuple[int, int]) -> int:
@@ -676,18 +738,18 @@ class ActiveRules:
         """Prepare the rules that aren't disabled, and number the user's patterns from 1."""
         self.disabled = set(rules.disabled) & RULE_NAMES
         shapes = [rule for rule in RULES if rule.name not in self.disabled]
-        self._shapes = Rules(shapes)
+        self._shapes = RuleGroup(shapes)
         self.likely_rules = self._shapes.likely_rules
         self.user_rules: list[UserRule] = []
         for number, pattern in enumerate(rules.patterns, start=1):
             self.user_rules.append(UserRule(f"custom-{number}", pattern))
 
-        custom: list[UserRule | SharedRule] = [*self.user_rules]
+        custom_rules: list[UserRule | SharedRule] = [*self.user_rules]
         for kind, rule in SHARED_RULES.items():
             if kind in rules.shared:
-                custom.append(rule)
+                custom_rules.append(rule)
 
-        self.custom_rules = tuple(custom)
+        self.custom_rules = tuple(custom_rules)
         self.keys = set(map(folded_name, rules.keys))
         self._disabled_names = {
             folded_name(name) for name in rules.disabled if name not in RULE_NAMES
@@ -708,40 +770,40 @@ class ActiveRules:
     @cached_property
     def _name_filter(self) -> str:
         """The pattern for a filter that is in all texts with a name and a sign or space behind."""
-        ends, whole = self._name_stems
-        first = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
-        stems = f"{_any_of(ends)}|{first}(?:{_any_of(whole)})"
-        after = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
+        endings, whole_names = self._name_stems
+        before_whole_name = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
+        stems = f"{_any_of(endings)}|{before_whole_name}(?:{_any_of(whole_names)})"
+        after_name = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
 
-        return f"(?i:{stems}){after}"
+        return f"(?i:{stems}){after_name}"
 
     def names_before_signs(self, text: str) -> Iterator[tuple[int, int, int, int]]:
         """Yield the offsets of names, of the ends of quotes after them, and of their values."""
-        for match in self._name_and_sign.finditer(text.lower()):
-            end = match.end()
-            start = self._stem_before(text, end)
-            if start is not None:
-                yield start, end, max(end, match.end(1)), match.end(2)
+        for match in self._name_end_and_sign.finditer(text.lower()):
+            name_end = match.end()
+            name_start = self._stem_before(text, name_end)
+            if name_start is not None:
+                yield name_start, name_end, max(name_end, match.end(1)), match.end(2)
 
-    def names_beside_values(self, text: str) -> Iterator[NameBeside]:
+    def names_beside_values(self, text: str) -> Iterator[NameBesideValue]:
         """Yield names beside their values, and descriptions beside the typed text."""
-        for member, head, tail in (
+        for member, name_pattern, value_pattern in (
             ("value", _NAME_AS_VALUE, _VALUE_AFTER),
             ("text", _DESCRIBED_ELEMENT, _TEXT_AFTER),
         ):
             if member not in text:
                 continue
 
-            names = list(self._names_as_values(text, head))
-            value_at = 0
+            names = list(self._names_as_values(text, name_pattern))
+            value_start = 0
             for name in names:
-                value_match = compiled_pattern(tail).match(text, name.stop)
-                if name.found_at < value_at or value_match is None:
+                value_match = compiled_pattern(value_pattern).match(text, name.text_end)
+                if name.match_start < value_start or value_match is None:
                     continue
 
-                value_at = value_match.end()
+                value_start = value_match.end()
                 backslashes = name.backslashes if value_match.end(1) >= 0 else None
-                yield NameBeside(name.span, value_at, backslashes)
+                yield NameBesideValue(name.span, value_start, backslashes)
 
             yield from _names_after_values(text, member, names)
 
@@ -753,46 +815,50 @@ class ActiveRules:
             for match in compiled_pattern(_SQL_INSERT).finditer(text):
                 yield (*match.span(1), match.end())
 
-    def _names_as_values(self, text: str, head: str) -> Iterator[_NameAsValue]:
-        """Yield the names that `head` matches: values of `name`, `id` or `key`, or descriptions."""
+    def _names_as_values(self, text: str, name_pattern: str) -> Iterator[_NameAsValue]:
+        """Yield the matches of a pattern: values of `name`, `id` or `key`, or descriptions."""
         searched_at = 0
-        while match := compiled_pattern(head).search(text, searched_at):
+        while match := compiled_pattern(name_pattern).search(text, searched_at):
             # It may be before another one: `id="name: …"`.
             searched_at = match.start() + 1
-            word_at, stop = match.span(4)
-            if head == _DESCRIBED_ELEMENT:
-                span = self._name_in_description(text, stop)
-                is_far = span is not None and span[0] - word_at > _LONGEST_DESCRIPTION
+            word_start, text_end = match.span(4)
+            if name_pattern == _DESCRIBED_ELEMENT:
+                span = self._name_in_description(text, text_end)
+                is_far = (
+                    span is not None and span[0] - word_start > _LONGEST_DESCRIPTION
+                )
             else:
-                start = self._stem_before(text, stop)
-                span = None if start is None else (start, stop)
+                start = self._stem_before(text, text_end)
+                span = None if start is None else (start, text_end)
                 is_far = False
 
             if span is None or is_far:
                 continue
 
             backslashes = _backslash_count(match.span(3))
-            yield _NameAsValue(match.start(), span, stop, backslashes)
+            yield _NameAsValue(match.start(), span, text_end, backslashes)
 
-    def _names_of_filled_fields(self, text: str) -> Iterator[NameBeside]:
+    def _names_of_filled_fields(self, text: str) -> Iterator[NameBesideValue]:
         """Yield the names of fields in code of a browser, up to the text typed into them."""
         if not filter_of(_TYPING_CALL)(text):
             return
 
-        typed_at = 0
+        typed_start = 0
         for quote in compiled_pattern(_BEFORE_TYPED).finditer(text):
-            before = text[max(0, quote.start() - _LONGEST_QUOTE) : quote.start()]
-            end = quote.start() - len(before) + len(before.rstrip("\\"))
+            text_before = text[max(0, quote.start() - _LONGEST_QUOTE) : quote.start()]
+            end = quote.start() - len(text_before) + len(text_before.rstrip("\\"))
             span = self._name_in_description(text, end)
-            if span is not None and span[0] >= typed_at:
-                typed_at = quote.end(1)
-                yield NameBeside(span, typed_at, None)
+            if span is not None and span[0] >= typed_start:
+                typed_start = quote.end(1)
+                yield NameBesideValue(span, typed_start, None)
 
     def _name_in_description(self, text: str, end: int) -> tuple[int, int] | None:
         """Return the place of the name in the description that ends at an offset."""
-        kind = _KIND_OF_FIELD.search(text[max(0, end - len(" textbox")) : end])
-        ends = [end] if kind is None else [end - len(kind[0]), end]
-        for name_end in ends:
+        kind_of_field = _KIND_OF_FIELD.search(text[max(0, end - len(" textbox")) : end])
+        possible_ends = (
+            [end] if kind_of_field is None else [end - len(kind_of_field[0]), end]
+        )
+        for name_end in possible_ends:
             start = self._stem_before(text, name_end)
             if start is not None:
                 return start, name_end
@@ -808,57 +874,57 @@ class ActiveRules:
     @cached_property
     def _name_stems(self) -> tuple[set[str], set[str]]:
         """The names that longer names may end with, and those that count only as a whole."""
-        ends = {*NAME_ENDINGS, *self.keys}
+        endings = {*NAME_ENDINGS, *self.keys}
         # `progressToken` is harmless.
-        return ends, {*RULE_BY_NAME, *AMBIGUOUS_NAMES, "pw"}.difference(NAME_ENDINGS)
+        return endings, {*RULE_BY_NAME, *AMBIGUOUS_NAMES, "pw"}.difference(NAME_ENDINGS)
 
     @cached_property
-    def _name_and_sign(self) -> re.Pattern[str]:
+    def _name_end_and_sign(self) -> re.Pattern[str]:
         """Finds the end of a name in lower case, with a quote (group 1) and a sign after it."""
-        last = "(?s:.)"
-        before = ""
-        ends = {name[-2:] for name in set().union(*self._name_stems)}
-        if all(end.isascii() and len(end) == 2 for end in ends):
+        last_char = "(?s:.)"
+        before_sign = ""
+        name_ends = {name[-2:] for name in set().union(*self._name_stems)}
+        if all(end.isascii() and len(end) == 2 for end in name_ends):
             # What most characters are not is asked first.
-            last = f"[{re.escape(''.join({end[1] for end in ends}))}]"
-            pairs = "|".join(map(re.escape, sorted(ends)))
-            before = rf"(?![a-z0-9,.;)_-])(?<=(?:{pairs})|[_-].)"
+            last_char = f"[{re.escape(''.join({end[1] for end in name_ends}))}]"
+            pairs = "|".join(map(re.escape, sorted(name_ends)))
+            before_sign = rf"(?![a-z0-9,.;)_-])(?<=(?:{pairs})|[_-].)"
 
         return compiled_pattern(
-            rf"(?:{last}){before}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))"
+            rf"(?:{last_char}){before_sign}(?=({_QUOTE})?\s{{0,64}}(=>|[:=]))"
         )
 
     @cached_property
     def _reversed_name(self) -> tuple[re.Pattern[str], int]:
         """Matches a name in lower case from its end to its beginning, of so many characters."""
-        ends, whole = self._name_stems
-        names = sorted(ends | whole, key=len, reverse=True)
+        endings, whole_names = self._name_stems
+        names = sorted(endings | whole_names, key=len, reverse=True)
         patterns = []
         for name in names:
             pattern = "[_-]?".join(
                 [_spelling_pattern(char, -1) for char in reversed(name)]
             )
-            if name in whole:
+            if name in whole_names:
                 pattern += r"(?:[nrt]\\|[_-]|(?![a-z0-9_]))"
 
             patterns.append(pattern)
 
         return compiled_pattern("|".join(patterns)), len(names[0]) * _LONGEST_SPELLING
 
-    def _judge_name(self, name: str) -> Name | None:
+    def _judge_name(self, name: str) -> SecretName | None:
         """Return the rule of a name, the user's keys first; None if harmless or disabled."""
         folded = folded_name(name)
         if folded in self.keys:
-            return Name(CUSTOM_KEY)
+            return SecretName(CUSTOM_KEY)
 
-        known = None
+        secret_name = None
         if folded not in self._disabled_names:
-            known = builtin_name(name)
+            secret_name = builtin_name(name)
 
-        if known is None or known.rule in self.disabled:
+        if secret_name is None or secret_name.rule in self.disabled:
             return None
 
-        return known._replace(folded=folded)
+        return secret_name._replace(folded=folded)
 
 
 _LONGEST_SPELLING = 24

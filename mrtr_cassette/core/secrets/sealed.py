@@ -70,14 +70,14 @@ def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -
 
     sealer = _AnswerSealer(is_sealed)
     try:
-        sealed = list(sealer.sealed_message_parts(body))
+        replacements = list(sealer.sealed_message_parts(body))
     except NotJsonError:
         text = body.decode("latin-1")
         if is_sealed(text):
             return body
         return _answer_hash(text).encode()
 
-    return splice(body, sealed)
+    return splice(body, replacements)
 
 
 def _answer_hash(text: str) -> str:
@@ -103,11 +103,11 @@ class _AnswerSealer:
         for path, span in find_spans(raw, paths):
             value = parse(span.slice_of(raw))
             if path == ANSWERS_PATH:
-                sealed = self.sealed_retry_answers(value)
+                sealed_value = self.sealed_retry_answers(value)
             else:
-                sealed = self.sealed_result(value)
+                sealed_value = self.sealed_result(value)
 
-            yield span, canonical(sealed).encode()
+            yield span, canonical(sealed_value).encode()
 
     def sealed_retry_answers(self, answers: Any) -> Any:
         """Seal the answers of a retry, a map or a list."""
@@ -120,10 +120,13 @@ class _AnswerSealer:
     def sealed_item(self, item: Any) -> Any:
         """Seal an item of a list of answers."""
         if isinstance(item, dict) and isinstance(item.get("id"), str):
-            sealed = self.sealed_members(
-                item, kept="id", known=["value"], seal=self.sealed_answer
+            sealed_members = self.sealed_members(
+                item,
+                kept_name="id",
+                known_names=["value"],
+                seal_value=self.sealed_answer,
             )
-            return {"id": item["id"]} | sealed
+            return {"id": item["id"]} | sealed_members
 
         return self.sealed_answer(item)
 
@@ -135,11 +138,14 @@ class _AnswerSealer:
     def sealed_answer(self, answer: Any) -> Any:
         """Seal one answer; one to an elicitation keeps its `action`."""
         if isinstance(answer, dict) and answer.get("action") in _ELICITATION_ACTIONS:
-            known = ["content", "_meta"]
-            sealed = self.sealed_members(
-                answer, kept="action", known=known, seal=self.hashed_value
+            known_names = ["content", "_meta"]
+            sealed_members = self.sealed_members(
+                answer,
+                kept_name="action",
+                known_names=known_names,
+                seal_value=self.hashed_value,
             )
-            return {"action": answer["action"]} | sealed
+            return {"action": answer["action"]} | sealed_members
 
         return self.hashed_value(answer)
 
@@ -153,18 +159,18 @@ class _AnswerSealer:
         self,
         members: Mapping[str, Any],
         *,
-        kept: str,
-        known: Container[str],
-        seal: Callable[[Any], Any],
+        kept_name: str,
+        known_names: Container[str],
+        seal_value: Callable[[Any], Any],
     ) -> dict[str, Any]:
         """Seal all members but the kept one; unknown names, which a user may give, are hashed."""
         sealed: dict[str, Any] = {}
         for name, value in members.items():
-            if name == kept or value is None:
+            if name == kept_name or value is None:
                 continue
 
-            new_name = name if name in known else self.hashed_value(name)
-            sealed[new_name] = seal(value)
+            new_name = name if name in known_names else self.hashed_value(name)
+            sealed[new_name] = seal_value(value)
 
         return sealed
 
@@ -176,15 +182,15 @@ _WORD = r"(?:[A-Za-z][a-z]{0,15}(?:[A-Z][a-z]{2,15}){0,9}|[A-Z]{1,16})?[0-9]{0,6
 _WORDS_AND_NUMBERS = re.compile(rf"{_WORD}(?:[ .,:;!?'()_/@-]{_WORD})*|[0-9.]{{1,15}}")
 
 
-def reads_as_words(identity: str) -> bool:
+def reads_as_words(plain_id: str) -> bool:
     """Tell whether an id may be in other text in its own right, as it is words and small numbers.
 
     Such an id is replaced only where the protocol has ids.
     """
-    return _WORDS_AND_NUMBERS.fullmatch(identity) is not None
+    return _WORDS_AND_NUMBERS.fullmatch(plain_id) is not None
 
 
-def is_searched(state: str) -> bool:
+def is_searched_everywhere(state: str) -> bool:
     """Tell whether a state, or the id of a task, is replaced wherever it is found."""
     return len(state) >= SHORTEST_SEARCHED and not reads_as_words(state)
 
@@ -221,12 +227,12 @@ def may_have_places(raw: bytes) -> bool:
     return REQUEST_STATE.encode() in raw or TASK_ID.encode() in raw
 
 
-def find_places(raw: bytes, known: Container[str]) -> list[StatePlace]:
+def find_places(raw: bytes, known_names: Container[str]) -> list[StatePlace]:
     """Return the states in a message, and the ids of known tasks."""
-    return [*find_states(raw, known), *find_task_ids(raw, known)]
+    return [*find_states(raw, known_names), *find_task_ids(raw, known_names)]
 
 
-def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
+def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlace]:
     """Return the states that messages issue or echo, and where other members repeat one.
 
     A member of another object may have the same name, such as an argument of a tool: it has a state
@@ -236,27 +242,27 @@ def find_states(raw: bytes, known: Container[str] = ()) -> list[StatePlace]:
     if REQUEST_STATE.encode() not in raw:
         return []
 
-    plain = _only_state(raw)
-    if plain is not None:
-        return [plain]
+    only_state = _only_state(raw)
+    if only_state is not None:
+        return [only_state]
 
-    found = []
+    places = []
     states_elsewhere = []
     for text in _json_text_spans(raw):
         spans = _state_spans(raw, text)
         for place in _states_by_search(raw, text):
             if spans is None or place.span in spans:
-                found.append(place)
+                places.append(place)
             else:
                 states_elsewhere.append(place)
 
-    issued = {place.state for place in found}
+    message_states = {place.state for place in places}
     for place in states_elsewhere:
-        is_known = place.state in issued or place.state in known
+        is_known = place.state in message_states or place.state in known_states
         if is_known and not reads_as_words(place.state):
-            found.append(place)
+            places.append(place)
 
-    return found
+    return places
 
 
 def _only_state(raw: bytes) -> StatePlace | None:
@@ -280,16 +286,16 @@ def _only_state(raw: bytes) -> StatePlace | None:
 
 def _json_text_spans(raw: bytes) -> list[Span]:
     """Return the places of the texts of a body that are JSON each: all of it, or its lines."""
-    whole = Span(0, len(raw))
+    whole_span = Span(0, len(raw))
     if b"\n" not in raw.strip():
-        return [whole]
+        return [whole_span]
 
     try:
         parse(raw)
     except NotJsonError:
         return _line_spans(raw)
 
-    return [whole]
+    return [whole_span]
 
 
 def _line_spans(raw: bytes) -> list[Span]:
@@ -311,24 +317,24 @@ def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
     except NotJsonError:
         return None
 
-    found: set[Span] = set()
+    state_spans: set[Span] = set()
     for message in messages:
         for _, span in find_spans(message.slice_of(raw), _STATE_PATHS):
-            inside = Span(span.start + 1, span.end - 1)
-            found.add(inside.moved(message.start))
+            unquoted_span = Span(span.start + 1, span.end - 1)
+            state_spans.add(unquoted_span.moved(message.start))
 
-    return found
+    return state_spans
 
 
 def _message_spans(raw: bytes, text: Span) -> list[Span]:
     """Return where the messages of a batch are, or the only one of a JSON text."""
-    inner = text.slice_of(raw)
-    if message_in(inner) is not None or not isinstance(parse(inner), list):
+    json_text = text.slice_of(raw)
+    if message_in(json_text) is not None or not isinstance(parse(json_text), list):
         return [text]
 
-    ((_, array),) = find_spans(inner, [()])
+    ((_, array),) = find_spans(json_text, [()])
     messages = []
-    for item in item_spans(inner, array):
+    for item in item_spans(json_text, array):
         messages.append(item.moved(text.start))
 
     return messages
@@ -337,11 +343,11 @@ def _message_spans(raw: bytes, text: Span) -> list[Span]:
 def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too."""
     text = part.slice_of(raw).decode("latin-1")
-    flat = with_real_line_ends(text)
+    multiline_text = with_real_line_ends(text)
     places = []
-    for match in _STATE_MEMBER.finditer(flat):
+    for match in _STATE_MEMBER.finditer(multiline_text):
         quote = f'{match[1]}"'
-        if not flat.endswith(quote, 0, match.start()):
+        if not multiline_text.endswith(quote, 0, match.start()):
             continue
 
         start = match.end()
@@ -355,18 +361,18 @@ def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
     return places
 
 
-def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
+def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
     """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
     if TASK_ID.encode() not in raw:
         return []
 
     try:
-        found = find_spans(raw, _TASK_ID_PATHS)
+        paths_and_spans = find_spans(raw, _TASK_ID_PATHS)
     except NotJsonError:
         return []
 
     value_spans = []
-    for _, span in found:
+    for _, span in paths_and_spans:
         value_spans.append(span)
         if raw[span.start] == ord("["):
             value_spans += item_spans(raw, span)
@@ -377,31 +383,31 @@ def find_task_ids(raw: bytes, known: Container[str]) -> list[StatePlace]:
             continue
 
         text_span = Span(value.start + 1, value.end - 1)
-        identity = as_text(undo_json(text_span.slice_of(raw).decode("latin-1"), 1))
-        if identity in known:
-            places.append(StatePlace(text_span, identity, 1, is_task=True))
+        task_id = as_text(undo_json(text_span.slice_of(raw).decode("latin-1"), 1))
+        if task_id in known_ids:
+            places.append(StatePlace(text_span, task_id, 1, is_task=True))
 
     return places
 
 
-def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
+def with_task_id(request: Request, new_id_of: Callable[[str], str]) -> Request:
     """Return a request with another id of the task that it names, in its body and its header."""
     message = message_in(request.body)
-    task = None if message is None else message.task
-    if task is None:
+    task_id = None if message is None else message.task
+    if task_id is None:
         return request
 
-    places = find_task_ids(request.body, {task})
-    body = splice(request.body, state_replacements(places, new))
-    if is_searched(task):
+    places = find_task_ids(request.body, {task_id})
+    body = splice(request.body, state_replacements(places, new_id_of))
+    if is_searched_everywhere(task_id):
         # Servers make keys of questions that begin with it.
-        body = body.replace(task.encode(), new(task).encode())
+        body = body.replace(task_id.encode(), new_id_of(task_id).encode())
 
     headers = []
     for name, value in request.headers:
-        is_name = name.lower() == "mcp-name"
-        if is_name and (decoded_header(value) or value) == task:
-            headers.append((name, new(task)))
+        is_name_header = name.lower() == "mcp-name"
+        if is_name_header and (decoded_header(value) or value) == task_id:
+            headers.append((name, new_id_of(task_id)))
         else:
             headers.append((name, value))
 
@@ -409,26 +415,26 @@ def with_task_id(request: Request, new: Callable[[str], str]) -> Request:
 
 
 def state_replacements(
-    places: Iterable[StatePlace], new: Callable[[str], str]
+    places: Iterable[StatePlace], new_state_of: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
     """Return the replacements of states for `splice`.
 
-    `new` returns the state for an old one, or the old one, which stays as it is spelled.
+    `new_state_of` returns the state for an old one, or the old one, which stays as it is spelled.
     """
     replacements = []
     for place in places:
-        spelled = new(place.state)
-        if spelled == place.state:
+        spelled_state = new_state_of(place.state)
+        if spelled_state == place.state:
             continue
 
         for _ in range(place.strings_around):
-            spelled = encode_basestring_ascii(spelled)[1:-1]
+            spelled_state = encode_basestring_ascii(spelled_state)[1:-1]
 
-        replacements.append((place.span, spelled.encode()))
+        replacements.append((place.span, spelled_state.encode()))
 
     return replacements
 
 
-def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
-    """Replace each state that a message issues or echoes by what `new` returns for it."""
-    return splice(raw, state_replacements(find_states(raw), new))
+def seal_states(raw: bytes, new_state_of: Callable[[str], str]) -> bytes:
+    """Replace each state that a message issues or echoes by what `new_state_of` returns for it."""
+    return splice(raw, state_replacements(find_states(raw), new_state_of))

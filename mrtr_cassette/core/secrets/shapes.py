@@ -67,15 +67,19 @@ _PATTERN_PART = re.compile(
 )
 
 
-def widened_pattern(pattern: str, counted: int = _COUNTED_REPETITIONS) -> str:
+def widened_pattern(
+    pattern: str, counted_repetitions: int = _COUNTED_REPETITIONS
+) -> str:
     """Return a pattern for a filter that is wherever one for `re` matches, and elsewhere too.
 
     It counts so many repetitions, and looks at nothing around a match.
     """
-    return _PATTERN_PART.sub(lambda part: _widened_part(part, counted), pattern)
+    return _PATTERN_PART.sub(
+        lambda part: _widened_part(part, counted_repetitions), pattern
+    )
 
 
-def _widened_part(part: re.Match[str], counted: int) -> str:
+def _widened_part(part: re.Match[str], counted_repetitions: int) -> str:
     """Return the wider form of a part of a pattern; empty if the part looks around a match."""
     if part["set"] is not None:
         chars = part["set"]
@@ -87,7 +91,7 @@ def _widened_part(part: re.Match[str], counted: int) -> str:
     if part["escaped"] is not None:
         return _CLASS_ESCAPES.get(part["escaped"], part[0])
     if part["least"] is not None:
-        return f"{{{min(int(part['least']), counted)},}}"
+        return f"{{{min(int(part['least']), counted_repetitions)},}}"
 
     # Nothing, if it looks around.
     return part["repeated"] or ""
@@ -105,61 +109,71 @@ class Rule:
     pattern: str
     """The secret is the group that took part, or all of the match."""
 
-    needs: str = ""
+    required_beginning: str = ""
     """A pattern that the beginning of a secret must match too."""
 
-    after: str = ""
+    not_after: str = ""
     """A set of characters, as in brackets, of which none is before a match."""
 
-    within: str = ""
+    searched_parts: str = ""
     """A pattern for the parts of a text that are searched, if not all of it."""
 
-    def filter_pattern(self, counted: int) -> str:
+    def filter_pattern(self, counted_repetitions: int) -> str:
         """Return a pattern for a filter that is in each text with a match."""
-        pattern = widened_pattern(self.within or self.pattern, counted)
+        pattern = widened_pattern(
+            self.searched_parts or self.pattern, counted_repetitions
+        )
         # A filter of several patterns looks for their literals, which what is before would hide.
-        if not self.after or counted == _COUNTED_REPETITIONS:
+        if not self.not_after or counted_repetitions == _COUNTED_REPETITIONS:
             return f"(?:{pattern})"
 
-        before = self.after[1:] if self.after[0] == "^" else f"^{self.after}"
-        return f"(?:(?:^|{widened_pattern(f'[{before}]')})(?:{pattern}))"
+        allowed_before = (
+            self.not_after[1:] if self.not_after[0] == "^" else f"^{self.not_after}"
+        )
+        return f"(?:(?:^|{widened_pattern(f'[{allowed_before}]')})(?:{pattern}))"
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets in a text, in order."""
-        pattern = _compiled_after(self.pattern, self.after)
-        for part in compiled_pattern(self.within or r"(?s:.+)").finditer(text):
+        pattern = _compiled_not_after(self.pattern, self.not_after)
+        for part in compiled_pattern(self.searched_parts or r"(?s:.+)").finditer(text):
             searched_at = part.start()
             while match := pattern.search(text, searched_at, part.end()):
                 start, end = match.span(match.lastindex or 0)
                 # The last character of a secret may be the first of another match.
                 searched_at = max(end - 1, match.start() + 1)
-                if re.match(self.needs, text[start:end], re.ASCII | re.DOTALL):
+                if re.match(
+                    self.required_beginning, text[start:end], re.ASCII | re.DOTALL
+                ):
                     yield start, end
 
 
 @lru_cache(maxsize=512)
-def _compiled_after(pattern: str, after: str) -> re.Pattern[str]:
+def _compiled_not_after(pattern: str, not_after: str) -> re.Pattern[str]:
     """Compile a pattern for places that certain characters don't precede.
 
     A search for a first character is fast, so it comes before what is asked about the one before.
     """
-    if not after:
+    if not not_after:
         return compiled_pattern(pattern)
 
-    lead = _FIRST_CHAR.match(pattern)
-    first = "" if lead is None else lead[0]
-    return compiled_pattern(f"{first}(?<![{after}]{first})(?:{pattern[len(first) :]})")
+    first_char_match = _FIRST_CHAR.match(pattern)
+    first_char = "" if first_char_match is None else first_char_match[0]
+    return compiled_pattern(
+        f"{first_char}(?<![{not_after}]{first_char})(?:{pattern[len(first_char) :]})"
+    )
 
 
 _GROUP_COUNT = 6
 
 
-class Rules:
+class RuleGroup:
     """Rules, in groups of groups, of which few filters tell which ones a text may match."""
 
-    def __init__(self, rules: Sequence[Rule], counted: int = 1) -> None:
+    def __init__(self, rules: Sequence[Rule], counted_repetitions: int = 1) -> None:
         self._rules = rules
-        self.pattern = "|".join([rule.filter_pattern(counted) for rule in rules])
+        self.pattern = "|".join(
+            [rule.filter_pattern(counted_repetitions) for rule in rules]
+        )
         """A pattern for a filter that is in each text that may match."""
 
     def likely_rules(self, text: str) -> list[Rule]:
@@ -173,13 +187,17 @@ class Rules:
         ]
 
     @cached_property
-    def _rule_groups(self) -> list[Rules]:
+    def _rule_groups(self) -> list[RuleGroup]:
         """The rules in smaller groups, which have filters of their own."""
-        size = -(-len(self._rules) // _GROUP_COUNT)
-        counted = _COUNTED_REPETITIONS if size > 1 else _MOST_REPETITIONS
+        group_size = -(-len(self._rules) // _GROUP_COUNT)
+        counted_repetitions = (
+            _COUNTED_REPETITIONS if group_size > 1 else _MOST_REPETITIONS
+        )
         groups = []
-        for first in range(0, len(self._rules), size):
-            groups.append(Rules(self._rules[first : first + size], counted))
+        for first in range(0, len(self._rules), group_size):
+            groups.append(
+                RuleGroup(self._rules[first : first + group_size], counted_repetitions)
+            )
 
         return groups
 
@@ -187,13 +205,15 @@ class Rules:
 _WORD_CHARS = "A-Za-z0-9"
 
 
-def _token_rule(name: str, pattern: str, needs: str = "", *, ends: str = "") -> Rule:
-    """Return the rule of a token that begins a word, and that no character of `ends` follows."""
-    if ends:
-        pattern += f"(?![{ends}])"
+def _token_rule(
+    name: str, pattern: str, required_beginning: str = "", *, not_before: str = ""
+) -> Rule:
+    """Return the rule of a token that begins a word, and that certain characters don't follow."""
+    if not_before:
+        pattern += f"(?![{not_before}])"
 
     # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
-    return Rule(name, pattern, needs, _WORD_CHARS)
+    return Rule(name, pattern, required_beginning, _WORD_CHARS)
 
 
 def _token_rules(table: str) -> Iterator[Rule]:
@@ -202,30 +222,35 @@ def _token_rules(table: str) -> Iterator[Rule]:
     After a `whole` one comes no letter or digit, and one with `digit` has a digit.
     """
     for row in table.strip().splitlines():
-        name, pattern, *facts = row.split()
-        needs = _HAS_DIGIT if "digit" in facts else ""
-        ends = _WORD_CHARS if "whole" in facts else ""
-        yield _token_rule(name, pattern, needs, ends=ends)
+        name, pattern, *flags = row.split()
+        required_beginning = _HAS_DIGIT if "digit" in flags else ""
+        not_before = _WORD_CHARS if "whole" in flags else ""
+        yield _token_rule(name, pattern, required_beginning, not_before=not_before)
 
 
 def _named_value_rules(name: str, names: str) -> tuple[Rule, ...]:
     """Return the rules for the values that names have in XML, HTML and multipart forms."""
     names = f"(?i:{names})"
-    needs = r"\s*+(?![$%]?\{)\S"
+    required_beginning = r"\s*+(?![$%]?\{)\S"
     field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
     tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
     value = r"\s(?:value|content)=\\*[\"']([^\"'<>\\]+)"
     element = rf"<(?:[\w.-]{{1,64}}:)?{names}(?:\s[^<>]{{0,256}})?>"
     text = r"(?:<!\[CDATA\[)?([^<>]{1,512}?)(?:\]\]>)?</"
-    lines = (
+    multipart_field = (
         r"(?:[ \r]*+\n[^\r\n]{1,200}+){0,3}[ \r]*+\n[ \r]*+\n {0,4}"
         r"((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     )
 
     return (
-        Rule(name, element + text, needs),
-        Rule(name, field + lines, needs, after=r"^\s;"),
-        Rule(name, value, needs, within=rf"{tag}{field}(?=[\s/>])[^<>]*+"),
+        Rule(name, element + text, required_beginning),
+        Rule(name, field + multipart_field, required_beginning, not_after=r"^\s;"),
+        Rule(
+            name,
+            value,
+            required_beginning,
+            searched_parts=rf"{tag}{field}(?=[\s/>])[^<>]*+",
+        ),
     )
 
 
@@ -247,33 +272,40 @@ def _argument_rule(
     option: str,
     gap: str = r"[ \t]{1,4}",
     *,
-    needs: str = _NO_TEMPLATE,
-    of: str = "",
+    required_beginning: str = _NO_TEMPLATE,
+    commands: str = "",
 ) -> Rule:
-    """Return the rule for an option's argument, after any command or only after those of `of`.
+    """Return the rule for an option's argument, after any command or only after `commands`.
 
     `gap` is between the two in a line; without one they are never two items of an array.
     """
-    command = ""
-    if of:
-        words = of.replace(" ", _BETWEEN_ITEMS)
-        command = rf"(?i:{words})\b(?:[^\r\n;|&<>]|,\r?\n){{0,256}}?[ \t\"']"
+    command_pattern = ""
+    if commands:
+        command_words = commands.replace(" ", _BETWEEN_ITEMS)
+        command_pattern = (
+            rf"(?i:{command_words})\b(?:[^\r\n;|&<>]|,\r?\n){{0,256}}?[ \t\"']"
+        )
 
-    quoted = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
-    bare = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
-    argument = f"{gap}(?:{quoted}|{bare})"
+    quoted_argument = r"\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})"
+    bare_argument = r"([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255})"
+    argument = f"{gap}(?:{quoted_argument}|{bare_argument})"
     if gap:
-        item = r"([^\s\"'\\-](?:[^\"'\r\n\\]|\\+[^\"'\r\n\\]){2,}+)"
-        argument = f"(?:{argument}|{_NEXT_ITEM}{_NO_DESCRIPTION}{item})"
+        array_item = r"([^\s\"'\\-](?:[^\"'\r\n\\]|\\+[^\"'\r\n\\]){2,}+)"
+        argument = f"(?:{argument}|{_NEXT_ITEM}{_NO_DESCRIPTION}{array_item})"
 
-    return Rule(name, f"{command}{option}{argument}", needs, after=r"\w\[-")
+    return Rule(
+        name,
+        f"{command_pattern}{option}{argument}",
+        required_beginning,
+        not_after=r"\w\[-",
+    )
 
 
 _HAS_DIGIT = r"[^0-9]*+[0-9]"
 _LONG_AND_MIXED = (
     r"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
 )
-_ANY_PREFIX = r"[\w.-]{0,64}?"
+_ANY_NAME_PREFIX = r"[\w.-]{0,64}?"
 """The beginning of longer names that are known by their end."""
 
 _OPTION_PREFIX = r"--(?:\w{1,32}-)?"
@@ -324,8 +356,8 @@ RULES: Final[tuple[Rule, ...]] = (
         "aws",
         r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
     ),
-    Rule("azure", r"sig=([\w+/%-]{30,}=*)", after=_WORD_CHARS),
-    Rule("azure", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])", after=r"\w~.-"),
+    Rule("azure", r"sig=([\w+/%-]{30,}=*)", not_after=_WORD_CHARS),
+    Rule("azure", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])", not_after=r"\w~.-"),
     *_token_rules(
         r"""
         github  g(?:h[oprsu]_[A-Za-z0-9_]{30,}|ithub_pat_\w{30,})
@@ -395,7 +427,7 @@ RULES: Final[tuple[Rule, ...]] = (
         square        sq0(?:atp|csp)-[\w-]{22,}
         """
     ),
-    _token_rule("square", r"EAAA[\w-]{60}", _HAS_DIGIT, ends=r"\w+/=-"),
+    _token_rule("square", r"EAAA[\w-]{60}", _HAS_DIGIT, not_before=r"\w+/=-"),
     *_token_rules(
         r"""
         sendgrid  SG\.[\w-]{16,}\.[\w-]{16,}
@@ -404,16 +436,16 @@ RULES: Final[tuple[Rule, ...]] = (
         """
     ),
     Rule("twilio", r"[Tt](?i:wilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
-    Rule("telegram", r"\d{8,10}:AA[\w-]{33}(?![\w-])", after=r"\d"),
+    Rule("telegram", r"\d{8,10}:AA[\w-]{33}(?![\w-])", not_after=r"\d"),
     Rule("telegram", r"/bot(\d{6,12}:[\w-]{30,})"),
     _token_rule(
         "discord",
         r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}",
         r"[\w-]*[0-9]",
-        ends=r"\w.-",
+        not_before=r"\w.-",
     ),
     _token_rule("notion", r"ntn_[A-Za-z0-9]{40,}"),
-    _token_rule("notion", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
+    _token_rule("notion", r"secret_[A-Za-z0-9]{43}", not_before=r"\w"),
     *_token_rules(
         r"""
         linear     lin_(?:api|oauth)_[A-Za-z0-9]{32,}
@@ -430,7 +462,9 @@ RULES: Final[tuple[Rule, ...]] = (
         docker     dckr_[po]at_[\w-]{24,}
         """
     ),
-    _token_rule("npm", r"npm_[A-Za-z0-9]{36}", r"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
+    _token_rule(
+        "npm", r"npm_[A-Za-z0-9]{36}", r"npm_[a-z]*+[A-Z0-9]", not_before=r"\w"
+    ),
     *_token_rules(
         r"""
         pypi       pypi-AgE[\w-]{40,}
@@ -444,14 +478,17 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     # Other data in base64 has other characters too, or begins with many of this letter.
     _token_rule(
-        "facebook", r"EAA[A-Za-z0-9]{60,}", r"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"
+        "facebook",
+        r"EAA[A-Za-z0-9]{60,}",
+        r"(?!.{0,12}AAAA).*[0-9]",
+        not_before=r"\w+/=-",
     ),
     _token_rule("dropbox", r"sl\.[\w.=-]{100,}", _HAS_DIGIT),
     Rule(
         "dropbox",
         r"[A-Za-z0-9]{11}A{10}[\w-]{43}(?![\w+/=-])",
-        needs=_HAS_DIGIT,
-        after=r"\w+/=-",
+        required_beginning=_HAS_DIGIT,
+        not_after=r"\w+/=-",
     ),
     *_token_rules(
         r"""
@@ -462,7 +499,7 @@ RULES: Final[tuple[Rule, ...]] = (
         brevo      xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}
         """
     ),
-    _token_rule("brave", r"BSA[A-Za-z0-9_-]{27}", _HAS_DIGIT, ends=r"\w-"),
+    _token_rule("brave", r"BSA[A-Za-z0-9_-]{27}", _HAS_DIGIT, not_before=r"\w-"),
     *_token_rules(
         r"""
         crates  cio[A-Za-z0-9]{32}  whole digit
@@ -470,7 +507,7 @@ RULES: Final[tuple[Rule, ...]] = (
         jina    jina_[A-Za-z0-9]{60}  whole
         """
     ),
-    _token_rule("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", ends="A-Za-z0-9-"),
+    _token_rule("mailchimp", r"[0-9a-f]{32}-us\d{1,2}", not_before="A-Za-z0-9-"),
     *_token_rules(
         r"""
         posthog      phx_[A-Za-z0-9]{40,}
@@ -485,21 +522,25 @@ RULES: Final[tuple[Rule, ...]] = (
     _argument_rule(
         "password",
         rf"{_OPTION_PREFIX}(?:password|passwd|passphrase)",
-        needs=r"[a-z]*+[^a-z.,:;)]",
+        required_beginning=r"[a-z]*+[^a-z.,:;)]",
     ),
-    _argument_rule("token", rf"{_OPTION_PREFIX}token", needs=_LONG_AND_MIXED),
+    _argument_rule(
+        "token", rf"{_OPTION_PREFIX}token", required_beginning=_LONG_AND_MIXED
+    ),
     _argument_rule(
         "secret",
         rf"{_OPTION_PREFIX}(?:secret|(?:secret|access)-key)",
-        needs=_LONG_AND_MIXED,
+        required_beginning=_LONG_AND_MIXED,
     ),
-    _argument_rule("api-key", rf"{_OPTION_PREFIX}api-?key", needs=_LONG_AND_MIXED),
+    _argument_rule(
+        "api-key", rf"{_OPTION_PREFIX}api-?key", required_beginning=_LONG_AND_MIXED
+    ),
     Rule(
         "password",
         # As in a netrc file, on one line or several.
         r"login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s\"'<$][^\s\"'\\]{1,255})",
-        needs=r"[a-z]*+[^a-z.,:;)]",
-        after=r"^\s",
+        required_beginning=r"[a-z]*+[^a-z.,:;)]",
+        not_after=r"^\s",
     ),
     Rule(
         "password",
@@ -509,21 +550,21 @@ RULES: Final[tuple[Rule, ...]] = (
         r"[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
         r"(?![$%]?\{|\$)",
     ),
-    _argument_rule("password", "-p", r"[ \t]{0,4}", of="sshpass"),
-    _argument_rule("password", "-p", "", of=r"(?:mysql|mariadb)\w{0,12}"),
-    _argument_rule("password", "(?:-a|--pass)", of="redis-cli"),
-    _argument_rule("password", "-p", of=r"(?:docker|podman|helm registry) login"),
+    _argument_rule("password", "-p", r"[ \t]{0,4}", commands="sshpass"),
+    _argument_rule("password", "-p", "", commands=r"(?:mysql|mariadb)\w{0,12}"),
+    _argument_rule("password", "(?:-a|--pass)", commands="redis-cli"),
+    _argument_rule("password", "-p", commands=r"(?:docker|podman|helm registry) login"),
     _argument_rule(
         "cookie",
         "(?:-b|--cookie)",
         r"[ \t]{0,4}",
-        needs=r"[^=\s]+=.*[0-9A-Z]",
-        of="curl",
+        required_beginning=r"[^=\s]+=.*[0-9A-Z]",
+        commands="curl",
     ),
     _argument_rule(
         "secret",
         "aws_(?:secret_access_key|session_token)",
-        of="aws configure set",
+        commands="aws configure set",
     ),
     Rule(
         "password",
@@ -552,17 +593,17 @@ RULES: Final[tuple[Rule, ...]] = (
         r"[A-Za-z0-9]{24,}$|(?=.{20})(?=.*[0-9]).*[A-Za-z]"
         r"|(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*$",
     ),
-    Rule("authorization", r"[Ss](?i:sws) {1,4}([\w-]{20,})", after=r"\w-"),
+    Rule("authorization", r"[Ss](?i:sws) {1,4}([\w-]{20,})", not_after=r"\w-"),
     *_named_value_rules(
-        "password", rf"{_ANY_PREFIX}(?:password|passwd|passphrase)|pwd"
+        "password", rf"{_ANY_NAME_PREFIX}(?:password|passwd|passphrase)|pwd"
     ),
     *_named_value_rules(
-        "secret", rf"secret|{_ANY_PREFIX}(?:client|app|consumer)[_-]?secret"
+        "secret", rf"secret|{_ANY_NAME_PREFIX}(?:client|app|consumer)[_-]?secret"
     ),
-    *_named_value_rules("api-key", rf"{_ANY_PREFIX}api[_-]?key"),
+    *_named_value_rules("api-key", rf"{_ANY_NAME_PREFIX}api[_-]?key"),
     *_named_value_rules(
         "token",
-        rf"{_ANY_PREFIX}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
+        rf"{_ANY_NAME_PREFIX}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
         "|csrfmiddlewaretoken|samlresponse",
     ),
     Rule(
@@ -571,7 +612,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"[Bb](?i:asic)[ \t]{1,4}([A-Za-z0-9+/]{7,}+={0,2}+)(?![\w+/=-])",
         r"(?:[A-Za-z0-9+/]{4})*?"
         r"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6)",
-        after=r"\w-",
+        not_after=r"\w-",
     ),
     Rule(
         "bearer",
@@ -579,7 +620,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"[Bb](?i:earer)[ \t]{1,4}(?:([\w.~+/-]{16,}+={1,2})(?![\w/]|[\"'][\w/])"
         r"|([\w.~+/-]{16,}+)(?!=))",
         r"[^=]*?[0-9]|(?=[^=]{24})[^=]*?[a-z][A-Z]",
-        after=r"\w-",
+        not_after=r"\w-",
     ),
     Rule(
         "bearer",
@@ -627,20 +668,22 @@ class SharedRule(NamedTuple):
     first: str = ""
     """Precedes the pattern where no match ends, so that a long word is read once."""
 
-    needs: str = ""
+    required_text: str = ""
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of such texts, in order."""
         text = raw.decode("utf-8", "surrogateescape")
-        begins = re.compile(self.first + self.pattern)
+        may_begin = re.compile(self.first + self.pattern)
         goes_on = re.compile(self.pattern)
         end = 0
         end_of_raw = 0
-        at = 0
-        while match := goes_on.match(text, at) or begins.search(text, at):
-            at = max(match.end(), at + 1)
+        searched_at = 0
+        while match := goes_on.match(text, searched_at) or may_begin.search(
+            text, searched_at
+        ):
+            searched_at = max(match.end(), searched_at + 1)
             first, last = match.span(match.lastindex or 0)
-            if not re.match(self.needs, text[first:last]):
+            if not re.match(self.required_text, text[first:last]):
                 continue
 
             start = end_of_raw + _bytes_of(text[end:first])
@@ -665,7 +708,7 @@ SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
         rule_of_kind("ip"),
         rf"(?a)\b(?:{_IP_BYTE}(?:\.{_IP_BYTE}){{3}}|{_LONG_IP})\b",
         # The addresses of each machine itself say nothing.
-        needs=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
+        required_text=r"(?!127\.|0\.0\.0\.0)(?=.*[0-9])",
     ),
     "text": SharedRule(
         rule_of_kind("text"), r"(?as)\A(?:\s*+\S++\s|.*[^\x00-\x7F]).*\Z"

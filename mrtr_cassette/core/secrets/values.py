@@ -56,12 +56,12 @@ def _as_url_path(text: str) -> str:
 
 def _percent_quoted(text: str, safe: str) -> str:
     """Return a text with `%` escapes for all bytes but unreserved and `safe` ones."""
-    kept = _UNRESERVED + safe.encode()
-    spelled = []
+    unquoted_bytes = _UNRESERVED + safe.encode()
+    quoted_parts = []
     for byte in text.encode("utf-8", "surrogateescape"):
-        spelled.append(chr(byte) if byte in kept else f"%{byte:02X}")
+        quoted_parts.append(chr(byte) if byte in unquoted_bytes else f"%{byte:02X}")
 
-    return "".join(spelled)
+    return "".join(quoted_parts)
 
 
 def _percent_unquoted(text: str) -> str:
@@ -118,11 +118,11 @@ class Values:
         self.texts = dict(sorted((texts or {}).items()))
         self.names = tuple(sorted({*names, *self.texts}))
         self.unknown = [name for name in self.names if name not in self.texts]
-        self._values_by_form: dict[str, dict[str, str]] = {}
+        self._names_by_spelled_text: dict[str, dict[str, str]] = {}
         """For each spelled text, the value that it is of, by spelling."""
         for name, text in self.texts.items():
             for spelling, spell in _SPELLINGS.items():
-                self._values_by_form.setdefault(spell(text), {}).setdefault(
+                self._names_by_spelled_text.setdefault(spell(text), {}).setdefault(
                     spelling, name
                 )
 
@@ -130,12 +130,13 @@ class Values:
             return
 
         self._marks_of_values = [
-            form.encode("utf-8", "surrogateescape") for form in self._values_by_form
+            spelled_text.encode("utf-8", "surrogateescape")
+            for spelled_text in self._names_by_spelled_text
         ]
         self._marks_of_values += [name.encode() for name in self.names]
         any_name = "|".join(sorted(self.names, key=len, reverse=True))
         spellings = "|".join([*_SPELLINGS, _NUMBER_SPELLING])
-        alike = rf"\{{=*(?:{any_name})(?::(?:{spellings}))?\}}"
+        ref_lookalike = rf"\{{=*(?:{any_name})(?::(?:{spellings}))?\}}"
         self._ref_pattern = re.compile(
             rf'"\{{(?P<number>{any_name}):{_NUMBER_SPELLING}\}}"'
             rf"|\{{(?P<escape>=*)(?P<name>{any_name})(?::(?P<spelling>{spellings}))?\}}"
@@ -144,21 +145,21 @@ class Values:
         self._spelled_ref_pattern = re.compile(
             rf"\{{(?P<name>{any_name}):(?!{_NUMBER_SPELLING})[a-z]+\}}".encode()
         )
-        found = [rf"\{{(?P<alike>{alike[2:]})"]
-        if self._values_by_form:
-            found.append(self._form_pattern())
+        alternatives = [rf"\{{(?P<alike>{ref_lookalike[2:]})"]
+        if self._names_by_spelled_text:
+            alternatives.append(self._spelled_text_pattern())
 
-        if any(map(str.isdigit, self._values_by_form)):
-            found.append(r'(?P<quote>(?<!\\)\\*")')
+        if any(map(str.isdigit, self._names_by_spelled_text)):
+            alternatives.append(r'(?P<quote>(?<!\\)\\*")')
 
-        self._form_or_ref_pattern = re.compile("|".join(found))
+        self._spelled_text_or_ref_pattern = re.compile("|".join(alternatives))
 
-    def _form_pattern(self) -> str:
+    def _spelled_text_pattern(self) -> str:
         """Return a pattern for this run's texts in all their spellings, the longest first."""
         alternatives = []
-        for form in sorted(self._values_by_form, key=len, reverse=True):
-            end = "" if form.endswith(_SEPARATORS) else _VALUE_ENDS
-            alternatives.append(re.escape(form) + end)
+        for spelled_text in sorted(self._names_by_spelled_text, key=len, reverse=True):
+            end = "" if spelled_text.endswith(_SEPARATORS) else _VALUE_ENDS
+            alternatives.append(re.escape(spelled_text) + end)
 
         return f"(?P<form>{'|'.join(alternatives)})"
 
@@ -170,42 +171,44 @@ class Values:
 
     def seal(self, raw: bytes, place: TextPlace = "body") -> bytes:
         """Put references in the place of this run's texts; escape what looks like a reference."""
-        if not self.names or not any(sign in raw for sign in self._marks_of_values):
+        if not self.names or not any(mark in raw for mark in self._marks_of_values):
             return raw
 
         text = raw.decode("utf-8", "surrogateescape")
-        sealed = _Sealing(text, place)
+        sealing = _Sealing(text, place)
         searched_at = 0
-        while match := self._form_or_ref_pattern.search(text, searched_at):
+        while match := self._spelled_text_or_ref_pattern.search(text, searched_at):
             searched_at = match.end()
             if match.lastgroup == "quote":
-                sealed.in_string ^= len(match[0]) % 2 == 1
+                sealing.in_string ^= len(match[0]) % 2 == 1
             elif match.lastgroup == "alike":
-                sealed.put_reference(match.start(), match.end(), "{=" + match["alike"])
-            elif not self._seal_form(sealed, match):
+                sealing.put_reference(match.start(), match.end(), "{=" + match["alike"])
+            elif not self._seal_spelled_text(sealing, match):
                 searched_at = match.start() + 1
 
-        return sealed.whole_text.encode("utf-8", "surrogateescape")
+        return sealing.whole_text.encode("utf-8", "surrogateescape")
 
-    def _seal_form(self, sealed: _Sealing, match: re.Match[str]) -> bool:
+    def _seal_spelled_text(self, sealing: _Sealing, match: re.Match[str]) -> bool:
         """Put a reference in the place of a text; tell whether a value begins there."""
-        names = self._values_by_form[match[0]]
+        name_by_spelling = self._names_by_spelled_text[match[0]]
         start, end = match.span()
         if not _value_begins(
-            sealed.text, start, self.texts[next(iter(names.values()))][0]
+            sealing.text, start, self.texts[next(iter(name_by_spelling.values()))][0]
         ):
             return False
 
-        if match[0].isdigit() and sealed.is_number(start, end):
-            name = names["json"]
-            sealed.put_reference(start, end, f'"{{{name}:{_NUMBER_SPELLING}}}"')
+        if match[0].isdigit() and sealing.is_number(start, end):
+            name = name_by_spelling["json"]
+            sealing.put_reference(start, end, f'"{{{name}:{_NUMBER_SPELLING}}}"')
             return True
 
-        default = sealed.default_spelling_at(start)
-        for spelling in _SPELLINGS_TO_TRY[default]:
-            if spelling in names:
-                end_of_ref = "}" if spelling == default else f":{spelling}}}"
-                sealed.put_reference(start, end, f"{{{names[spelling]}{end_of_ref}")
+        default_spelling = sealing.default_spelling_at(start)
+        for spelling in _SPELLINGS_TO_TRY[default_spelling]:
+            if spelling in name_by_spelling:
+                end_of_ref = "}" if spelling == default_spelling else f":{spelling}}}"
+                sealing.put_reference(
+                    start, end, f"{{{name_by_spelling[spelling]}{end_of_ref}"
+                )
                 return True
 
         return False
@@ -219,9 +222,9 @@ class Values:
 
         def revealed(match: re.Match[str]) -> str:
             """Return the text for a reference, if any; an escaped reference loses a `=`."""
-            number = match["number"]
-            if number is not None:
-                return self.texts.get(number, match[0])
+            name_of_number = match["number"]
+            if name_of_number is not None:
+                return self.texts.get(name_of_number, match[0])
             if match["escape"]:
                 return f"{{{match[0][2:]}"
 
@@ -242,12 +245,12 @@ class Values:
         if not self.names or b"{" not in raw:
             return set()
 
-        found = set()
+        names_in_text = set()
         for match in self._ref_pattern.finditer(raw.decode("utf-8", "surrogateescape")):
             if not match["escape"]:
-                found.add(match["number"] or match["name"])
+                names_in_text.add(match["number"] or match["name"])
 
-        return found
+        return names_in_text
 
     def without_spellings(self, raw: bytes) -> bytes:
         """Return a text in which references don't tell how clients spelled the value."""
@@ -265,7 +268,7 @@ class Values:
         """Return a recorded request as this run would send it."""
         return self._request_with_changes(request, self.reveal)
 
-    def alike_request(self, request: Request) -> Request:
+    def request_without_spellings(self, request: Request) -> Request:
         """Return a recorded request in which references don't tell how they were spelled."""
         return self._request_with_changes(
             request, lambda raw, _place: self.without_spellings(raw)
@@ -300,42 +303,46 @@ class Values:
 
     # Learning
 
-    def texts_between(self, recorded: str, received: str) -> dict[str, str] | None:
+    def texts_between(
+        self, recorded_text: str, received_text: str
+    ) -> dict[str, str] | None:
         """Return the texts with which a recorded text becomes a received one.
 
         None where there are none, and where nothing tells which part is the value's.
         """
-        pattern = []
-        spellings: dict[str, str] = {}
+        pattern_parts = []
+        spelling_by_name: dict[str, str] = {}
         end = 0
-        for match in self._ref_pattern.finditer(recorded):
+        for match in self._ref_pattern.finditer(recorded_text):
             name = match["name"]
             if match["escape"] or name not in self.unknown:
                 continue
 
-            pattern.append(re.escape(recorded[end : match.start()]))
+            pattern_parts.append(re.escape(recorded_text[end : match.start()]))
             end = match.end()
             spelling = match["spelling"]
             if not spelling:
-                spelling = _default_spelling(recorded, match.start(), "body")
+                spelling = _default_spelling(recorded_text, match.start(), "body")
 
-            is_first = name not in spellings
-            if spellings.setdefault(name, spelling) != spelling:
+            is_first = name not in spelling_by_name
+            if spelling_by_name.setdefault(name, spelling) != spelling:
                 return None
 
             group = f"(?P<{name}>.{{{_SHORTEST_TEXT},}})"
-            pattern.append(group if is_first else f"(?P={name})")
+            pattern_parts.append(group if is_first else f"(?P={name})")
 
-        if len(spellings) != 1:
+        if len(spelling_by_name) != 1:
             # With several, nothing tells where the text of the first one ends.
-            return {} if recorded == received else None
+            return {} if recorded_text == received_text else None
 
-        pattern.append(re.escape(recorded[end:]))
-        match_of_received = re.fullmatch("".join(pattern), received, re.DOTALL)
+        pattern_parts.append(re.escape(recorded_text[end:]))
+        match_of_received = re.fullmatch(
+            "".join(pattern_parts), received_text, re.DOTALL
+        )
         if match_of_received is None:
             return None
 
-        ((name, spelling),) = spellings.items()
+        ((name, spelling),) = spelling_by_name.items()
         text = match_of_received[name]
         if spelling in ("url", "strict", "component"):
             text = _percent_unquoted(text)
@@ -347,8 +354,8 @@ NO_VALUES: Final = Values()
 
 
 def values_of(
-    known: Sequence[str],
-    given: Mapping[str, str],
+    known_names: Sequence[str],
+    given_texts: Mapping[str, str],
     path: object,
     *,
     needs_all: bool = False,
@@ -358,15 +365,15 @@ def values_of(
     Raises:
         UsageError: the cassette doesn't know a name, or nothing says a text that is needed.
     """
-    for name in given:
-        if name not in known:
+    for name in given_texts:
+        if name not in known_names:
             hint = "record it again with this value"
-            if known:
-                hint = f"it has {', '.join(known)}; another one needs it recorded again"
+            if known_names:
+                hint = f"it has {', '.join(known_names)}; another one needs it recorded again"
 
             raise UsageError(f"<<values>>: {path} has no value {name!r}", hint=hint)
 
-    values = Values(known, given)
+    values = Values(known_names, given_texts)
     if needs_all and values.unknown:
         name = values.unknown[0]
         raise UsageError(
@@ -386,30 +393,32 @@ class _Sealing:
         self._place: TextPlace = place
         self._finished_parts: list[str] = []
         self._last_written = ""
-        self._done_until = 0
+        self._end_of_done = 0
 
-    def put_reference(self, start: int, end: int, new: str) -> None:
+    def put_reference(self, start: int, end: int, reference: str) -> None:
         """Put something in the place of a part of the text."""
-        between = self.text[self._done_until : start]
-        self._finished_parts += (between, new)
-        self._last_written = (self._last_written + between + new)[-_LONGEST_URL:]
-        self._done_until = end
+        text_between = self.text[self._end_of_done : start]
+        self._finished_parts += (text_between, reference)
+        self._last_written = (self._last_written + text_between + reference)[
+            -_LONGEST_URL:
+        ]
+        self._end_of_done = end
 
     def default_spelling_at(self, start: int) -> str:
         """Return the expected spelling, as whoever reveals what is sealed expects it."""
-        before = (
+        text_before = (
             self._last_written
-            + self.text[max(self._done_until, start - _LONGEST_URL) : start]
+            + self.text[max(self._end_of_done, start - _LONGEST_URL) : start]
         )
-        return _default_spelling(before, len(before), self._place)
+        return _default_spelling(text_before, len(text_before), self._place)
 
     def is_number(self, start: int, end: int) -> bool:
         """Tell whether digits are a number of JSON, and not part of a string."""
         if self._place != "body" or self.in_string:
             return False
 
-        before = self.text[max(0, start - _CHARS_LOOKED_AT) : start]
-        if _BEFORE_NUMBER.search(before) is None:
+        text_before = self.text[max(0, start - _CHARS_LOOKED_AT) : start]
+        if _BEFORE_NUMBER.search(text_before) is None:
             return False
 
         return _AFTER_NUMBER.match(self.text, end) is not None
@@ -417,31 +426,33 @@ class _Sealing:
     @property
     def whole_text(self) -> str:
         """The text with all references."""
-        return "".join(self._finished_parts) + self.text[self._done_until :]
+        return "".join(self._finished_parts) + self.text[self._end_of_done :]
 
 
-def _default_spelling(text: str, at: int, place: TextPlace) -> str:
+def _default_spelling(text: str, offset: int, place: TextPlace) -> str:
     """Return how a value is spelled before which a text has this."""
-    before = text[max(0, at - _LONGEST_URL) : at]
-    return "url" if _URL_BEFORE.search(before) else _SPELLING_BY_PLACE[place]
+    text_before = text[max(0, offset - _LONGEST_URL) : offset]
+    return "url" if _URL_BEFORE.search(text_before) else _SPELLING_BY_PLACE[place]
 
 
-def _value_begins(text: str, start: int, first: str) -> bool:
+def _value_begins(text: str, start: int, first_char: str) -> bool:
     """Tell whether a value with this first character begins here, and no longer name or path."""
-    before = text[max(0, start - _CHARS_LOOKED_AT) : start]
-    is_path = first in "/\\"
-    escape = _AFTER_ESCAPE if is_path else _AFTER_ODD_ESCAPE
-    if not before or escape.search(before):
+    text_before = text[max(0, start - _CHARS_LOOKED_AT) : start]
+    is_path = first_char in "/\\"
+    escape_before = _AFTER_ESCAPE if is_path else _AFTER_ODD_ESCAPE
+    if not text_before or escape_before.search(text_before):
         return True
 
-    percent = _AFTER_PERCENT.search(before)
-    last = before[-1] if percent is None else chr(int(percent[1], 16))
-    if is_path and last in "/\\":
-        return _AFTER_SCHEME.search(before) is not None
-    if last.isalnum() or last in "_~-":
-        return not (is_path or first.isalnum() or first in "_~-")
-    if last == ".":
-        return not is_path and not before[-2:-1].isalnum()
+    percent_escape = _AFTER_PERCENT.search(text_before)
+    char_before = (
+        text_before[-1] if percent_escape is None else chr(int(percent_escape[1], 16))
+    )
+    if is_path and char_before in "/\\":
+        return _AFTER_SCHEME.search(text_before) is not None
+    if char_before.isalnum() or char_before in "_~-":
+        return not (is_path or first_char.isalnum() or first_char in "_~-")
+    if char_before == ".":
+        return not is_path and not text_before[-2:-1].isalnum()
 
     return True
 
@@ -452,14 +463,16 @@ def _with_values(
     """Return headers with other values; one in base64 stays so."""
     changed_headers: list[tuple[str, str]] = []
     for name, value in headers:
-        plain = decoded_header(value)
+        decoded_value = decoded_header(value)
         new_value = _with_changed_bytes(
-            value if plain is None else plain, change, "header"
+            value if decoded_value is None else decoded_value, change, "header"
         )
-        if plain is not None:
+        if decoded_value is not None:
             encoded = b64encode(new_value.encode("utf-8", "surrogateescape"))
             new_value = (
-                value if new_value == plain else f"=?base64?{encoded.decode()}?="
+                value
+                if new_value == decoded_value
+                else f"=?base64?{encoded.decode()}?="
             )
         elif new_value != value and not new_value.isascii():
             new_value = header_text(new_value)

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.sessions import is_endpoint, posted_to
+from mrtr_cassette.core.cassette.sessions import is_endpoint, post_target
 from mrtr_cassette.core.cassette.transports import on_one_line
 from mrtr_cassette.core.protocol.calls import read_call, session_ids_in_target
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -652,7 +652,7 @@ class StreamUpstream:
         if self._server_origin.path_of(url) is None:
             raise OSError(0, "it sends its client to another server")
 
-        target = posted_to(self._stream_target, url)
+        target = post_target(self._stream_target, url)
         spans = session_ids_in_target(target, self._stream_target)
         ids = tuple(span.slice_of(target) for span in spans)
         self._add_settings(UserSettings(secrets=ids))

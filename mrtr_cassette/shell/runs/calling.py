@@ -184,7 +184,7 @@ async def call(
     # What is said of the call has no credentials either.
     redactor = Redactor(BUILT_IN_RULES, lambda _rule, _secret: "1")
     credentials = Credentials(redactor, seals_sessions=False)
-    recorder = Recorder(seals=False, credentials=credentials)
+    recorder = Recorder(seals_states=False, credentials=credentials)
     recorder.add_settings(UserSettings(secrets=options.secrets))
     endpoint_context = answers_endpoint(
         sources.file.rest, options.ca_path, verifies=not options.insecure

@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, Unread
+from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, UnreadBody
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failure_log_line,
@@ -104,7 +104,7 @@ class RecordSession(Session):
 
     _began_at: float = field(default_factory=CLOCK.now)
     _work_under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    _warned_of: set[Unread] = field(default_factory=set)
+    _warned_of: set[UnreadBody] = field(default_factory=set)
 
     is_recording = True
 
@@ -186,7 +186,7 @@ class RecordSession(Session):
             self.recorder.leave_out(exchange, observation.call)
             return exchange
 
-        if unread and not due.continues:
+        if unread and not due.continues_written:
             self.unread_count += 1
 
         for body in unread:
@@ -194,8 +194,8 @@ class RecordSession(Session):
                 self._warned_of.add(body)
                 self.announcer.say(unread_log_line, observation, body, self.terms)
 
-        self.journal.append(encode_line(exchange, continues=due.continues))
-        if not due.continues and not self.outcomes.has_success:
+        self.journal.append(encode_line(exchange, continues=due.continues_written))
+        if not due.continues_written and not self.outcomes.has_success:
             self.outcomes.note_outcome(exchange)
 
         return exchange
@@ -205,7 +205,7 @@ class RecordSession(Session):
         # Publishing tells what is wrong with a journal.
         with suppress(CassetteError, OSError):
             journal = self.journal.path.read_bytes()
-            if not self.recorder.may_repeat(journal):
+            if not self.recorder.may_repeat_secrets(journal):
                 return
 
             content = decode_journal(journal, str(self.journal.path))
@@ -319,7 +319,7 @@ class ExchangeRecording:
         if due is not None:
             self._sealed_exchange = self.session.write(due, observation)
 
-        for push in observation.take_pushed():
+        for push in observation.take_pushes():
             self.session.announcer.say(push_log_line, observation, push)
 
     def _report_exchange(
@@ -474,7 +474,7 @@ def _new_recorder(options: RecordOptions) -> Recorder:
     """Return a recorder with these options, which hashes secrets with a new key."""
     redactor = Redactor(options.redaction, keyed_hash(secrets.token_bytes(32)))
     recorder = Recorder(
-        seals=options.request_state == "sealed",
+        seals_states=options.request_state == "sealed",
         redactor=redactor,
         credentials=Credentials(redactor),
         seals_answers=options.seal_answers,

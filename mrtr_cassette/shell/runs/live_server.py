@@ -329,7 +329,7 @@ class LiveServer:
             for ping in observation.take_pings():
                 self._start_task(self._answer_ping(ping, conversation))
 
-            for push in observation.take_pushed():
+            for push in observation.take_pushes():
                 await self._start_push_answer(push, conversation)
 
             self._leave_as_client_left(observation, conversation)

@@ -221,7 +221,7 @@ async def replay_pipe(
             PipedClient(server.handle, options.max_body), cassette, end_requested
         )
 
-    if client is not None and player.only_probed:
+    if client is not None and player.has_only_discovered:
         client.leave_note("probed", path)
 
     return session, int(bool(player.misses))

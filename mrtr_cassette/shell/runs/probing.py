@@ -475,7 +475,7 @@ class _Prober:
         count = 0
         for call in self.plan:
             if call.is_sent:
-                count += 1 + len(call.interaction.own_exchanges)
+                count += 1 + len(call.interaction.unshared_exchanges)
 
         latest = max([ask.index for ask in self.asks], default=0)
         for ask, probes in self.asks.items():

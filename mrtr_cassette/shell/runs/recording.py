@@ -342,9 +342,9 @@ class RelayedResponse(ExchangeRecording):
             passed += endpoint.finish()
 
         if endpoint.is_over:
-            if endpoint.elsewhere:
+            if endpoint.foreign_origin:
                 self.note_sent_elsewhere(
-                    "the endpoint of HTTP+SSE at", endpoint.elsewhere
+                    "the endpoint of HTTP+SSE at", endpoint.foreign_origin
                 )
 
             self._endpoint_passing = None
@@ -679,7 +679,7 @@ class AutoAnswerHandler:
         if not is_modern(call):
             return None
 
-        session = ServerSession(Recorder(seals=False))
+        session = ServerSession(Recorder(seals_states=False))
         if task is not None:
             turns = len(task.rounds.turns)
             return AnsweredPoll(request, session, task.call, task.answered, turns)

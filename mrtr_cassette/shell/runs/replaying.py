@@ -177,9 +177,9 @@ def _load_replay(
             player.recording = replace(cassette, command=recorded.server)
 
     if options.pace == "recorded":
-        player.keep_pieces()
+        player.send_piece_by_piece()
 
-    player.tell_poll_interval(options.poll_interval)
+    player.set_poll_interval(options.poll_interval)
     player.stops = options.on_miss == "stop"
     player.paths = tuple([cassette.path for cassette in cassettes])
     player.adds_to = str(path)
@@ -310,9 +310,9 @@ class ReplayServer:
 
         if self.faults is not None:
             choice = self.player.choose(request, self.clock.wall())
-            lookup = choice.reading.matched_request.lookup
+            lookup = choice.prepared.normalised.lookup
             fault = self.faults.fault_met_by(
-                lookup, choice.chosen.entry, session_of(request)
+                lookup, choice.recording.entry, session_of(request)
             )
             if fault is not None:
                 await self._meet_fault(fault, choice, downstream)
@@ -337,7 +337,7 @@ class ReplayServer:
     ) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
-        call = self.player.shown_text(str(choice.reading.matched_request.lookup.call))
+        call = self.player.shown_text(str(choice.prepared.normalised.lookup.call))
         self.announcer.say(fault_log_line, fault.name, call)
         await self.clock.sleep(fault.delay)
         if fault.slow:
@@ -349,7 +349,7 @@ class ReplayServer:
         if fault.drop is not None:
             await self._drop_connection(fault, choice, downstream)
         elif fault.expired_state:
-            body = EXPIRED_STATE % (choice.reading.values.id or b"null")
+            body = EXPIRED_STATE % (choice.prepared.caller_values.id or b"null")
             await self._send_unrecorded_response(request, body, downstream)
         elif fault.status is not None or fault.session_lost:
             await _send_fault_error(fault, downstream)
@@ -650,7 +650,7 @@ class ReplayServer:
     ) -> None:
         """Send a message of our own on a stream of events or lines."""
         framed_message = b"event: message\ndata: " + message + b"\n\n"
-        if delivery.entry.matched.request.is_line:
+        if delivery.entry.normalised.request.is_line:
             framed_message = message + b"\n"
 
         await downstream.send(framed_message, is_last=is_last)
@@ -664,8 +664,10 @@ class ReplayServer:
         session = delivery.session
         arrival_event = self._arrival_events.setdefault(session, asyncio.Event())
         skippable = delivery.skippable_request
-        is_behind = bool(delivery.owing_streams)
-        may_end = is_behind or skippable is not None or delivery.is_asked_elsewhere
+        is_behind = bool(delivery.streams_due_first)
+        may_end = (
+            is_behind or skippable is not None or delivery.is_asked_on_unread_stream
+        )
         seconds = self.silence_s if may_end else None
 
         try:
@@ -676,14 +678,14 @@ class ReplayServer:
                 session.waive_request(skippable)
             elif is_behind:
                 # Nobody reads them.
-                for stream in delivery.owing_streams:
-                    stream.is_left = True
+                for stream in delivery.streams_due_first:
+                    stream.is_finished = True
             else:
                 self._tell_miss(self.player.refuse_unheard_call(delivery))
 
             self._wake_waiting_responses(session)
 
-        if is_behind and not delivery.entry.matched.request.is_line:
+        if is_behind and not delivery.entry.normalised.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_PAUSE_BETWEEN_EVENTS_S)
 

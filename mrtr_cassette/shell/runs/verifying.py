@@ -14,9 +14,9 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
 from mrtr_cassette.core.cassette.texts import with_examples
 from mrtr_cassette.core.cassette.transports import (
+    http_sse_over_pipes,
     is_over_old_transport,
     over_http,
-    over_lines,
     over_pipes,
 )
 from mrtr_cassette.core.compare.conversations import comparison_with_run
@@ -181,7 +181,9 @@ def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
 def _has_session(cassette: Cassette) -> bool:
     """Tell whether any request in a cassette was sent in a session."""
     for interaction in cassette.interactions:
-        if any(session_of(exchange.request) for exchange in interaction.own_exchanges):
+        if any(
+            session_of(exchange.request) for exchange in interaction.unshared_exchanges
+        ):
             return True
 
     return False
@@ -190,7 +192,7 @@ def _has_session(cassette: Cassette) -> bool:
 def as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
     """Return a cassette as one of the transport of a live server."""
     if is_over_old_transport(cassette):
-        return over_lines(cassette)
+        return http_sse_over_pipes(cassette)
     if is_on_pipes(upstream):
         return over_pipes(cassette)
     return over_http(cassette)

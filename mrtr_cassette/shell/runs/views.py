@@ -75,7 +75,7 @@ class MrtrCassette:
         self._default_answers = answers
         self.live: ProbedServer | None = None
         """The server of a test's cassette; None outside of tests."""
-        self.was_probed = False
+        self.has_probed_server = False
         """A live server was probed with it."""
         self._unused_answer_names: set[str] = set()
         self._unused_of_all: set[str] | None = None
@@ -260,7 +260,7 @@ class MrtrCassette:
         if cassette is None:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
 
-        self.was_probed = True
+        self.has_probed_server = True
         return result_in_thread(probe_recorded(cassette, upstream, checked))
 
 

@@ -146,7 +146,8 @@ def test_recorders_and_their_exchanges_come_back() -> None:
 
     assert again.recorders == (RecorderFacts("A", 7), RecorderFacts("B", 9, 1))
     assert [
-        interaction.own_exchanges[0].recorded_by for interaction in again.interactions
+        interaction.unshared_exchanges[0].recorded_by
+        for interaction in again.interactions
     ] == owners
 
 
@@ -293,7 +294,7 @@ def test_facts_may_be_missing_or_in_another_order() -> None:
         changed = edited(lambda tree: change(tree["recording"]["exchanges"]), data)
         found = []
         for interaction in load(changed, "f").interactions:
-            for exchange in interaction.own_exchanges:
+            for exchange in interaction.unshared_exchanges:
                 found.append((exchange.number, exchange.ended_ms))
 
         return found

@@ -20,7 +20,10 @@ from builders import (
 from messages import text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.transports import is_over_old_transport, over_lines
+from mrtr_cassette.core.cassette.transports import (
+    http_sse_over_pipes,
+    is_over_old_transport,
+)
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.wire.http import End
@@ -66,7 +69,7 @@ def test_each_call_has_what_the_stream_says_of_it() -> None:
     """Its progress and its response, by the latest request with the id; the rest is the stream's."""
     assert is_over_old_transport(session())
 
-    cassette = over_lines(session())
+    cassette = http_sse_over_pipes(session())
     said = {}
     for interaction in cassette.interactions:
         exchange = interaction.exchanges[0]
@@ -120,6 +123,6 @@ def test_requests_are_not_read_again_for_each_message(
         return read_call(exchange.request)
 
     monkeypatch.setattr(RecordedExchange, "call", property(call_of))
-    over_lines(cassette)
+    http_sse_over_pipes(cassette)
 
     assert len(calls) <= len(read) <= 3 * len(calls)

@@ -27,7 +27,7 @@ FILES = sorted(
 )
 
 
-REFERENCE = re.compile(rb'"(of|interaction)": \d+')
+VARIABLE_REFERENCE = re.compile(rb'"(of|interaction)": \d+')
 
 
 def interactions_of(cassette: Cassette) -> list[bytes]:
@@ -37,7 +37,7 @@ def interactions_of(cassette: Cassette) -> list[bytes]:
         .partition(b'"interactions": [')[2]
         .partition(b'\n  ],\n  "recording"')[0]
     )
-    return REFERENCE.sub(b"", text).split(b",\n    {")
+    return VARIABLE_REFERENCE.sub(b"", text).split(b",\n    {")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,11 @@ from messages import NO, YES, text
 from pushing import PushingSession, asked_once, branched, elicit, roots, sample
 from tasking import get, state
 
-from mrtr_cassette.core.cassette.recorded import TaskStep, posted_answer, task_turns
+from mrtr_cassette.core.cassette.recorded import (
+    TaskStep,
+    posted_answer_value,
+    task_turns,
+)
 from mrtr_cassette.core.cassette.sessions import EndpointPassing, opened_session
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -126,7 +130,7 @@ def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
     }
 
     assert [push.message.raw for push in turn.pushed_requests] == pushes
-    assert turn.given is None
+    assert turn.given_answers is None
 
 
 @pytest.mark.parametrize(
@@ -143,8 +147,8 @@ def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> N
     cassette = asked_once(elicit(), value, CALL, text("done"))
     (turn,) = cassette.interactions[0].pushed_turns
 
-    assert turn.given == {"elicitation-1": read}
-    assert posted_answer(None) == {"error": None}
+    assert turn.given_answers == {"elicitation-1": read}
+    assert posted_answer_value(None) == {"error": None}
 
 
 # Sessions and streams

@@ -70,7 +70,7 @@ PUSHED = elicit("push-1")
 
 def session(session_id: str = "") -> ServerSession:
     """Return a session with a live server."""
-    return ServerSession(Recorder(seals=True), session_id)
+    return ServerSession(Recorder(seals_states=True), session_id)
 
 
 refusing = partial(AskedOtherwise, changes=())

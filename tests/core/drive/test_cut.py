@@ -33,7 +33,7 @@ def digests_of(cassette: Cassette) -> list[str]:
     """Return the digests of all exchanges, in the order of the file."""
     digests = []
     for interaction in cassette.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             digests.append(exchange_sha256(exchange.request, exchange.response))
 
     return digests

@@ -115,7 +115,7 @@ def test_changed_interaction_repeats_what_was_kept() -> None:
 
     requests = []
     for interaction in whole.interactions:
-        requests += [exchange.request for exchange in interaction.own_exchanges]
+        requests += [exchange.request for exchange in interaction.unshared_exchanges]
 
     names = [request.header("mcp-session-id") for request in requests]
 
@@ -383,7 +383,7 @@ def test_stream_is_kept_together_with_the_calls_of_which_it_tells(
     whole, found = over(listening("Sure?"), new)
 
     assert found == marks
-    assert whole.interactions[1].pushed_turns[0].given == {"elicitation-1": YES}
+    assert whole.interactions[1].pushed_turns[0].given_answers == {"elicitation-1": YES}
     assert Player(whole).entries
 
 
@@ -469,7 +469,7 @@ def test_pace_of_polls_changes_nothing() -> None:
         whole, marks = over(old, run(third_task, state(third_task), note="new"))
 
         assert marks == "~="
-        assert [step.polls for step in whole.interactions[1].steps][-1] == 1
+        assert [step.poll_count for step in whole.interactions[1].steps][-1] == 1
 
 
 def test_stream_that_tells_of_a_task_is_as_it_was() -> None:

@@ -78,7 +78,7 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     )
 
     answers = FixedScript(AskAnswer(None), *replies)
-    session = ServerSession(Recorder(seals=True))
+    session = ServerSession(Recorder(seals_states=True))
 
     return Conversation(call, answers, session), answers
 

@@ -390,13 +390,13 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
 
     assert [turn.position for turn in asked.pushed_turns] == [0, 0]
     assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
-    assert asked.pushed_turns[0].given == {"elicitation-1": YES}
+    assert asked.pushed_turns[0].given_answers == {"elicitation-1": YES}
     assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
     assert asked.pushed_turns[1].pushed_requests[0].exchange is listening.exchanges[0]
-    assert asked.pushed_turns[1].given == {"roots-1": {"roots": []}}
-    assert [exchange.number for exchange in asked.own_exchanges] == [3, 4, 5]
-    assert [exchange.ended_after for exchange in asked.own_exchanges] == [5, 4, 5]
-    assert [exchange.number for exchange in alone.own_exchanges] == [6]
+    assert asked.pushed_turns[1].given_answers == {"roots-1": {"roots": []}}
+    assert [exchange.number for exchange in asked.unshared_exchanges] == [3, 4, 5]
+    assert [exchange.ended_after for exchange in asked.unshared_exchanges] == [5, 4, 5]
+    assert [exchange.number for exchange in alone.unshared_exchanges] == [6]
 
 
 def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
@@ -420,7 +420,7 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
     ]
 
     assert placed == [(1, 0), (3, 2), (2, 1), (4, 3)]
-    assert [turn.given for turn in whole[0].pushed_turns] == [
+    assert [turn.given_answers for turn in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
         {"elicitation-1": NO},
     ]
@@ -480,11 +480,11 @@ def test_ids_of_the_old_transport_are_sealed() -> None:
     cassette = legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"])
     stream, opening, call = loaded(cassette).interactions
 
-    posted_to = "/messages?session_id=mrtr-session:1"
+    post_target = "/messages?session_id=mrtr-session:1"
 
     assert stream.exchanges[0].request.target == "/sse"
-    assert opening.exchanges[0].request.target == posted_to
-    assert call.exchanges[0].request.target == posted_to
+    assert opening.exchanges[0].request.target == post_target
+    assert call.exchanges[0].request.target == post_target
 
     response = stream.exchanges[0].response
 

@@ -115,7 +115,7 @@ def test_digests_on_a_stream_of_many_calls_agree() -> None:
         assert due is not None
 
         sealed = talk.recorder.seal(due.exchange, due.call).exchange
-        journal += encode_line(sealed, continues=due.continues)
+        journal += encode_line(sealed, continues=due.continues_written)
 
     cassette = assembled([*decode_journal(journal, "one").exchanges.values()])
     (exchange,) = cassette.exchanges

@@ -43,7 +43,7 @@ def without_polls(request: ClientRequest) -> ClientRequest | None:
 
 def recorder() -> Recorder:
     """Return a recorder with this function."""
-    return Recorder(seals=True, before_record=RecordHook(without_polls))
+    return Recorder(seals_states=True, before_record=RecordHook(without_polls))
 
 
 def passed(recorder: Recorder, request: bytes, response: Any) -> Observation:

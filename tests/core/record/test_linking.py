@@ -36,21 +36,21 @@ def _facts(number: int, step: Step) -> ExchangeFacts:
     is_ask = {"asks", "issues"} & step.keys()
     return ExchangeFacts(
         session="",
-        listens=False,
+        is_listening=False,
         request_id=None,
         answered_push_id=None,
         pushes=(),
         responses=(),
         end_moment=NEVER,
         is_answered=True,
-        resumes=None,
+        resumed_call=None,
         call_sha256=step.get("key", "deploy"),
         caller=step.get("caller", ""),
         client=step.get("client", ""),
         answered_keys=frozenset(step.get("answers", "")) if is_retry else None,
-        echoed=step.get("echoes"),
+        echoed_hash=step.get("echoes"),
         asked_keys=frozenset(step.get("asks", "")) if is_ask else None,
-        issued=(step["issues"],) if "issues" in step else (),
+        issued_hashes=(step["issues"],) if "issues" in step else (),
         asked_moment=Moment(step.get("after", number), 0.0),
         creates_task=False,
         task=NO_TASK,
@@ -139,10 +139,10 @@ def test_retry_joins_the_ask_that_it_answers(
     """Each row says why; only a retry that answers no recorded ask is an orphan."""
     interactions = linked_interactions(facts_of(*steps), (), {})
 
-    assert [interaction.numbers for interaction in interactions] == linked
+    assert [interaction.exchange_numbers for interaction in interactions] == linked
 
     for interaction in interactions:
-        first_step = steps[interaction.numbers[0] - 1]
+        first_step = steps[interaction.exchange_numbers[0] - 1]
         is_call = "asks" in first_step or first_step.keys() <= {"key"}
 
         assert interaction.is_orphan is not is_call
@@ -164,5 +164,8 @@ def test_of_equal_asks_the_callers_own_comes_first(state: Any) -> None:
     )
     without = linked_interactions(facts_of(ask_of_a, ask_of_b, retry_of_c), (), {})
 
-    assert [interaction.numbers for interaction in with_its_own] == [[1, 4], [2, 3]]
-    assert [interaction.numbers for interaction in without] == [[1, 3], [2]]
+    assert [interaction.exchange_numbers for interaction in with_its_own] == [
+        [1, 4],
+        [2, 3],
+    ]
+    assert [interaction.exchange_numbers for interaction in without] == [[1, 3], [2]]

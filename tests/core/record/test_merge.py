@@ -498,7 +498,7 @@ def test_other_names_are_those_of_this_file() -> None:
     cassette = loaded(talk.cassette())
     recorded = b""
     for interaction in cassette.interactions:
-        recorded += b"".join(map(all_text, interaction.own_exchanges))
+        recorded += b"".join(map(all_text, interaction.unshared_exchanges))
 
     assert b"mrtr-session:1" in recorded
     assert b":1>" in recorded

@@ -50,7 +50,7 @@ PACKED = gzip.compress(DONE, mtime=0)
 
 def observing(request: bytes, headers: Headers, status: int = 200) -> Observation:
     """Return what is seen of an exchange whose response has begun."""
-    observation = Recorder(seals=True).request_received(post(request), 1.0)
+    observation = Recorder(seals_states=True).request_received(post(request), 1.0)
     observation.response_started(status, headers)
     return observation
 
@@ -115,7 +115,7 @@ def test_client_has_its_response_with_the_last_byte_of_it(
 def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None:
     """A body that would become too large when decoded is kept as it came."""
     packed = gzip.compress(b"0" * 1_000)
-    recorder = Recorder(seals=True, largest_body=100)
+    recorder = Recorder(seals_states=True, largest_body=100)
     observation = recorder.request_received(post(CALL), 1.0)
     observation.response_started(200, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
     observation.response_bytes(packed, 2.0)

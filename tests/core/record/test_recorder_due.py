@@ -40,7 +40,7 @@ class Transcript:
     """
 
     headers: Headers
-    recorder: Recorder = field(default_factory=lambda: Recorder(seals=False))
+    recorder: Recorder = field(default_factory=lambda: Recorder(seals_states=False))
     lines: list[str] = field(default_factory=list)
     asked: list[bool] = field(default_factory=list)
     request: Request = field(default_factory=lambda: post(CALL))
@@ -86,7 +86,7 @@ class Transcript:
             response = exchange.response
             assert response is not None
             self.due = (response.end, response.body)
-            self.continues = due.continues
+            self.continues = due.continues_written
             self.lines.append(f"<< {self.due}")
             self.asked.append(ask is not None)
 
@@ -180,7 +180,7 @@ def test_compressed_listening_stream_is_due_at_its_end() -> None:
 
 def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
     """A request that nobody answered is written, without a response."""
-    recorder = Recorder(seals=False)
+    recorder = Recorder(seals_states=False)
     due = recorder.request_received(post(CALL), 1.0).response_ended(2.0, End.OPEN)
 
     assert due is not None
@@ -192,9 +192,9 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
 
 def test_response_that_becomes_too_large_is_never_due() -> None:
     """More than is kept is an error, before anything of it is written."""
-    talk = Transcript(JSON_HEADERS, Recorder(seals=False, largest_body=10)).passes(
-        b"0123456789"
-    )
+    talk = Transcript(
+        JSON_HEADERS, Recorder(seals_states=False, largest_body=10)
+    ).passes(b"0123456789")
 
     with pytest.raises(BodyTooLargeError):
         talk.passes(b"0")

@@ -133,7 +133,7 @@ def script() -> Cassette:
     whole = loaded(cassette_of(*SCRIPT), "c.json")
     moved = {}
     for interaction in whole.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             request = replace(exchange.request, target=HERE)
             moved[exchange] = replace(exchange, request=request)
 
@@ -149,7 +149,7 @@ def test_what_identifies_is_taken_out_everywhere() -> None:
 
     sharing = shareable_cassette(whole)
 
-    assert sharing.clients == 1
+    assert sharing.shortened_client_count == 1
 
     counts = {
         found.rule: found.count for found in redactions_of(sharing.cassette, whole)

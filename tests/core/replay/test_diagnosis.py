@@ -362,7 +362,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     question = miss.nearest.answered_question
 
     assert question is not None
-    assert (str(question.pending.key), question.request.key) == (
+    assert (str(question.pending_entry.key), question.request.key) == (
         'tools/call "deploy"',
         "elicitation-1",
     )

@@ -243,7 +243,7 @@ def test_write_that_a_live_server_got_is_the_recorded_one_where_histories_part()
 
     assert miss.reason is Reason.OTHER_HISTORY
     assert "this run has made unrecorded tools/call" in miss.detail
-    assert miss.may_read == "log"
+    assert miss.read_suggestion == "log"
 
 
 def test_answer_is_part_of_a_write() -> None:
@@ -410,7 +410,7 @@ def runs_of(*scripts: tuple[Step, ...], offset_ms: float) -> Cassette:
     ends = [sum(map(len, scripts[: at + 1])) for at in range(len(scripts))]
     changed = {}
     for interaction in cassette.interactions:
-        for exchange in interaction.own_exchanges:
+        for exchange in interaction.unshared_exchanges:
             number = exchange.number or 0
             run = sum(number > end for end in ends)
             changed[exchange] = replace(

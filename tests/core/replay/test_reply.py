@@ -21,7 +21,7 @@ from messages import SUBSCRIPTION_KEY, text
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, message_in
-from mrtr_cassette.core.replay.reply import Caller, Part, Reply, build_reply
+from mrtr_cassette.core.replay.reply import EchoSources, Part, Reply, build_reply
 from mrtr_cassette.core.replay.timelines import NO_WAITS, PieceArrival
 from mrtr_cassette.core.wire.http import End, Response
 
@@ -46,9 +46,9 @@ def reply_of(
         NO_WAITS,
         tasks=(),
         started_ms=0,
-        ended=PieceArrival(0, 0),
+        end_arrival=PieceArrival(0, 0),
         piecewise=piecewise,
-        caller=Caller((), None),
+        echo_sources=EchoSources((), None),
     )
 
 

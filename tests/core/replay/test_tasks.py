@@ -260,7 +260,7 @@ def test_poll_interval_is_told_where_one_was_recorded() -> None:
     del bare["pollIntervalMs"]
     working = state(TASK, "working", pollIntervalMs=7)
     player = player_of(WORKING, (POLL, bare))
-    player.tell_poll_interval(7)
+    player.set_poll_interval(7)
 
     assert result_of(play(player, CALL)) == created(TASK) | {"pollIntervalMs": 7}
     assert result_of(play(player, POLL)) == working

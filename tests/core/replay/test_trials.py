@@ -150,7 +150,7 @@ def union(*scripts: tuple[Step, ...]) -> Cassette:
 def diverged(player: Player) -> list[tuple[int, int, bool]]:
     """Return which recordings a play has left, after how many requests, and whether by a miss."""
     found = []
-    for divergence in player.divergences.found:
+    for divergence in player.divergences.first_divergences:
         found.append(
             (
                 divergence.recording,
@@ -182,7 +182,9 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
 
     assert told(player, GET, look, SET) == ["0", "a", "set"]
     assert diverged(player) == [(2, 0, False), (0, 1, False), (1, 2, False)]
-    assert player.divergences.longest_followed is player.divergences.found[-1]
+    assert (
+        player.divergences.longest_followed is player.divergences.first_divergences[-1]
+    )
 
     player = template.fresh_player()
 

@@ -513,7 +513,7 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
     calling = delivery_of(player, within(TRACKED))
     for message in said:
         assert told(calling) == []
-        assert calling.owing_streams
+        assert calling.streams_due_first
 
         sent = stream.next()
 
@@ -528,7 +528,7 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
 
     assert told(calling) == []
 
-    stream.is_left = True
+    stream.is_finished = True
 
     assert told(calling) == [DONE, End.COMPLETE]
 

@@ -34,7 +34,7 @@ from mrtr_cassette.core.cassette.recorded import Branch
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.recorder import Unread
+from mrtr_cassette.core.record.recorder import UnreadBody
 from mrtr_cassette.core.report import events, replay_events
 from mrtr_cassette.core.report.replay_events import Event, LogLine
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay
@@ -92,7 +92,9 @@ def recording_told(name: str, dialect: str) -> Told:
 
     yield (
         "unread_log_line",
-        events.unread_log_line(observation, Unread("response", name, hides_id=True)),
+        events.unread_log_line(
+            observation, UnreadBody("response", name, hides_id=True)
+        ),
     )
 
     yield "other_server_log_line", events.other_server_log_line(observation, name)
@@ -102,7 +104,7 @@ def recording_told(name: str, dialect: str) -> Told:
     stream = session.open(call)
     session.say(stream, elicit(name, words=name))
     listening = session.talk.observation(stream)
-    (push,) = listening.take_pushed()
+    (push,) = listening.take_pushes()
     yield "push_log_line", events.push_log_line(listening, push)
     answering = session.talk.observation(session.post(posted(elicit(name), answers)))
     yield "request_event", events.request_event(answering)

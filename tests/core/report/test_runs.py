@@ -53,7 +53,7 @@ from mrtr_cassette.core.drive.appending import unrecorded_miss
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.record.recorder import Recorder, Unread
+from mrtr_cassette.core.record.recorder import Recorder, UnreadBody
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
@@ -938,7 +938,7 @@ def pushes_of_a_recording() -> Told:
     session.post(CALL)
     session.say(stream, elicit(words=STATE))
     listening = session.talk.observation(stream)
-    (push,) = listening.take_pushed()
+    (push,) = listening.take_pushes()
     answering = session.talk.observation(session.post(posted(elicit(), YES)))
     yield push_log_line(listening, push)
     yield request_event(answering)
@@ -972,13 +972,13 @@ def pushes_of_a_replay() -> Told:
 
 def unread_bodies() -> Told:
     """Tell the exchange, the reason and the way out; a terminal obeys nothing."""
-    observation = Recorder(seals=True).request_received(post(CALL), 0)
+    observation = Recorder(seals_states=True).request_received(post(CALL), 0)
     for side, reason in (
         ("response", "its content coding \x1b[1m can't be decoded here"),
         ("request", "it is no text"),
     ):
         yield unread_log_line(
-            observation, Unread(side, reason), {"accept_gzip": "GZIP"}
+            observation, UnreadBody(side, reason), {"accept_gzip": "GZIP"}
         )
 
 

@@ -22,7 +22,7 @@ def credentials(
     """Return what knows the credentials in these headers."""
     rules = RedactionRules(disabled=(disabled,) if disabled else ())
     made = Credentials(Redactor(rules, lambda _rule, _secret: "1"))
-    made.add_headers(headers, ours=ours)
+    made.add_headers(headers, are_from_user=ours)
 
     return made
 
@@ -64,8 +64,8 @@ def test_credential_is_replaced_wherever_it_is_repeated(
     """What a header makes a credential is one in all other text, from 8 characters on."""
     known = credentials((name, value))
 
-    assert known.known.seal_text(text) == sealed
-    assert known.known.seal(text.encode()) == sealed.encode()
+    assert known.known_secrets.seal_text(text) == sealed
+    assert known.known_secrets.seal(text.encode()) == sealed.encode()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_header_that_a_user_adds_may_be_a_credential(
 ) -> None:
     """What a user gives to the recorder is one, unless it is known to be none or reads as words."""
     assert (
-        credentials((name, value), ours=True).known.seal_text(value) != value
+        credentials((name, value), ours=True).known_secrets.seal_text(value) != value
     ) is is_one
 
 
@@ -99,9 +99,9 @@ def test_rule_that_is_switched_off_makes_no_credential(disabled: str) -> None:
         ("X-Tenant", "kq7x-4712"),
     )
 
-    sealed = credentials(*headers, ours=True, disabled=disabled).known.seal_text(
-        "kq7x-4711 kq7x-4712"
-    )
+    sealed = credentials(
+        *headers, ours=True, disabled=disabled
+    ).known_secrets.seal_text("kq7x-4711 kq7x-4712")
 
     assert ("kq7x-4711" in sealed) is (disabled == "authorization")
     assert ("kq7x-4712" in sealed) is (disabled == "credentials")
@@ -115,7 +115,7 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
         "POST", "/mcp/kq7x/4711?a=kq7x%2F4711", headers, b'{"a":"kq7x\\/4711"}'
     )
 
-    assert known.known.sealed_request(request) == Request(
+    assert known.known_secrets.sealed_request(request) == Request(
         "POST",
         "/mcp/%3Cauthorization:1%3E?a=%3Cauthorization%3A1%3E",
         (("Mcp-Param-Note", "has <authorization:1>"),),
@@ -126,7 +126,7 @@ def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
 def test_a_request_without_secrets_is_not_copied() -> None:
     """A replay keeps many, and reads a client's request once if it stays as it came."""
     redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
-    known = credentials(("Authorization", "Bearer kq7x/4711")).known
+    known = credentials(("Authorization", "Bearer kq7x/4711")).known_secrets
     values = Values((), {"root": "/srv/kq7x"})
     request = Request("POST", "/mcp", (("Accept", "text/html"),), b'{"a":"b"}')
 
@@ -142,7 +142,7 @@ def test_session_ids_of_a_replay_stay() -> None:
     )
     known.add_headers((("Mcp-Session-Id", "mrtr-session:1"),))
 
-    assert known.known.seal_text("mrtr-session:1") == "mrtr-session:1"
+    assert known.known_secrets.seal_text("mrtr-session:1") == "mrtr-session:1"
 
 
 def test_what_a_user_gives_is_never_forgotten() -> None:
@@ -166,7 +166,7 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
         known.add_headers((("Set-Cookie", f"sid=cookie-{number:04}"),))
 
     words = f"kq7x-tenant kq7x-query {config} kq7x-inner kq7x-variable kq7x-argument kq7x-url"
-    sealed = known.known.seal_text(f"{words} postgres")
+    sealed = known.known_secrets.seal_text(f"{words} postgres")
 
     assert sealed.count(":1>") == 7
     assert "kq7x" not in sealed
@@ -184,7 +184,7 @@ def test_what_a_user_gives_is_never_forgotten_if_it_was_seen_before() -> None:
     )
     forget_found_secrets(redactor)
 
-    assert "kq7x" not in known.known.seal_text("kq7x-4711 kq7x-header")
+    assert "kq7x" not in known.known_secrets.seal_text("kq7x-4711 kq7x-header")
 
 
 def forget_found_secrets(redactor: Redactor) -> None:
@@ -207,7 +207,7 @@ def test_secret_of_a_client_is_known_for_as_long_as_it_is_sent(
 ) -> None:
     """It is told of again with each request, though its redacted form is remembered."""
     redactor = Redactor(RedactionRules(keys=("pin-code",)), lambda _rule, _secret: "1")
-    known = Credentials(redactor).known
+    known = Credentials(redactor).known_secrets
     redacted = redactor.request(request_)
     forget_found_secrets(redactor)
     forgotten = known.seal_text("is kq7x-4711")

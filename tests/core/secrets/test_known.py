@@ -124,7 +124,7 @@ def test_only_the_last_texts_are_known() -> None:
 
 def test_text_that_is_kept_is_never_forgotten() -> None:
     """However many texts become known after it, also such as are kept."""
-    texts = RepeatedSecrets(most=2)
+    texts = RepeatedSecrets(most_texts=2)
     for number in range(4):
         texts.add(f"kept-{number}", SHOWN, is_permanent=True)
         texts.add(f"other-{number}", SHOWN)

@@ -118,7 +118,7 @@ def test_a_reference_takes_the_spelling_of_the_one_before() -> None:
     """In a URL the colons of a new name are escaped, as those of the old one were."""
     text = "?s=mrtr-session%3A1 mrtr-session:1 %3Cjwt%3A1%3E"
 
-    changed = with_changed_refs(text, lambda ref: ref.with_last(7))
+    changed = with_changed_refs(text, lambda ref: ref.with_last_part(7))
 
     assert changed == "?s=mrtr-session%3A7 mrtr-session:7 %3Cjwt%3A7%3E"
 

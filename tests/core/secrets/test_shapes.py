@@ -208,7 +208,7 @@ GREEDY_TAG = chars_of("[^<>]")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_no_row_can_backtrack_far(rule: Rule) -> None:
     """What may follow a repetition without a limit is nothing that it repeats."""
-    for pattern in filter(None, (rule.pattern, rule.within)):
+    for pattern in filter(None, (rule.pattern, rule.searched_parts)):
         tree = parser.parse(pattern, re.ASCII)
         for repeated, follows in loose_repeats(list(tree)):
             assert repeated == GREEDY_TAG or repeated.isdisjoint(follows), pattern
