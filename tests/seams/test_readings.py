@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
+import pytest
 from builders import (
+    JSON_HEADERS,
     Answer,
     Conversation,
     as_request,
+    get,
     loaded,
     play,
+    post,
     retry,
     sent_now,
     sse,
@@ -37,6 +41,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.sse import read_event
 
 # How servers spell a response. Each takes the id of the request and a result, in which the text
@@ -327,3 +332,25 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     after = outcomes(played, caller_id, is_stream=case.is_stream)
     for recorded, found in zip(before, after, strict=True):
         assert recorded in (None, found)
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_told"),
+    [
+        (get("/items"), False),
+        (post(b'{"client_name":"c"}', target="/register"), False),
+        (post(b"grant_type=password", target="/token"), False),
+        (post(tool("deploy")), True),
+        (post(b"[%b]" % tool("deploy")), True),
+    ],
+)
+def test_json_with_an_id_is_only_missed_where_a_message_is_awaited(
+    request_: Request,
+    is_told: bool,  # noqa: FBT001
+) -> None:
+    """A server of MCP also registers clients and gives out tokens: that is other JSON."""
+    other_json = Answer((b'{"client_id":"c-1","items":[]}',), JSON_HEADERS)
+    exchange = Conversation().exchange(request_, other_json)
+    told = Recorder(seals_states=False).seal(exchange, read_call(request_)).unread
+
+    assert bool(told) is is_told

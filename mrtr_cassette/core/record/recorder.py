@@ -82,6 +82,7 @@ from mrtr_cassette.core.wire.http import (
     header_value,
     why_line_is_no_message,
 )
+from mrtr_cassette.core.wire.jsonbytes import is_json
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
@@ -429,7 +430,9 @@ def _hash_of_state(state: str | None) -> str | None:
 def _unread_bodies(call: Call, response: Response) -> list[UnreadBody]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
-    has_unread_texts = bool(unread_texts(response))
+    has_unread_texts = any(
+        not _is_other_json(text, call, response) for text in unread_texts(response)
+    )
     hides_id = has_unread_texts and hides_response(call.message, response)
     response_reason = why_body_unreadable(response)
     if has_unread_texts and not response_reason:
@@ -447,6 +450,12 @@ def _unread_bodies(call: Call, response: Response) -> list[UnreadBody]:
         unread_bodies += _misframed_lines(request, response)
 
     return unread_bodies
+
+
+def _is_other_json(text: bytes, call: Call, response: Response) -> bool:
+    """Tell whether a text is JSON that is read, where no message is awaited: of OAuth, say."""
+    awaits_message = call.message is not None or bool(call.batch)
+    return not awaits_message and not response.is_message_stream and is_json(text)
 
 
 def _misframed_lines(request: Request, response: Response) -> list[UnreadBody]:
