@@ -69,6 +69,7 @@ class Delivery:
             before the response to the request.
         sent_count: parts that its client has had.
         is_finished: whether its client has left, or reads no more.
+        may_be_switched: whether its client may turn out to listen to another recorded session.
     """
 
     entry: ReplayEntry
@@ -81,6 +82,7 @@ class Delivery:
     listening_streams: Sequence[Delivery]
     sent_count: int = 0
     is_finished: bool = False
+    may_be_switched: bool = False
     _parts_set_aside: list[Part] = field(default_factory=list)
 
     def switch_stream(self, entry: ReplayEntry, reply: Reply) -> None:
@@ -321,8 +323,9 @@ class Delivery:
         else:
             # On a stream that has all responses, what was not recorded may still come.
             is_shared = self.session.unrecorded_events is not None
+            may_have_more = is_shared or self.may_be_switched
             more_may_come = recorded_end is End.OPEN and (
-                is_shared or bool(self._parts_set_aside)
+                may_have_more or bool(self._parts_set_aside)
             )
 
         if more_may_come:
@@ -579,6 +582,7 @@ class Deliveries:
             if entry.resumed_entry is None:
                 delivery.sent_count = session.sent_counts.get(entry, 0)
 
+        delivery.may_be_switched = len(self._sessions_with_equal_stream(entry)) > 1
         _add_open_delivery(self._listening_deliveries, session, delivery)
         return delivery
 
@@ -714,6 +718,20 @@ class Deliveries:
             entry = self._equal_stream_in(delivery.entry, session.recorded_session)
             if entry is not None and self.switch_to_entry(delivery, entry):
                 yield entry
+
+    def _sessions_with_equal_stream(self, stream: ReplayEntry) -> set[str]:
+        """Return the recorded sessions that have an equal listening stream."""
+        return self._sessions_by_stream[stream.numbers.lookup]
+
+    @cached_property
+    def _sessions_by_stream(self) -> dict[int, set[str]]:
+        """The recorded sessions that have a listening stream, by the number of its request."""
+        sessions: dict[int, set[str]] = {}
+        for entry in self._by_arrival:
+            if entry.is_listening:
+                sessions.setdefault(entry.numbers.lookup, set()).add(entry.session)
+
+        return sessions
 
     def _equal_stream_in(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
         """Return the first equal listening stream of a recorded session, or None."""

@@ -140,6 +140,39 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
     assert player.unplayed_numbers == []
 
 
+def test_client_that_is_told_apart_late_hears_what_its_session_was_told() -> None:
+    """Its listening stream goes on with that of the session that it turns out to have."""
+    talk = Conversation()
+    listening = {}
+    for session in (ONE, TWO):
+        talk.exchange(INITIALIZE, opened(session))
+        listening[session] = talk.stream(within(session, LISTEN))
+
+    for session, name in ((ONE, "subscribe"), (TWO, "other")):
+        request = tool(name)
+        talk.exchange(within(session, request), answer(request, text(name)))
+
+    changed_ = notification("notifications/resources/updated", uri="r://1")
+    talk.event(listening[ONE], changed_)
+    for stream_ in listening.values():
+        talk.end(stream_, End.OPEN)
+
+    player = Player(loaded(talk.cassette()))
+    first, second = open_session(player), open_session(player)
+    stream_of_first = delivery_of(player, within(first, LISTEN))
+    stream_of_second = delivery_of(player, within(second, LISTEN))
+
+    assert (told(stream_of_first), told(stream_of_second)) == ([], [])
+
+    for session, name in ((second, "subscribe"), (first, "other")):
+        calling = delivery_of(player, within(session, tool(name)))
+        told(calling)
+        calling.end()
+
+    assert told(stream_of_first) == []
+    assert told(stream_of_second) == [sse(changed_)]
+
+
 def test_clients_without_a_session_begin_anew_with_initialize() -> None:
     """A server without session ids is opened again, once all recorded clients have opened it."""
     plain = answer(INITIALIZE, {"serverInfo": {}})
