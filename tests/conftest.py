@@ -19,7 +19,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
-from forked import FORKS_HERE, ForkedPopen
+from forked import FORKS_ALL, FORKS_HERE, ForkedPopen
 from hypothesis import HealthCheck, settings
 from packaging.requirements import Requirement
 from patience import TEST_HANGS_S
@@ -159,9 +159,10 @@ def programs(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 @pytest.fixture
 def forks_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the Python programs that the test starts itself, or what it runs in its own process."""
+    """Fork the Python programs that the test's own process starts, and what these start."""
     if FORKS_HERE:
         monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
+        monkeypatch.setenv(FORKS_ALL, "1")
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)

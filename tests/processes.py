@@ -147,10 +147,12 @@ def install_python_packages(wanted: Path, place: Path) -> None:
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+    command: Sequence[str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    cwd: Path | None = None,
 ) -> Run:
-    """Run a command to its end, with these variables besides ours."""
-    (ended,) = run_all([command], environment)
+    """Run a command to its end, with these variables besides ours, and in our folder or another."""
+    (ended,) = run_all([command], environment, cwd)
     return ended
 
 
@@ -167,6 +169,7 @@ def run_at(proxy: Sequence[str], client: Sequence[str]) -> Run:
 def run_all(
     commands: Sequence[Sequence[str]],
     environment: Mapping[str, str] = MappingProxyType({}),
+    cwd: Path | None = None,
 ) -> list[Run]:
     """Run several commands at once, each to its end."""
     with ExitStack() as stack:
@@ -176,7 +179,7 @@ def run_all(
         ]
 
         started = [
-            start(command, *files, {**os.environ, **environment})
+            start(command, *files, {**os.environ, **environment}, cwd)
             for command, files in zip(commands, outputs, strict=True)
         ]
 

@@ -25,7 +25,7 @@ def test_suite_is_recorded_and_replayed_without_the_server(
     (tmp_path / "node_modules").symlink_to(PEERS / "node_modules")
 
     def run_here(command: tuple[str, ...]) -> Run:
-        return run(("env", "-C", str(tmp_path), *command))
+        return run(command, cwd=tmp_path)
 
     with start_server("typescript", 0) as server:
         recorded = run_here(record_command(server.url, cassette, *NODE_TEST))

@@ -11,7 +11,7 @@ from pipes import LINES_SERVER, call, piped, spoken
 from typing import Any
 
 import pytest
-from processes import CASSETTES, PYTHON
+from processes import CASSETTES, PEERS
 
 import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
@@ -20,6 +20,8 @@ from mrtr_cassette.shell.files.cassettes import load_cassette
 ASKS = (
     "from mrtr_cassette.shell.runs.piped import client_sha256; print(client_sha256())"
 )
+pytestmark = pytest.mark.usefixtures("forks_programs")
+
 STARTS_TWO = (
     "import subprocess, sys\n"
     "for _ in 'ab': print(subprocess.check_output(sys.argv[1:], text=True), end='')"
@@ -143,10 +145,10 @@ def test_what_is_missing_is_added(cassette: Path) -> None:
 def test_clients_in_several_processes_are_one_recording(tmp_path: Path) -> None:
     """Whoever starts the command, and whatever had started it before, adds to one recording."""
     path = tmp_path / "c.json"
-    client = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    client = [sys.executable, str(PEERS / "client_of_clients.py")]
     with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording:
         for value in (1, 2):
-            spoken([*PYTHON, "-c", client, *recording.command], call(1, a=value))
+            spoken([*client, *recording.command], call(1, a=value))
 
     assert recording.problem is None
     assert len(load_cassette(path).interactions) == 2
@@ -241,10 +243,7 @@ def test_programs_that_pass_arguments_on_are_no_clients(
     wrapper: tuple[str, ...],
 ) -> None:
     """A shell or another launcher in between is started anew each time, and does not count."""
-    command = (sys.executable, "-c", f"{ASKS}", "an argument")
-
-    direct = told(sys.executable, "-c", STARTS_TWO, *command)
+    command = (sys.executable, "-c", ASKS, "an argument")
     wrapped = told(sys.executable, "-c", STARTS_TWO, *wrapper, *command)
 
     assert wrapped[0] == wrapped[1]
-    assert direct[0] == direct[1]

@@ -76,7 +76,7 @@ def test_marker_names_several_cassettes(
                 with urllib.request.urlopen(request) as response:
                     assert words in response.read().decode()
     """)
-    pytester.runpytest_subprocess("--mrtr-mode=none").assert_outcomes(passed=1)
+    pytester.runpytest("--mrtr-mode=none").assert_outcomes(passed=1)
 
 
 @looped

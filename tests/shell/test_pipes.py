@@ -30,7 +30,7 @@ import pytest
 from builders import cassette_of, encode_cassette, notification, rpc
 from harness import looped, read
 from messages import text
-from processes import PROGRAM, run
+from processes import PEERS, PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import session_of
@@ -41,16 +41,13 @@ from mrtr_cassette.shell.pipes.lines import pipe_reads
 from mrtr_cassette.shell.pipes.processes import GracePeriods, server_process
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="looks for processes in /proc"
-)
-
-
-ANOTHER = [
-    sys.executable,
-    "-c",
-    "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+    pytest.mark.usefixtures("forks_programs"),
 ]
+
+
+ANOTHER = [sys.executable, str(PEERS / "client_of_clients.py")]
 """Another client, which starts the rest of the command."""
 
 
@@ -466,19 +463,10 @@ def test_further_start_adds_to_a_cassette_that_the_first_one_left_alone(
 ) -> None:
     """What the client recorded first was the same; it stays, with what comes then."""
     output = tmp_path / "c.json"
-    starts = (
-        "import os, pathlib, subprocess, sys\n"
-        "for line in sys.stdin.buffer:\n"
-        "    subprocess.run(sys.argv[1:], input=line, check=True)\n"
-        "    for path in pathlib.Path(os.environ['TMPDIR']).iterdir():\n"
-        "        os.utime(path, (2**33, 2**33))\n"
-    )
-
+    starts = [*ANOTHER, "--each-line", *recorder(output, options=["--force"])]
     files = []
     for lines in (ask(1), ask(1) + rpc("ping", {}, 9) + b"\n"):
-        command = [sys.executable, "-c", starts, *recorder(output, options=["--force"])]
-
-        assert spoken(command, lines).returncode == 0
+        assert spoken(starts, lines).returncode == 0
 
         files.append(read(output)["interactions"])
 
