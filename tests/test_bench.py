@@ -23,6 +23,7 @@ PEERS = (
 )
 
 
+@pytest.mark.usefixtures("forks_programs")
 def test_quick_run_measures_every_target(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
