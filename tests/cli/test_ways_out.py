@@ -118,13 +118,18 @@ class Shell:
 
     def run(self, command: str, code: int = 0) -> str:
         """Run a command, which ends with this code; return its output."""
+        environment = {**self._environment}
+        while set_first := re.match("([A-Z]+)=([^ ]*) ", command):
+            environment[set_first[1]] = set_first[2]
+            command = command[set_first.end() :]
+
         words = ["sh", "-c", command]
         if not SHELLS.search(command):
             # No shell is needed, and the program is forked off one that is loaded.
             words = [*PROGRAM, *shlex.split(command)[1:]]
 
         with tempfile.TemporaryFile("w+") as printed:
-            process = start(words, printed, printed, self._environment, self.folder)
+            process = start(words, printed, printed, environment, self.folder)
             ended = process.wait(timeout=HANGS_S)
             printed.seek(0)
             output = printed.read()
@@ -177,7 +182,10 @@ def test_missed_call_is_recorded_by_the_command_that_is_told(
 
 PIN = "pin-4711-0815"
 DEPLOY = f"""
-mrtr-cassette call --header 'X-Tenant: a' deploy env={PIN} --answer confirm=$1
+import subprocess, sys
+
+call = ["mrtr-cassette", "call", "--header", "X-Tenant: a", "deploy", "env={PIN}"]
+subprocess.run([*call, "--answer", f"confirm={{sys.argv[1]}}"], check=True)
 """
 HIDING = "--redact pin-[0-9-]+ --redact-key 'my note' --match-header X-Tenant"
 
@@ -187,11 +195,12 @@ def test_recording_by_the_command_that_is_told_hides_and_keeps_the_same(
     shell: Shell, url: str, way: str
 ) -> None:
     """One that replaces the cassette is given its rules; one that adds to it takes them over."""
-    (shell.folder / "deploy.sh").write_text(DEPLOY)
+    (shell.folder / "deploy.py").write_text(DEPLOY)
+    client = "python deploy.py"
     shell.run(
-        f"mrtr-cassette record {HIDING} --upstream {url} -o c.json -- sh deploy.sh yes"
+        f"mrtr-cassette record {HIDING} --upstream {url} -o c.json -- {client} yes"
     )
-    missed = shell.run("mrtr-cassette replay c.json -- sh deploy.sh no", code=1)
+    missed = shell.run(f"mrtr-cassette replay c.json -- {client} no", code=1)
     command = told(missed, f"mrtr-cassette record {way} .*")
     shell.run(command)
     path = shell.folder / "c.json"
@@ -201,7 +210,7 @@ def test_recording_by_the_command_that_is_told_hides_and_keeps_the_same(
     assert {exchange.request.header("x-tenant") for exchange in exchanges} == {"a"}
     assert ("--redact" in command) is (way == "--force")
 
-    shell.run("mrtr-cassette replay c.json -- sh deploy.sh no")
+    shell.run(f"mrtr-cassette replay c.json -- {client} no")
 
 
 def test_recording_by_the_command_that_is_told_plays_and_hides_what_the_replay_did(
