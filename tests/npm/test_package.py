@@ -31,6 +31,8 @@ import mrtr_cassette
 from mrtr_cassette.testing.names import file_name
 from mrtr_cassette.testing.plays import _PLAY_OPTIONS
 
+pytestmark = pytest.mark.usefixtures("forks_programs")
+
 NODE_FLOWS = ("node", "--test", "suite/flows.node.mjs")
 VITEST = ("../node_modules/.bin/vitest", "run")
 SHOWN_FILE = re.compile(r"```ts\n// (\S+)\n(.*?)```", re.DOTALL)
