@@ -21,6 +21,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import thread as pools
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.reduction import DupFd
@@ -334,6 +335,8 @@ def _forget_the_test() -> None:
     sys.meta_path[:] = _FINDERS
     sys.unraisablehook = sys.__unraisablehook__
     threading.excepthook = threading.__excepthook__
+    # At its end, a thread of a pool that starts the program would wait for itself.
+    pools._threads_queues.clear()
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     warnings.resetwarnings()
