@@ -103,7 +103,7 @@ _METHOD_TABLE: Final = (
     Method(LISTEN, reads=True, listens=True),
     Method(PING, repeats=True, reads=True, steady=True),
     Method("logging/setLevel", reads=True, steady=True),
-    Method(CANCELLED, not_in_key=("requestId",)),
+    Method(CANCELLED, not_in_key=("requestId", "reason")),
     # Tools and prompts
     Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_VOLATILE_IN_RESULTS),
     Method(LIST_TOOLS, reads=True, describes_server=True),
