@@ -210,7 +210,7 @@ SCRIPTS = st.lists(
 def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
     """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
     return [
-        (push.exchange, push.key)
+        (push.exchange_number, push.key)
         for push in session.talk.observation(stream).take_pushes()
     ]
 

@@ -85,7 +85,7 @@ def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
     said = []
     for turn in interaction.pushed_turns:
         asked = [
-            [push.key, push.exchange.number, push.piece, push.interaction]
+            [push.key, push.exchange.number, push.piece_index, push.interaction]
             for push in turn.pushed_requests
         ]
         answers = [[answer.key, said_of(answer.exchange)] for answer in turn.answers]

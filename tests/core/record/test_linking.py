@@ -43,7 +43,7 @@ def _facts(number: int, step: Step) -> ExchangeFacts:
         responses=(),
         end_moment=NEVER,
         is_answered=True,
-        resumed_call=None,
+        resumed_call_number=None,
         call_sha256=step.get("key", "deploy"),
         caller=step.get("caller", ""),
         client=step.get("client", ""),

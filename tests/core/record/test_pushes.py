@@ -112,7 +112,7 @@ def test_calls_of_another_session_are_not_asked() -> None:
     push = answered(session, right)
 
     assert push is not None
-    assert (push.exchange, push.key, push.request.kind) == (
+    assert (push.exchange_number, push.key, push.request.kind) == (
         stream,
         "elicitation-1",
         "form",
