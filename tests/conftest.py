@@ -210,36 +210,13 @@ def _place(item: pytest.Item) -> str:
     return item.path.relative_to(TESTS).parts[0]
 
 
-def _begin_elsewhere(config: pytest.Config, worker: str) -> None:
-    """Let each worker read tests from another place on, so that each compiles what others then load."""
-    if config.args != [str(TESTS)] and config.args != config.getini("testpaths"):
-        return
-
-    places = [path for path in TESTS.iterdir() if path.is_dir()]
-    places += TESTS.glob("test_*.py")
-    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    first = len(places) * int(worker.removeprefix("gw")) // workers
-    places.sort()
-    config.args = [str(place) for place in places[first:] + places[:first]]
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Leave the tests and what they import to no search for garbage: all of it stays.
-
-    What was compiled of them is kept also where Python is told to write no bytecode.
-    """
-    writes_nothing = sys.dont_write_bytecode
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is not None:
-        _begin_elsewhere(session.config, worker)
-        sys.dont_write_bytecode = False
-
+def pytest_collection() -> Generator[None, object, object]:
+    """Leave the tests and what they import to no search for garbage: all of it stays."""
     gc.disable()
     try:
         return (yield)
     finally:
-        sys.dont_write_bytecode = writes_nothing
         gc.freeze()
         gc.enable()
 
