@@ -73,7 +73,6 @@ class HttpResponse(ArrivingResponse):
     unread: bytearray
 
     def __init__(self, connection: _Connection, *, is_to_head: bool) -> None:
-        super().__init__()
         self.unread = bytearray()
         self.status = 0
         self.reason = b""
@@ -110,7 +109,7 @@ class HttpResponse(ArrivingResponse):
     def add(self, raw: bytes) -> None:
         """Take bytes of the body."""
         self.unread += raw
-        self._more_or_end_came.set()
+        self.wake_reader()
         if len(self.unread) > _MOST_UNREAD:
             self._connection.transport.pause_reading()
 
@@ -121,7 +120,8 @@ class _Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, kept_connections: list[_Connection]) -> None:
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
         self._kept_connections = kept_connections
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, but common clients accept.
@@ -132,15 +132,13 @@ class _Connection(asyncio.Protocol):
         self._reason_phrase = b""
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._has_received = False
+        self._idle_since_s = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def exchange(
         self, head: bytes, body: bytes, *, is_to_head: bool
     ) -> HttpResponse:
         """Send a request, and return its response when the head has arrived."""
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-
         self._response_under_way = response = HttpResponse(self, is_to_head=is_to_head)
         self.transport.writelines((head, body))
         try:
@@ -254,10 +252,24 @@ class _Connection(asyncio.Protocol):
             return
 
         self.transport.resume_reading()
-        self._idle_timer = asyncio.get_running_loop().call_later(
-            _IDLE_S, self.transport.close
-        )
+        self._idle_since_s = self._loop.time()
+        if self._idle_timer is None:
+            self._close_if_idle()
+
         self._kept_connections.append(self)
+
+    def _close_if_idle(self) -> None:
+        """Close the connection if nobody has used it for long; else look again when that may be."""
+        self._idle_timer = None
+        if self._response_under_way is not None:
+            return
+
+        left_s = self._idle_since_s + _IDLE_S - self._loop.time()
+        if left_s <= 0:
+            self.transport.close()
+        else:
+            # A timer for each exchange would be one of the costs of an exchange.
+            self._idle_timer = self._loop.call_later(left_s, self._close_if_idle)
 
     def _fail_response(self, reason: str) -> None:
         """Abort the connection; a response under way ends with an error for this reason."""

@@ -96,8 +96,8 @@ class ArrivingResponse:
     lost: OSError | None = None
     """Why the rest does not come."""
 
-    def __init__(self) -> None:
-        self._more_or_end_came = asyncio.Event()
+    _more_or_end_came: asyncio.Event | None = None
+    """Most responses have come when they are read, and nobody waits for more of them."""
 
     @property
     def is_read(self) -> bool:
@@ -108,11 +108,19 @@ class ArrivingResponse:
         """Note that nothing more comes, and why the response is incomplete."""
         self.is_over = True
         self.lost = lost
-        self._more_or_end_came.set()
+        self.wake_reader()
+
+    def wake_reader(self) -> None:
+        """Wake the reader that waits for more."""
+        if self._more_or_end_came is not None:
+            self._more_or_end_came.set()
 
     async def wait_for_more(self) -> None:
         """Wait until something has come, or the end."""
         if not (self.unread or self.is_over):
+            if self._more_or_end_came is None:
+                self._more_or_end_came = asyncio.Event()
+
             self._more_or_end_came.clear()
             await self._more_or_end_came.wait()
 

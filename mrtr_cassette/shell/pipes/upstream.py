@@ -130,7 +130,6 @@ class PipeResponse(ArrivingResponse):
     unread: list[bytes]
 
     def __init__(self) -> None:
-        super().__init__()
         self.unread = []
         self.renamed: RenamedRequest | None = None
         """Its request, where the server knows it by other names than the client."""
@@ -157,7 +156,7 @@ class PipeResponse(ArrivingResponse):
 
         self.unread.append(raw)
         self.is_over = is_over
-        self._more_or_end_came.set()
+        self.wake_reader()
 
     def read_now(self) -> bytes:
         """Return the bytes that have come."""
