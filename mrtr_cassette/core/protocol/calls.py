@@ -308,7 +308,9 @@ class Call(NamedTuple):
     @property
     def method(self) -> str:
         """JSON-RPC method; for other HTTP traffic an empty string."""
-        return self._message_or_empty.method
+        if self.message is None:
+            return ""
+        return self.message.method
 
     @property
     def depends_on_writes(self) -> bool:

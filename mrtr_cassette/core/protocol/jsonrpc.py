@@ -480,14 +480,14 @@ def response_to(request: Message | None, response: Response) -> LocatedMessage |
     response_with_equivalent_id: LocatedMessage | None = None
     for located in messages_in(response):
         message = located.message
-        if (
-            message.kind is Kind.RESPONSE
-            and message.comparable_id == request.comparable_id
-        ):
-            if message.id == request.id:
-                return located
+        if message.kind is not Kind.RESPONSE:
+            continue
+        if message.id == request.id:
+            return located
 
-            response_with_equivalent_id = response_with_equivalent_id or located
+        is_first_alike = response_with_equivalent_id is None
+        if is_first_alike and message.comparable_id == request.comparable_id:
+            response_with_equivalent_id = located
 
     return response_with_equivalent_id
 
@@ -563,17 +563,16 @@ def hides_response(request: Message | None, response: Response) -> bool:
 
 def last_response(response: Response) -> Message | None:
     """Return the last JSON-RPC response in the body of a response, or None."""
-    messages: Iterator[Message | None]
-    if response.is_message_stream:
-        # Of a long stream only the end is read.
-        messages = (
-            message_completed_by(response, index)
-            for index in reversed(range(len(response.pieces)))
-        )
-    else:
-        messages = (located.message for located in reversed(messages_in(response)))
+    if not response.is_message_stream:
+        for located in reversed(messages_in(response)):
+            if located.message.kind is Kind.RESPONSE:
+                return located.message
 
-    for message in messages:
+        return None
+
+    # Of a long stream only the end is read.
+    for index in reversed(range(len(response.pieces))):
+        message = message_completed_by(response, index)
         if message is not None and message.kind is Kind.RESPONSE:
             return message
 

@@ -201,10 +201,11 @@ class Recorder:
         The call of a sealed exchange is so already.
         """
         request = call.request
-        if call.method:
+        method = call.method
+        if method:
             is_task = self.seals_states and call.task is not None
             name = "" if is_task else call.name
-            title = str(CallKey("", call.method, name, ""))
+            title = str(CallKey("", method, name, ""))
 
             return title if is_sealed else self.loggable_text(title)
 
@@ -741,12 +742,13 @@ class _ResponseMessages:
         self._call = call
         self._channel = _channel_of(call.request)
         message = call.message
+        method = call.method
         is_request = call.kind is Kind.REQUEST
-        self._is_call = is_request and not method_of(call.method).listens
+        self._is_call = is_request and not method_of(method).listens
         self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
-        is_task_step = call.method in TASK_STEPS
+        is_task_step = method in TASK_STEPS
         if message is not None and self._is_call and not is_task_step:
             pushes.begin_call(self._channel, number, message.comparable_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:

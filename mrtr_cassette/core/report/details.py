@@ -396,7 +396,10 @@ def final_response_of(call: Call, response: Response | None) -> FinalResponse:
 
     message = last_response(response)
     state = polled_state(message) if call.is_poll else None
-    return _response_outcome(message, state).final
+    if message is None:
+        return _NO_RESPONSE
+
+    return _final_among(message.tree if state is None else state.response)
 
 
 class _CallEnding(NamedTuple):
@@ -502,22 +505,31 @@ def _response_outcome(
     if not response_members:
         return _CallEnding("", _NO_RESPONSE, len(message.raw))
 
+    final = _final_among(response_members)
     outcome_words = "result"
+    if final.kind == "failed result":
+        outcome_words = "result with isError"
+
     error = response_members.get("error")
-    result = response_members.get("result")
     if isinstance(error, dict):
         text = shorten(canonical(error.get("message")))
         outcome_words = f"error {canonical(error.get('code'))} {text}"
 
-    if "error" in response_members:
-        final = FinalResponse("error", error)
-    elif isinstance(result, dict) and result.get("isError") is True:
-        outcome_words = "result with isError"
-        final = FinalResponse("failed result", result)
-    else:
-        final = FinalResponse("result", result)
-
     return _CallEnding(outcome_words, final, len(message.raw))
+
+
+def _final_among(members: Mapping[str, Any]) -> FinalResponse:
+    """Return the final response among the members of a message or of a task's state."""
+    if not members:
+        return _NO_RESPONSE
+    if "error" in members:
+        return FinalResponse("error", members["error"])
+
+    result = members.get("result")
+    if isinstance(result, dict) and result.get("isError") is True:
+        return FinalResponse("failed result", result)
+
+    return FinalResponse("result", result)
 
 
 def _body_as_text(body: bytes) -> str:

@@ -164,20 +164,22 @@ def _recorded_call(observation: Observation, exchange: RecordedExchange) -> Call
     """Return the call of a sealed exchange; it is read again only if sealing changed values."""
     request = exchange.request
     observed = observation.call
-    answers = observed.answers
-    state = None if answers is None else answers.request_state
-    if _is_only_state_sealed(observed.request.body, request.body, state):
-        return Call(request, observed.message)
+    is_same = request.body == observed.request.body
+    answers = None if is_same else observed.answers
+    if answers is not None:
+        is_same = _is_only_state_sealed(
+            observed.request.body, request.body, answers.request_state
+        )
 
+    if is_same:
+        return Call(request, observed.message)
     return exchange.call
 
 
 def _is_only_state_sealed(observed: bytes, sealed: bytes, state: str | None) -> bool:
     """Tell whether a body is as it came, but for a hash in the only place of its state."""
-    if sealed == observed:
-        return True
     if not state:
-        return False
+        return sealed == observed
 
     hashed = sealed_hash(state).encode()
     spelled = state.encode("utf-8", "surrogatepass")

@@ -209,6 +209,9 @@ class Redactor:
             kind = "form"
 
         findings = self._secrets_found(raw, kind, is_stream=is_stream)
+        if not findings:
+            return raw
+
         self._report_findings(findings)
         return self._with_placeholders(raw, findings, is_stream=is_stream)
 
@@ -323,10 +326,7 @@ class Redactor:
     def _with_placeholders(
         self, raw: bytes, findings: Sequence[Finding], *, is_stream: bool = False
     ) -> bytes:
-        """Return a text with placeholders for its secrets; the same object if it has none."""
-        if not findings:
-            return raw
-
+        """Return a text with placeholders for its secrets."""
         parts = []
         end = 0
         for finding in findings:

@@ -195,6 +195,8 @@ def is_searched_everywhere(state: str) -> bool:
     return len(state) >= SHORTEST_SEARCHED and not reads_as_words(state)
 
 
+_STATE_NAME = REQUEST_STATE.encode()
+_TASK_ID_NAME = TASK_ID.encode()
 _STATE_MEMBER = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 """The end of the member's name, and the beginning of its value."""
 
@@ -224,7 +226,7 @@ class StatePlace(NamedTuple):
 
 def may_have_places(raw: bytes) -> bool:
     """Tell, quickly, whether `find_places` may find something."""
-    return REQUEST_STATE.encode() in raw or TASK_ID.encode() in raw
+    return _STATE_NAME in raw or _TASK_ID_NAME in raw
 
 
 def find_places(raw: bytes, known_names: Container[str]) -> list[StatePlace]:
@@ -239,7 +241,7 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
     only if that is a known one and does not read as words. In text that is no JSON, such as a
     message that broke off, every such member has one.
     """
-    if REQUEST_STATE.encode() not in raw:
+    if _STATE_NAME not in raw:
         return []
 
     only_state = _only_state(raw)
@@ -268,7 +270,7 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
 def _only_state(raw: bytes) -> StatePlace | None:
     """Return the plain state of a message if no other member can have that name; else None."""
     # A name that the bytes have once, in its only spelling, is that of the message's own member.
-    if raw.count(REQUEST_STATE.encode()) != 1 or b"\\u" in raw:
+    if raw.count(_STATE_NAME) != 1 or b"\\u" in raw:
         return None
 
     message = message_in(raw)
@@ -363,7 +365,7 @@ def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
 
 def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
     """Return the known ids of tasks where MCP has them; short ones are other values elsewhere."""
-    if TASK_ID.encode() not in raw:
+    if _TASK_ID_NAME not in raw:
         return []
 
     try:
