@@ -359,6 +359,15 @@ def test_only_who_calls_a_server_loads_what_drives_it(module: str) -> None:
         assert not is_within(loaded, "mrtr_cassette.core.drive"), loaded
 
 
+@pytest.mark.parametrize(
+    "folder", ["mrtr_cassette.core.record", "mrtr_cassette.core.replay"]
+)
+def test_what_shows_files_loads_neither_recorder_nor_player(folder: str) -> None:
+    """They take a third of a start, and most commands about files need none of it."""
+    for loaded in closure("mrtr_cassette.cli.files"):
+        assert not is_within(loaded, folder), loaded
+
+
 PLAYS = """
 import sys
 from mrtr_cassette.cli import main

@@ -1,5 +1,7 @@
 """The commands about files alone: cassettes, journals and pages."""
 
+# Nobody waits for an import that only another command needs: these are in its functions.
+
 from __future__ import annotations
 
 import os
@@ -8,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from mrtr_cassette.api import diff as files_diff
 from mrtr_cassette.cli.common import (
     CASSETTE,
     FILE,
@@ -32,10 +33,8 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.cli.group import coloured_line, say, tell, tell_error
 from mrtr_cassette.core.answers.forms import ACTIONS
-from mrtr_cassette.core.answers.written import answers_text
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import is_foreign, load
-from mrtr_cassette.core.cassette.model import cassette_schema as generated
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     needed_by_others,
@@ -47,25 +46,11 @@ from mrtr_cassette.core.compare.conversations import (
     ignores_nothing,
 )
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
-from mrtr_cassette.core.record.publish_check import exposed_secrets
-from mrtr_cassette.core.report.coverage import (
-    coverage_data,
-    coverage_markdown,
-    coverage_of,
-    coverage_text,
-    untried_questions,
-)
 from mrtr_cassette.core.report.details import (
     CassetteDetails,
     details_of,
     redaction_lines,
     redactions_of,
-)
-from mrtr_cassette.core.report.runs import (
-    RecordingReport,
-    ReplayReport,
-    recording_text,
-    report_of_cassette,
 )
 from mrtr_cassette.core.report.text import (
     inspection_data,
@@ -84,10 +69,12 @@ from mrtr_cassette.shell.files.cassettes import (
     without_collection,
 )
 from mrtr_cassette.shell.files.disk import is_locked
-from mrtr_cassette.shell.files.journals import merge_files, recover_journal
 from mrtr_cassette.shell.files.reports import saved_report
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
 from mrtr_cassette.terms import shell_command
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.report.runs import ReplayReport
 
 _cassettes_argument = places_argument("cassettes")
 _as_json = click.option(
@@ -202,6 +189,14 @@ def _show_coverage(
     markdown: bool,
 ) -> None:
     """Print what cassettes cover; exit with 1 if that is less than asked for."""
+    from mrtr_cassette.core.report.coverage import (
+        coverage_data,
+        coverage_markdown,
+        coverage_of,
+        coverage_text,
+        untried_questions,
+    )
+
     covered = coverage_of(details)
     if as_json:
         click.echo(json_report(coverage_data(covered)))
@@ -357,6 +352,8 @@ def _comparisons_by_name(
     pairs: Mapping[str, Sequence[str]], **options: Any
 ) -> dict[str, CassetteComparison]:
     """Compare each pair of files, under its name."""
+    from mrtr_cassette.api import diff as files_diff
+
     comparisons = {}
     for name, pair in pairs.items():
         old, new = map(location_of, pair)
@@ -464,6 +461,9 @@ def recover(cassettes: tuple[str, ...]) -> None:
 
 def _recover_cassette(cassette: Location) -> None:
     """Publish a killed recording from its journal, and say what was written or lost."""
+    from mrtr_cassette.core.report.runs import RecordingReport, recording_text
+    from mrtr_cassette.shell.files.journals import recover_journal
+
     journal = journal_path(cassette)
     if not os.path.lexists(journal):
         raise CassetteError(journal, "there is no journal to recover")
@@ -510,6 +510,8 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
     any order, or folders and globs of them. They are not changed. Exchanges in several files count
     once.
     """
+    from mrtr_cassette.shell.files.journals import merge_files
+
     files = cassettes_in(recordings, (".json", ".journal"))
     merged_cassette, notes = merge_files(files, output, replaces=force)
     for note in notes:
@@ -531,13 +533,17 @@ def answers() -> None:
 def from_cassette(cassette: str) -> None:
     """Print an answers file that gives the answers of CASSETTE."""
     place = read_place(cassette)
+    from mrtr_cassette.core.answers.written import answers_text
+
     click.echo(answers_text(load_cassette(place), place.name), nl=False)
 
 
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the cassette format."""
-    click.echo(generated(), nl=False)
+    from mrtr_cassette.core.cassette.model import cassette_schema
+
+    click.echo(cassette_schema(), nl=False)
 
 
 @click.command()
@@ -568,6 +574,8 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
 
 def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
     """Check a cassette, and accept its edits first if it `fixes`; return whether it has secrets."""
+    from mrtr_cassette.core.record.publish_check import exposed_secrets
+
     if fixes:
         say(
             f"{cassette}: {counted(cassettes.accept_edits(cassette), 'exchange')} changed; accepted"
@@ -697,6 +705,8 @@ def _write_page(
 
 def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
     """Return the JSON report of a replay, or refuse a file that has none of this cassette."""
+    from mrtr_cassette.core.report.runs import report_of_cassette
+
     with suppress(ValueError):
         report = report_of_cassette(saved_report(path.read_bytes()), cassette)
         if report is not None:
