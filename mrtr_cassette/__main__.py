@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -12,10 +13,14 @@ def main() -> None:
     if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+    # What is imported stays: the collector need not look at it, now or later.
+    gc.disable()
     from mrtr_cassette.cli import load_command
     from mrtr_cassette.cli import main as program
 
     load_command(sys.argv[1:])
+    gc.freeze()
+    gc.enable()
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

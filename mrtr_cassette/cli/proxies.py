@@ -252,6 +252,7 @@ async def _record_over_http(
     """Record over HTTP until a command or a signal ends it; return the exit code."""
     from mrtr_cassette.shell.runs.recording import recording
 
+    gc.disable()
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
             address = "there"
@@ -444,6 +445,7 @@ async def _replay_over_http(
     """Replay over HTTP until a command or a signal ends it; return the exit code."""
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
+    gc.disable()
     async with stop_signals() as signals:
         site = PortSite(options, drain_s)
         async with replaying(
@@ -578,8 +580,9 @@ async def _wait_until_stopped(
     hint: str = "",
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
-    # What is imported and loaded stays: the collector need not look at it again and again.
+    # What is loaded stays: the collector need not look at it, now or later.
     gc.freeze()
+    gc.enable()
     tell(f"listening on {session.shown_url}")
     if command:
         tells = log.line is not None
