@@ -39,7 +39,6 @@ class RecordingIndex:
 
     Attributes:
         entries_by_lookup: those that are found by each key, as they arrived.
-        entries_by_lookup_and_traits: the same with all that headers say.
         stand_in_by_entry: the equal exchanges that are played in the place of others.
     """
 
@@ -48,9 +47,8 @@ class RecordingIndex:
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
         self.entries_by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
-        self.entries_by_lookup_and_traits: dict[
-            tuple[LookupKey, Traits], list[ReplayEntry]
-        ] = {}
+        self._groups_by_lookup: dict[LookupKey, dict[Traits, list[ReplayEntry]]] = {}
+        """Those of each key that was asked for, by all that headers say."""
         self._entries_by_stricter_lookup: dict[
             tuple[LookupKey, int, LookupKey], list[ReplayEntry]
         ] = {}
@@ -64,13 +62,13 @@ class RecordingIndex:
         lookup = normalised.lookup
         # A state that the client didn't get from the cassette, such as a literal in a test, has the
         # hash of the state that was sent while recording.
-        raw_state = entry.exchange.echoed_sha256 or lookup.state
-        raw_lookup = self.indexed_lookup(lookup._replace(state=raw_state))
-        for key in dict.fromkeys([lookup, raw_lookup]):
+        raw_state = entry.exchange.echoed_sha256
+        raw_lookup = lookup
+        if raw_state is not None:
+            raw_lookup = lookup._replace(state=raw_state)
+
+        for key in dict.fromkeys([lookup, self.indexed_lookup(raw_lookup)]):
             self.entries_by_lookup.setdefault(key, []).append(entry)
-            self.entries_by_lookup_and_traits.setdefault(
-                (key, normalised.traits), []
-            ).append(entry)
             for strictness_level, stricter_lookup in enumerate(
                 normalised.stricter_lookups
             ):
@@ -85,6 +83,21 @@ class RecordingIndex:
     def indexed_lookup(self, lookup: LookupKey) -> LookupKey:
         """Return the key under which a request is found that has this one."""
         return lookup
+
+    def entries_with_traits(
+        self, lookup: LookupKey, traits: Traits
+    ) -> Sequence[ReplayEntry]:
+        """Return the recordings that are found by a key and have the same in their headers."""
+        groups = self._groups_by_lookup.get(lookup)
+        if groups is None:
+            groups = {}
+            for entry in self.entries_by_lookup[lookup]:
+                recorded = self.indexed_request(entry).traits
+                groups.setdefault(recorded, []).append(entry)
+
+            self._groups_by_lookup[lookup] = groups
+
+        return groups.get(traits, ())
 
     def retries_of_equal_asks(
         self, lookup: LookupKey

@@ -346,16 +346,15 @@ class PlayOrder:
         candidates = self._candidates_by_key.get(key)
         if candidates is None:
             # Where all that headers say is equal, so is the session.
-            exact = index.entries_by_lookup_and_traits.get(key)
+            exact = index.entries_with_traits(lookup, normalised.traits)
             fitting_by_headers = exact or self._entries_fitting_headers(
                 equal_entries, normalised.traits
             )
             if isinstance(fitting_by_headers, Reason):
                 return ChosenRecording(None, equal_entries, fitting_by_headers)
 
-            if len(self._candidates_by_key) > _MOST_CANDIDATES + len(
-                index.entries_by_lookup_and_traits
-            ):
+            most = _MOST_CANDIDATES + len(index.entries_by_lookup)
+            if len(self._candidates_by_key) > most:
                 self._candidates_by_key.clear()
 
             candidates = Candidates(fitting_by_headers, self.histories)
