@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import (
@@ -547,12 +547,13 @@ def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
                 updated_turns[update] = turn.number
                 answered_asks[update] = turn.asking_exchange
 
+    place_in_file = interaction.place
     for exchange, place in interaction.placed_exchanges:
         entry_place = EntryPlace(
             place.interaction,
             updated_turns.get(exchange, place.turn),
             asked_turns.get(exchange, 0),
-            interaction.place,
+            place_in_file,
         )
         pending_exchange, question = question_by_answer.get(exchange, (None, None))
         yield _Draft(
@@ -692,16 +693,23 @@ class _EntryWriter:
         )
 
 
+_NO_MEMBERS: Final[dict[str, Any]] = {}
+"""An empty object, which nobody changes."""
+
+
 def _asker_of(message: Message | None) -> Message | None:
     """Return a message as far as responses repeat it, without what takes memory."""
     if message is None:
         return None
 
-    meta = {}
+    meta = _NO_MEMBERS
     if "progressToken" in message.meta:
-        meta["progressToken"] = message.meta["progressToken"]
+        meta = {"progressToken": message.meta["progressToken"]}
 
-    return Message(b"", message.kind, {}, message.method, message.id, {}, meta)
+    nothing = _NO_MEMBERS
+    return Message(
+        b"", message.kind, nothing, message.method, message.id, nothing, meta
+    )
 
 
 def _is_listening(

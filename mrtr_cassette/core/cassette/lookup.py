@@ -146,16 +146,17 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     if id_match is None:
         return None
 
-    token_match = PLAIN_TOKEN.search(body)
-    if token_match is not None:
+    if TOKEN_KEY in body:
+        token_match = PLAIN_TOKEN.search(body)
+        if token_match is None:
+            return None
+
         values = CallerValues(id_match[1], token_match[1])
         # The last one first, so that the place of the first one stays as it is.
         first_span, last_span = sorted([id_match.span(1), token_match.span(1)])
         body_without_values = _with_value_cut_out(
             _with_value_cut_out(body, *last_span), *first_span
         )
-    elif TOKEN_KEY in body:
-        return None
     else:
         values = CallerValues(id_match[1], None)
         body_without_values = _with_value_cut_out(body, *id_match.span(1))

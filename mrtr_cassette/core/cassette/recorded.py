@@ -446,8 +446,15 @@ class RecordedInteraction:
 
     @property
     def unshared_exchanges(self) -> tuple[RecordedExchange, ...]:
-        """The exchanges that no earlier interaction has."""
-        return tuple([exchange for exchange, _ in self.placed_exchanges])
+        """The exchanges that no earlier interaction has, in the order of their places."""
+        shared = self.shared_count
+        posted: list[RecordedExchange] = []
+        for turn in self.pushed_turns:
+            if turn.position >= shared:
+                posted += [answer.exchange for answer in turn.answers]
+
+        steps = [step.exchange for step in self.steps]
+        return (*self.exchanges[shared:], *posted, *steps)
 
     @property
     def turns(self) -> Iterator[RecordedTurn]:
@@ -553,8 +560,8 @@ class RecordedInteraction:
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks; 0 for -1."""
         # What was pushed while its request was pending comes before it.
-        pushed_before = sum(turn.position <= position for turn in self.pushed_turns)
-        return position + 1 + pushed_before
+        pushed = [turn for turn in self.pushed_turns if turn.position <= position]
+        return position + 1 + len(pushed)
 
     @property
     def asking_interactions(self) -> tuple[int, ...]:

@@ -492,16 +492,11 @@ class Call(NamedTuple):
 
         headers = self.request.headers
         of_headers = traits_of_headers(headers)
-        named_headers = []
-        for name, value in headers:
-            if name.lower() in header_names:
-                named_headers.append((name.lower(), value))
-
         return Traits(
             empty_members_text=self._empty_members_text,
             session=session_of(self.request),
             is_conditional=of_headers.is_conditional,
-            named_headers=tuple(sorted(named_headers)),
+            named_headers=_named_headers(headers, header_names),
             is_authorized=of_headers.is_authorized,
             has_progress_token=rpc.progress_token is not None,
             capabilities=canonical(capabilities),
@@ -585,6 +580,19 @@ def _without_callers_values(item: Any) -> Any:
         params = {name: value for name, value in params.items() if name != "_meta"}
 
     return {**item, "id": "", "params": params}
+
+
+def _named_headers(headers: Headers, names: Collection[str]) -> Headers:
+    """Return the headers with some lower-case names, in order."""
+    if not names:
+        return ()
+
+    named = []
+    for name, value in headers:
+        if name.lower() in names:
+            named.append((name.lower(), value))
+
+    return tuple(sorted(named))
 
 
 @lru_cache(maxsize=1024)

@@ -153,11 +153,12 @@ class RequestNormaliser:
         self.hook = matchers if isinstance(matchers, MatchHook) else None
         self._remembers = remembers
         self._ignored_members = ignored
-        requests = [exchange.request for exchange in cassette.exchanges]
+        exchanges = list(cassette.exchanges)
+        requests = [exchange.request for exchange in exchanges]
         self._recorded_sessions = {
             request.header(SESSION_HEADER) for request in requests
         }
-        self._resumed_events = resumed_events(cassette.exchanges)
+        self._resumed_events = resumed_events(exchanges)
         self._user_header_names = cassette.kept_headers
         self._seals_states = cassette.request_state == "sealed"
         self._redacts = cassette.redaction is not None
