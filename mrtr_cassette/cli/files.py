@@ -820,23 +820,23 @@ def cut(
     calls as they were recorded, and what they need: what opens the session or describes the server,
     the lists that name their tools, and the writes before them.
     """
-    from mrtr_cassette.core.drive.cut import cut_interactions
+    from mrtr_cassette.core.drive.cut import cut_out_calls
 
     recording = load_cassette(read_place(cassette))
     numbers_to_cut = _chosen_calls(recording, **selected)
-    cut_recording = cut_interactions(recording, numbers_to_cut, alone=alone)
+    excerpt = cut_out_calls(recording, numbers_to_cut, alone=alone)
     if shares:
-        cut_recording = _part_to_share(cut_recording, blanks_text=blanks_text)
+        excerpt = _part_to_share(excerpt, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")
 
     if output is None:
-        click.echo(dump(cut_recording), nl=False)
+        click.echo(dump(excerpt), nl=False)
         return
 
     hint = "use --force to replace it"
-    publish_cassette(output, [dump(cut_recording)], replace=force, hint=hint)
-    say(f"wrote {output}: {counted(len(cut_recording.interactions), 'interaction')}")
+    publish_cassette(output, [dump(excerpt)], replace=force, hint=hint)
+    say(f"wrote {output}: {counted(len(excerpt.interactions), 'interaction')}")
 
 
 @click.command()
@@ -858,7 +858,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     conversation as a diagram, request and response, and the commands that replay the call, without
     what `cut --share` takes out.
     """
-    from mrtr_cassette.core.drive.cut import cut_interactions
+    from mrtr_cassette.core.drive.cut import cut_out_calls
     from mrtr_cassette.core.record.sharing import shareable_cassette
     from mrtr_cassette.core.report.bug import bug_report
     from mrtr_cassette.shell.files.reports import check_place, write_own
@@ -869,7 +869,7 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     if len(chosen_numbers) != 1:
         raise UsageError("report takes a single call")
 
-    part = cut_interactions(recording, chosen_numbers)
+    part = cut_out_calls(recording, chosen_numbers)
     (call,) = [
         recorded
         for recorded in recording.interactions

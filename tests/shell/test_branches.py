@@ -16,7 +16,7 @@ from probed_http import probed, record
 import mrtr_cassette
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.transports import over_pipes
-from mrtr_cassette.core.drive.cut import cut_interactions
+from mrtr_cassette.core.drive.cut import cut_out_calls
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
@@ -166,7 +166,7 @@ async def test_the_decline_of_a_pushed_question_is_played_where_it_is_cut_out(
         if interaction.exchanges[0].call.name == "deploy"
     ]
 
-    part.write_bytes(dump(cut_interactions(whole, [second], alone=True)))
+    part.write_bytes(dump(cut_out_calls(whole, [second], alone=True)))
     for cassette, answer, text in (
         (output, {"action": "accept", "content": {"confirm": True}}, "Deployed to"),
         (part, NO, "deploy cancelled"),

@@ -39,7 +39,7 @@ _LISTS_BY_METHOD: Final = {
 _VERSION_HEADER: Final = "mcp-protocol-version"
 
 
-def cut_interactions(
+def cut_out_calls(
     cassette: Cassette, numbers: Collection[int], *, alone: bool = False
 ) -> Cassette:
     """Return the interactions with these numbers and those that they need, as recorded.

@@ -28,7 +28,7 @@ from mrtr_cassette.core.wire.pointers import without_side
 from mrtr_cassette.errors import UsageError
 
 _TABLE_NAME: Final = "ignore"
-_SAME_TODAY: Final = (
+_CALLED_TWICE_ALIKE: Final = (
     "both calls of today say the same, in words: accept it if the server has changed"
 )
 _CALLED_ONCE: Final = (
@@ -175,7 +175,7 @@ def learned_places(
     learned_pointers = [
         place.pointer for place in places.values() if place.reason is None
     ]
-    reason_if_unproven = _CALLED_ONCE if second_run is None else _SAME_TODAY
+    reason_if_unproven = _CALLED_ONCE if second_run is None else _CALLED_TWICE_ALIKE
     for change in without_ignored(
         without_turn_numbers(first_run.changes), [*known_places, *learned_pointers]
     ):

@@ -151,12 +151,12 @@ class ServerSession:
 
     def post(self, body: bytes, owner: RequestOwner) -> Observation:
         """Return the request that posts a message which is no call, where its owner sends."""
-        first = owner.request
-        if first.is_line:
+        owner_request = owner.request
+        if owner_request.is_line:
             post_request = line_request(body)
         else:
-            headers = (*POST_HEADERS, *_shared_headers(first))
-            post_request = Request("POST", first.target, headers, body)
+            headers = (*POST_HEADERS, *_shared_headers(owner_request))
+            post_request = Request("POST", owner_request.target, headers, body)
 
         return self.request_in_session(post_request, owner)
 

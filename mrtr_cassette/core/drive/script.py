@@ -83,7 +83,7 @@ class LivePair(NamedTuple):
         turn: the turn that the recorded response asks, or in whose place the live response came;
             0 stands for the final response.
         keys: the recorded keys of a task's questions by the live ones, as they would be recorded.
-        unasked: the questions in whose place the response came.
+        unasked_questions: the questions in whose place the response came.
     """
 
     recorded: RecordedExchange
@@ -91,13 +91,13 @@ class LivePair(NamedTuple):
     response: Message | None = None
     turn: int = 0
     keys: Mapping[str, str] = MappingProxyType({})
-    unasked: Any = None
+    unasked_questions: Any = None
 
     @property
     def expected(self) -> Any:
         """What the recording says in the place of the live response."""
-        if self.unasked:
-            return {INPUT_REQUESTS: self.unasked}
+        if self.unasked_questions:
+            return {INPUT_REQUESTS: self.unasked_questions}
         return whole_response_value(self.recorded)
 
     @property
@@ -415,13 +415,15 @@ class RecordedScript:
         recorded: RecordedExchange,
         ask: LiveAsk | FinishedCall,
         turn: int,
-        unasked: Any = None,
+        unasked_questions: Any = None,
     ) -> RecordedExchange:
         """Pair a live response with a recorded one; return it with the recorded ids."""
         live = self._as_recorded(recorded, ask)
         self.findings.pending_pair = None
         self.findings.complete_pairs.append(
-            LivePair(recorded, live, ask.response, turn, unasked=unasked)
+            LivePair(
+                recorded, live, ask.response, turn, unasked_questions=unasked_questions
+            )
         )
         self._progress.position += 1
 
@@ -752,19 +754,19 @@ class RecordedScript:
             self.findings.is_rerouted = True
 
         turn = 0
-        unasked_turn = None
+        unasked_questions = None
         open_turns_now = self._open_questions.turns_open_at(position)
         if open_turns_now:
             turn = open_turns_now[0].number
-            unasked_turn = open_turns_now[0].unasked_questions
+            unasked_questions = open_turns_now[0].unasked_questions
         elif recorded.ask is not None:
             turn = self._interaction.asking_turn(position)
-            unasked_turn = asked_question(recorded)
+            unasked_questions = asked_question(recorded)
 
-        live = self._pair_response(recorded, last, turn, unasked_turn)
-        if unasked_turn is not None:
+        live = self._pair_response(recorded, last, turn, unasked_questions)
+        if unasked_questions is not None:
             self.findings.is_rerouted = True
-            self.findings.add_changes(turn, [unasked_change(unasked_turn, live)])
+            self.findings.add_changes(turn, [unasked_change(unasked_questions, live)])
         elif not (self._is_task and self._interaction.is_open):
             states = self.findings.recorded_by_live_hash
             changes = response_changes(

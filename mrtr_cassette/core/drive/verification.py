@@ -671,7 +671,7 @@ class Verifier:
             changes=tuple(kept_changes),
         )
 
-    def failed_interaction(
+    def unreached_interaction(
         self, planned: PlannedInteraction, reason: str
     ) -> VerifiedInteraction:
         """Return that an interaction got no response, and why."""

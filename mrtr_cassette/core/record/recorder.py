@@ -677,8 +677,8 @@ class Observation:
 
     def take_pushes(self) -> list[OpenPush]:
         """Return what the server has pushed in this response since this was asked last."""
-        pushes = self._response_messages.untaken_pushes
-        self._response_messages.untaken_pushes = []
+        pushes = self._response_messages.new_pushes
+        self._response_messages.new_pushes = []
         return pushes
 
     def take_pings(self) -> list[Message]:
@@ -731,7 +731,7 @@ class _ResponseMessages:
     def __init__(self, recorder: Recorder, number: int, call: Call) -> None:
         self.answered_push: OpenPush | None = None
         """What the request answers."""
-        self.untaken_pushes: list[OpenPush] = []
+        self.new_pushes: list[OpenPush] = []
         """What the server has pushed in this response and nobody has taken."""
         self.pings: list[Message] = []
         """The pings in this response that nobody has taken."""
@@ -813,7 +813,7 @@ class _ResponseMessages:
             turn.owner_number, call or self._call, key, asked_request, message
         )
         turn.pushes.append(push)
-        self.untaken_pushes.append(push)
+        self.new_pushes.append(push)
 
     def _take_response(self, message: Message) -> None:
         """Take the response to this request, or to another one."""

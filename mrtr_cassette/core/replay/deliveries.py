@@ -302,13 +302,13 @@ class Delivery:
 
     def _note_notified_states(self, part: Part) -> None:
         """Tell the plays of tasks of which states a part notifies the client."""
-        notified_states = self.reply.notified_states
-        if not notified_states:
+        state_by_piece = self.reply.notified_state_by_piece
+        if not state_by_piece:
             return
 
         tasks = self.session.tasks
         for piece in part.pieces:
-            state = notified_states.get(piece)
+            state = state_by_piece.get(piece)
             if state is not None and state.id in tasks:
                 tasks[state.id].note_notified_state(state)
 

@@ -369,11 +369,11 @@ class RequestNormaliser:
 
         without_secrets = sent_secrets.sealed_request(without_secrets)
         learned_secrets = self._learned_secrets if self._remembers else None
-        secrets_by_place = self._placed_secrets.secrets_in(
+        text_by_secret = self._placed_secrets.secrets_in(
             without_secrets, learned_secrets
         )
         secrets_in_places = RepeatedSecrets()
-        for secret, text in secrets_by_place.items():
+        for secret, text in text_by_secret.items():
             secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
 
         without_secrets = secrets_in_places.sealed_request(without_secrets)
@@ -382,7 +382,7 @@ class RequestNormaliser:
             and self._distinguishing_key(without_secrets) in self._recorded_keys
         ):
             session = request.header(SESSION_HEADER)
-            for secret, text in secrets_by_place.items():
+            for secret, text in text_by_secret.items():
                 self._learned_secrets[session, secret] = text
 
         return without_secrets

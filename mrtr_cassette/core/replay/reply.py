@@ -62,7 +62,7 @@ class Reply(NamedTuple):
     """One recorded response, ready to be served: outside the gaps every byte is recorded.
 
     Attributes:
-        notified_states: the states of tasks of which its pieces notify the client.
+        notified_state_by_piece: the states of tasks of which its pieces notify the client.
         response_piece: the piece that completes the JSON-RPC response to the request, or None.
     """
 
@@ -73,11 +73,11 @@ class Reply(NamedTuple):
     is_event_stream: bool
     is_message_stream: bool
     waits: Waits
-    notified_states: Mapping[int, TaskState]
+    notified_state_by_piece: Mapping[int, TaskState]
     response_piece: int | None
 
 
-FindRepeated = Callable[[LocatedMessage], list[tuple[Span, str]]]
+FindRepeatedValues = Callable[[LocatedMessage], list[tuple[Span, str]]]
 """Finds where a message repeats values of its request, with the names of these."""
 
 
@@ -86,11 +86,11 @@ class EchoSources(NamedTuple):
 
     Attributes:
         batch: the requests, if it is a batch.
-        find_repeated: finds values of its arguments.
+        find_repeated_values: finds values of its arguments.
     """
 
     batch: Sequence[Message]
-    find_repeated: FindRepeated | None
+    find_repeated_values: FindRepeatedValues | None
 
 
 def build_reply(
@@ -127,7 +127,7 @@ def build_reply(
         is_event_stream=response.is_event_stream,
         is_message_stream=response.is_message_stream,
         waits=waits,
-        notified_states=gap_finder.notified_states,
+        notified_state_by_piece=gap_finder.notified_state_by_piece,
         response_piece=gap_finder.response_piece,
     )
 
@@ -193,10 +193,10 @@ class _GapFinder:
         echo_sources: EchoSources,
     ) -> None:
         self.gaps: list[Gap] = []
-        self.notified_states: dict[int, TaskState] = {}
+        self.notified_state_by_piece: dict[int, TaskState] = {}
         self.response_piece: int | None = None
         self._response = response
-        self._find_repeated = echo_sources.find_repeated
+        self._find_repeated_values = echo_sources.find_repeated_values
         self._task_ids: Collection[str] = ()
         if b'"taskId"' in response.body:
             self._task_ids = tasks
@@ -229,8 +229,8 @@ class _GapFinder:
             if self._task_ids:
                 places += self._task_times(message, located.piece)
 
-            if self._find_repeated is not None:
-                for span, name in self._find_repeated(located):
+            if self._find_repeated_values is not None:
+                for span, name in self._find_repeated_values(located):
                     places.append((span, name, None))
 
             for place in places:
@@ -275,7 +275,7 @@ class _GapFinder:
             return []
 
         if message.method:
-            self.notified_states[piece] = state
+            self.notified_state_by_piece[piece] = state
 
         return [(span, name, state.id) for name, span in clock_spans(message)]
 

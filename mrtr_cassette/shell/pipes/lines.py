@@ -177,7 +177,7 @@ class PipeDownstream:
         self._writer = writer
         self._on_end = end
         self._is_channel = opens_channel(request)
-        self._has_spoken = False
+        self._has_sent_lines = False
         message = read_call(request).message
         self._expects_response = message is not None and message.kind is Kind.REQUEST
 
@@ -187,10 +187,10 @@ class PipeDownstream:
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Write lines."""
         if chunk:
-            if is_last and self._has_spoken:
+            if is_last and self._has_sent_lines:
                 await asyncio.sleep(_PAUSE_BEFORE_RESPONSE_S)
 
-            self._has_spoken = True
+            self._has_sent_lines = True
             self._writer.write(chunk)
             await self._writer.wait_for_room()
 

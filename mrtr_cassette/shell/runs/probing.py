@@ -749,7 +749,7 @@ class _Prober:
     ) -> AsyncIterator[str]:
         """Bring the server to other asks, and yield their states, one of each kind."""
         is_found = False
-        for other_asks in self._other_asks_with_states(ask, probe):
+        for other_asks in self._asks_for_other_states(ask, probe):
             for other_ask in other_asks:
                 conversation, script = self._conversation_and_script(other_ask, None)
                 await self._follow_conversation(conversation, script)
@@ -760,9 +760,9 @@ class _Prober:
                     break
 
         if probe.name == PROBE_OTHER_ARGUMENTS and ask.index == 1 and not is_found:
-            asked = await self._asked_with_other_arguments(ask)
-            if asked is not None and asked.request_state is not None:
-                yield asked.request_state
+            altered_ask = await self._asked_with_other_arguments(ask)
+            if altered_ask is not None and altered_ask.request_state is not None:
+                yield altered_ask.request_state
 
     async def _asked_with_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
         """Make a call with another argument; return what the server asks first."""
@@ -776,7 +776,7 @@ class _Prober:
         call_conversation = Conversation(altered_request, script, conversation.session)
         return (await self._follow_conversation(call_conversation, script)).ask
 
-    def _other_asks_with_states(
+    def _asks_for_other_states(
         self, ask: ProbedAsk, probe: Probe
     ) -> Iterable[Sequence[ProbedAsk]]:
         """Return the asks whose states a probe sends: in this round, and of a tool in another."""

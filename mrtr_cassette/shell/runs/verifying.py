@@ -408,10 +408,10 @@ class LiveRun:
     ) -> list[VerifiedInteraction]:
         """Repeat the conversations of the run, and return what came of those that are compared."""
         verified = []
-        for call in plan:
-            interaction = await self.repeat_call(call)
-            if interaction is not None:
-                verified.append(interaction)
+        for planned in plan:
+            result = await self.repeat_call(planned)
+            if result is not None:
+                verified.append(result)
 
         for server in self.servers.values():
             await server.close()
@@ -453,7 +453,7 @@ class LiveRun:
         except MuteServerError:
             raise
         except (UpstreamError, BodyTooLargeError, CassetteError) as error:
-            return self.verifier.failed_interaction(call, str(error))
+            return self.verifier.unreached_interaction(call, str(error))
 
     async def _learn_varying_places(
         self, server: LiveServer, first: VerifiedInteraction
@@ -544,7 +544,7 @@ def differences_of(
         partial(ignored_pointers, rules),
         may_lack_calls=may_lack_calls,
     )
-    not_due = _numbers_without_request(recorded) if is_open else set()
+    not_due = _numbers_begun_by_no_request(recorded) if is_open else set()
     verdicts = set()
     for compared in comparison.interactions:
         is_missing = compared.mark == "-"
@@ -559,7 +559,7 @@ def differences_of(
     return suite_differences_text(comparison, options.terms) if verdicts else None
 
 
-def _numbers_without_request(cassette: Cassette) -> set[int]:
+def _numbers_begun_by_no_request(cassette: Cassette) -> set[int]:
     """Return the numbers of the interactions that begin with no JSON-RPC request."""
     numbers = set()
     for interaction in cassette.interactions:

@@ -78,7 +78,7 @@ class MrtrCassette:
         self.has_probed_server = False
         """A live server was probed with it."""
         self._unused_answer_names: set[str] = set()
-        self._unused_of_all: set[str] | None = None
+        self._unused_default_names: set[str] | None = None
         self.is_recording = session.is_recording
         self.mode: Mode = mode or ("once" if self.is_recording else "none")
 
@@ -185,7 +185,7 @@ class MrtrCassette:
     @property
     def unused_answers(self) -> list[str]:
         """The names of answers that nothing asked for: of a call, or of the marker in all calls."""
-        return sorted(self._unused_answer_names | (self._unused_of_all or set()))
+        return sorted(self._unused_answer_names | (self._unused_default_names or set()))
 
     @property
     def unused_options(self) -> Sequence[tuple[str, str]] | None:
@@ -222,10 +222,10 @@ class MrtrCassette:
             return result
 
         result = answered_call(upstream, name, arguments, method, self._default_answers)
-        if self._unused_of_all is None:
-            self._unused_of_all = set(result.unused)
+        if self._unused_default_names is None:
+            self._unused_default_names = set(result.unused)
         else:
-            self._unused_of_all.intersection_update(result.unused)
+            self._unused_default_names.intersection_update(result.unused)
 
         return result
 

@@ -16,7 +16,7 @@ from mrtr_cassette.core.compare.conversations import (
     cassette_comparison,
     ignores_nothing,
 )
-from mrtr_cassette.core.drive.cut import cut_interactions, last_call
+from mrtr_cassette.core.drive.cut import cut_out_calls, last_call
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.names import ANSWER, has_kind, has_secrets
@@ -68,7 +68,7 @@ def test_each_call_is_a_cassette_by_itself(path: Path) -> None:
     for interaction in whole.interactions:
         for alone in (False, True):
             check_by_itself(
-                cut_interactions(whole, [interaction.number], alone=alone), whole
+                cut_out_calls(whole, [interaction.number], alone=alone), whole
             )
 
 
@@ -76,7 +76,7 @@ def test_branch_and_pushed_questions_keep_what_asks_them() -> None:
     """A branch keeps the call that it shares, and a question on a stream of its own that stream."""
     whole = branched()
     for interaction in whole.interactions:
-        part = cut_interactions(whole, [interaction.number])
+        part = cut_out_calls(whole, [interaction.number])
         again = load(dump(part), "part.json")
 
         assert cassette_comparison(again, part, ignores_nothing).is_same
@@ -88,7 +88,7 @@ def test_branch_and_pushed_questions_keep_what_asks_them() -> None:
 
     branch = next(found for found in whole.interactions if found.branch is not None)
 
-    assert len(cut_interactions(whole, [branch.number]).interactions) > 1
+    assert len(cut_out_calls(whole, [branch.number]).interactions) > 1
 
 
 LISTED = {"tools": [{"name": "get", "annotations": {"readOnlyHint": True}}]}
@@ -110,7 +110,7 @@ def test_call_has_what_it_needs_and_no_more() -> None:
     """The last opening before it, the list of its kind, earlier writes; alone, without the writes."""
     whole = loaded(cassette_of(*SCRIPT))
     found = calls_of(whole).index('tools/call "get"', 4) + 1
-    part = cut_interactions(whole, [found])
+    part = cut_out_calls(whole, [found])
 
     assert calls_of(part) == [
         "tools/list",
@@ -120,7 +120,7 @@ def test_call_has_what_it_needs_and_no_more() -> None:
         'tools/call "get"',
     ]
 
-    assert calls_of(cut_interactions(whole, [found], alone=True)) == [
+    assert calls_of(cut_out_calls(whole, [found], alone=True)) == [
         "tools/list",
         "server/discover",
         'tools/call "get"',
@@ -139,7 +139,7 @@ def test_call_of_a_session_has_its_opening_and_nothing_of_another() -> None:
         )
 
     whole = loaded(cassette_of(*steps))
-    part = cut_interactions(whole, [last_call(whole)])
+    part = cut_out_calls(whole, [last_call(whole)])
 
     assert calls_of(part)[0] == "initialize"
     assert calls_of(part).count('tools/call "put"') == 1

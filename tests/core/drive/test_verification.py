@@ -388,7 +388,7 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
     assert "its session was not opened: HTTP 403" in str(begun(verifier, second).reason)
 
     verifier, (first, second) = scripted(*script)
-    verifier.failed_interaction(first, "it is away")
+    verifier.unreached_interaction(first, "it is away")
 
     assert "it is away" in str(begun(verifier, second).reason)
 
