@@ -270,11 +270,11 @@ def waits_for_answers(interaction: RecordedInteraction) -> bool:
         for request, posted in zip(turn.pushed_requests, turn.answers, strict=False):
             pieces = request.exchange.response.pieces  # type: ignore[union-attr]
             number = posted.exchange.number or 0
-            later = [piece.arrived_count for piece in pieces[request.piece + 1 :]]
+            later = [piece.arrived_count for piece in pieces[request.piece_index + 1 :]]
             said = posted.exchange.call.message
             if said is None or said.id != request.message.id:
                 return False
-            if pieces[request.piece].arrived_count >= number or any(
+            if pieces[request.piece_index].arrived_count >= number or any(
                 after < number for after in later
             ):
                 return False

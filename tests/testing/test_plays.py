@@ -189,10 +189,11 @@ def test_all_forgotten_plays_are_ended(
 
     def failing_end(play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
         ended.append(play.id)
+        report = end(play, outcome)
         if len(ended) == 1:
             raise CassetteError(tmp_path, "the disk is full")
 
-        return end(play, outcome)
+        return report
 
     monkeypatch.setattr(CassettePlay, "end", failing_end)
 
