@@ -1,15 +1,15 @@
-"""Read a recording from the file of a cassette."""
+"""Read a recording from the file of a cassette, and accept what was edited in it."""
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 
-from mrtr_cassette.core.cassette.recorded import VERSION, Cassette
+from mrtr_cassette.core.cassette.recorded import VERSION, Cassette, ExchangePlace
 from mrtr_cassette.core.wire.pointers import escape_pointer, members_of
 from mrtr_cassette.errors import CassetteError, damage_error, shorten
 from mrtr_cassette.terms import shell_command
@@ -17,7 +17,9 @@ from mrtr_cassette.terms import shell_command
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from mrtr_cassette.core.cassette.model import CassetteModel
+    from mrtr_cassette.core.cassette.model import CassetteModel, ExchangeFactsModel
+
+    _FactsByPlace = dict[ExchangePlace, ExchangeFactsModel]
 
 _Item = TypeVar("_Item")
 _Model = TypeVar("_Model", bound="BaseModel")
@@ -143,6 +145,81 @@ def _checked(model: type[_Model], tree: Any, path: str, place: str = "") -> _Mod
             reason += f", found {shorten(repr(first_error['input']))}"
 
         raise damage_error(path, pointer, reason) from None
+
+
+def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
+    """Return a cassette with the digests of its present content, and how many exchanges changed.
+
+    The facts of an exchange are found by its digest, or else by the place that it had.
+
+    Raises:
+        CassetteError: it can't be loaded for another reason than its digests.
+    """
+    from mrtr_cassette.core.cassette.dump import dump
+    from mrtr_cassette.core.cassette.loader import place_of
+
+    file = decode_cassette(data, path)
+    digests = _digests_by_place(file, path)
+    facts_left = {place_of(facts): facts for facts in file.recording.exchanges}
+    kept_facts: _FactsByPlace = {}
+    for place, digest in digests.items():
+        if place in facts_left and facts_left[place].sha256 == digest:
+            kept_facts[place] = facts_left.pop(place)
+
+    changed_count = len(file.recording.exchanges) - len(kept_facts)
+    _keep_moved_facts(digests, facts_left, kept_facts)
+    updated_facts = []
+    for place, facts in kept_facts.items():
+        members = {**place._asdict(), "sha256": digests[place]}
+        updated_facts.append(facts.model_copy(update=members))
+
+    return dump(_loaded_cassette(file, path, updated_facts)), changed_count
+
+
+def _loaded_cassette(
+    file: CassetteModel, path: str, facts: Iterable[ExchangeFactsModel]
+) -> Cassette:
+    """Return the recording in a file, with these facts about its exchanges."""
+    from mrtr_cassette.core.cassette.loader import cassette_of
+
+    interactions = file.interactions
+    numbers = range(1, len(interactions) + 1)
+    return cassette_of(file, path, facts, interactions, branched_numbers=numbers)
+
+
+def _digests_by_place(file: CassetteModel, path: str) -> dict[ExchangePlace, str]:
+    """Return the digests of the exchanges as they are in the file now."""
+    from mrtr_cassette.core.cassette.dump import exchange_sha256
+
+    digests: dict[ExchangePlace, str] = {}
+    cassette = _loaded_cassette(file, path, ())
+    for interaction in cassette.interactions:
+        for exchange, place in interaction.placed_exchanges:
+            digests[place] = exchange_sha256(exchange.request, exchange.response)
+
+    return digests
+
+
+def _keep_moved_facts(
+    digests: Mapping[ExchangePlace, str],
+    facts_left: _FactsByPlace,
+    kept_facts: _FactsByPlace,
+) -> None:
+    """Keep the facts of exchanges that are not at their recorded place, or not as recorded."""
+    place_by_digest = {facts.sha256: place for place, facts in facts_left.items()}
+    for place, digest in digests.items():
+        if place not in kept_facts and digest in place_by_digest:
+            kept_facts[place] = facts_left.pop(place_by_digest.pop(digest))
+
+    recorded_interaction = {}
+    for place, facts in kept_facts.items():
+        recorded_interaction[place.interaction] = facts.interaction
+
+    for place in digests:
+        interaction = recorded_interaction.get(place.interaction, place.interaction)
+        recorded_place = place._replace(interaction=interaction)
+        if place not in kept_facts and recorded_place in facts_left:
+            kept_facts[place] = facts_left.pop(recorded_place)
 
 
 def is_foreign(data: bytes) -> bool:

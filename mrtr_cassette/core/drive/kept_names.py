@@ -1,9 +1,10 @@
-"""Names and values that a cassette keeps when something in it is recorded again."""
+"""Names, values and times that a cassette keeps when something in it is recorded again."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.recorded import (
@@ -19,7 +20,7 @@ from mrtr_cassette.core.drive.live_session import (
     issued_values,
     with_values,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, splice_pieces
+from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
@@ -36,6 +37,7 @@ from mrtr_cassette.core.secrets.names import (
     state_surrogate,
     with_changed_refs,
 )
+from mrtr_cassette.core.wire.http import Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import Span, canonical, find_spans
 from mrtr_cassette.core.wire.pointers import value_at
 
@@ -284,3 +286,62 @@ def recorded_names(
         return raw
 
     return with_names
+
+
+def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
+    """Return a response whose messages came when those of the exchange's response did."""
+    recorded_pieces: tuple[Piece, ...] = ()
+    if exchange.response is not None:
+        recorded_pieces = exchange.response.pieces
+
+    if not response.is_message_stream and len(response.pieces) != len(recorded_pieces):
+        return replace(response, pieces=(Piece(response.body, 0, 0),))
+
+    pieces_with_times = _known_times(exchange, response)
+    timed_pieces = []
+    for index, piece in enumerate(response.pieces):
+        piece_with_time = pieces_with_times[min(index, len(pieces_with_times) - 1)]
+        timed_pieces.append(piece_with_time._replace(raw=piece.raw))
+
+    return replace(response, pieces=tuple(timed_pieces))
+
+
+def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Piece]:
+    """Return pieces with the times for those of a response; further ones have the last time."""
+    end_of_response = Piece(
+        b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0
+    )
+    recorded_response = exchange.response
+    if recorded_response is None:
+        return [end_of_response]
+
+    pieces_with_times = [
+        piece for piece in recorded_response.pieces if piece.arrived_count
+    ] or [end_of_response]
+    all_known = len(pieces_with_times) == len(recorded_response.pieces)
+    if all_known and len(pieces_with_times) != len(response.pieces):
+        return _times_by_message(recorded_response, response)
+
+    return pieces_with_times
+
+
+def _times_by_message(
+    recorded_response: Response, response: Response
+) -> Sequence[Piece]:
+    """Return for each piece of a response when the message came that is there in the recorded one.
+
+    What is between two messages, such as a comment, came with the later one.
+    """
+    message_pieces = [
+        recorded_response.pieces[located.piece]
+        for located in messages_in(recorded_response)
+    ]
+    message_pieces.append(recorded_response.pieces[-1])
+    last_index = len(message_pieces) - 1
+    message_indexes = [located.piece for located in messages_in(response)]
+    pieces_with_times = []
+    for index in range(len(response.pieces)):
+        message_index = bisect_left(message_indexes, index)
+        pieces_with_times.append(message_pieces[min(message_index, last_index)])
+
+    return pieces_with_times

@@ -12,7 +12,6 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
-from mrtr_cassette.core.cassette.edited import with_times_of
 from mrtr_cassette.core.cassette.entries import entries_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -31,7 +30,7 @@ from mrtr_cassette.core.compare.conversations import (
     ignores_nothing,
 )
 from mrtr_cassette.core.compare.handles import Handles
-from mrtr_cassette.core.drive.kept_names import KeptNames
+from mrtr_cassette.core.drive.kept_names import KeptNames, with_times_of
 from mrtr_cassette.core.replay.matching import RequestNormaliser
 from mrtr_cassette.core.replay.timelines import connected_interactions
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response

@@ -8,7 +8,6 @@ from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edited import with_times_of
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedRequest,
@@ -26,6 +25,7 @@ from mrtr_cassette.core.drive.kept_names import (
     KeptNames,
     name_of_new_state,
     recorded_names,
+    with_times_of,
 )
 from mrtr_cassette.core.drive.live_session import GENERATED_ID, with_body
 from mrtr_cassette.core.drive.script import LivePair, LivePush, without_turn_numbers

@@ -12,6 +12,7 @@ from typing import Final
 
 from mrtr_cassette.core.cassette.load import (
     LFS_POINTER,
+    accept_edit,
     foreign_error,
     is_foreign,
     lfs_pointer_error,
@@ -199,8 +200,6 @@ def _matching_files(word: str, path: Location) -> Iterable[Path] | None:
 
 def accept_edits(path: Location) -> int:
     """Accept what was edited in a cassette; return how many exchanges that changes."""
-    from mrtr_cassette.core.cassette.edited import accept_edit
-
     data = read_file(path)
     accepted_data, changed_count = accept_edit(data, str(path))
     if accepted_data != data:

@@ -23,9 +23,9 @@ from builders import (
 from messages import YES, Json, asks, text
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edited import accept_edit, with_times_of
-from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.load import accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.drive.kept_names import with_times_of
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.errors import CassetteError
 
