@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import textwrap
 from dataclasses import replace
 
 import pytest
@@ -522,6 +523,18 @@ def test_no_teardown_hides_a_miss(suite, recorded, ending, told):
     )
 
 
+def plays_two(recorded, end):
+    """Return a test that plays a cassette twice, and the statement with which it ends."""
+    return textwrap.dedent(
+        f"""
+        def test_plays_two(mrtr_cassettes):
+            mrtr_cassettes({str(recorded)!r})
+            mrtr_cassettes({str(recorded)!r})
+            {end}
+        """
+    )
+
+
 def test_all_cassettes_of_a_test_are_stopped(suite, recorded, monkeypatch):
     """Although one of them fails: what it served would stay until the end of the run."""
     stop = CassetteUse.stop
@@ -536,14 +549,7 @@ def test_all_cassettes_of_a_test_are_stopped(suite, recorded, monkeypatch):
     monkeypatch.setattr(CassetteUse, "stop", failing_stop)
     suite.write(
         "test_two.py",
-        f"""
-        def test_plays_two(mrtr_cassettes):
-            mrtr_cassettes({str(recorded)!r})
-            mrtr_cassettes({str(recorded)!r})
-
-        def test_later():
-            pass
-        """,
+        plays_two(recorded, end="pass") + "\ndef test_later():\n    pass\n",
     )
     later = []
 
@@ -582,12 +588,7 @@ def test_an_interrupted_run_concludes_all_that_it_used(suite, recorded, monkeypa
     monkeypatch.setattr(CassetteUse, "conclude", conclude)
     suite.write(
         "test_two.py",
-        f"""
-        def test_plays_two(mrtr_cassettes):
-            mrtr_cassettes({str(recorded)!r})
-            mrtr_cassettes({str(recorded)!r})
-            raise KeyboardInterrupt
-        """,
+        plays_two(recorded, end="raise KeyboardInterrupt"),
     )
     with pytest.raises(CassetteError):
         suite.pytester.inline_run("-p", "no:cacheprovider", no_reraise_ctrlc=True)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +47,22 @@ def alive() -> Counter[str]:
     return Counter(found)
 
 
+@asynccontextmanager
+async def served(plays: Plays) -> AsyncIterator[Serve]:
+    """Serve plays on a port of their own."""
+    options = ServeOptions(port=0)
+    with listening(options) as listener:
+        plays.url = listener.url("")
+        async with serving(plays.handle, listener, options, None):
+            yield Serve(cast("Any", SimpleNamespace(url=plays.url)))
+
+
+def store_cassette(folder: Path) -> None:
+    """Put a cassette of a call into a folder."""
+    cassette = conversation((tool("get"), text("0"))).cassette()
+    (folder / "store.json").write_bytes(encode_cassette(cassette))
+
+
 def play_and_miss(serve: Serve) -> None:
     """Make a call that is recorded, and one that is not, in a play of its own."""
     play = serve.begin("store", history="strict", on_miss="stop")
@@ -60,20 +78,15 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
     tmp_path: Path, *, keeps: bool
 ) -> None:
     """Without a report a process that serves plays doesn't grow by them."""
-    cassette = conversation((tool("get"), text("0"))).cassette()
-    (tmp_path / "store.json").write_bytes(encode_cassette(cassette))
+    store_cassette(tmp_path)
 
     async def ended() -> Plays:
         plays = Plays(tmp_path, "none", "", Announcer(), keeps_trials=keeps)
-        options = ServeOptions(port=0)
-        with listening(options) as listener:
-            plays.url = listener.url("")
-            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
-            async with serving(plays.handle, listener, options, None):
-                for _ in range(3):
-                    await asyncio.to_thread(play_and_miss, serve)
+        async with served(plays) as serve:
+            for _ in range(3):
+                await asyncio.to_thread(play_and_miss, serve)
 
-            await plays.close()
+        await plays.close()
 
         return plays
 
@@ -100,22 +113,18 @@ def test_a_play_that_is_being_begun_is_given_up_at_the_end(
 
     async def process_at_end() -> subprocess.Popen[bytes]:
         plays = Plays(tmp_path, "once", "", Announcer())
-        options = ServeOptions(port=0)
-        with listening(options) as listener:
-            plays.url = listener.url("")
-            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
-            wanted = {"cassette": "slow", "upstream": ["sleep", "1000", "{port}"]}
-            async with serving(plays.handle, listener, options, None):
-                request = asyncio.create_task(
-                    asyncio.to_thread(serve.request, "POST", "", wanted)
-                )
-                process = await started.get()
+        wanted = {"cassette": "slow", "upstream": ["sleep", "1000", "{port}"]}
+        async with served(plays) as serve:
+            request = asyncio.create_task(
+                asyncio.to_thread(serve.request, "POST", "", wanted)
+            )
+            process = await started.get()
 
-            async with asyncio.timeout(HANGS_S):
-                await plays.close()
+        async with asyncio.timeout(HANGS_S):
+            await plays.close()
 
-            with pytest.raises(ConnectionError):
-                await request
+        with pytest.raises(ConnectionError):
+            await request
 
         return process
 
@@ -147,27 +156,23 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
 
         monkeypatch.setattr(ProcessGroup, "stop", stop_slowly)
         plays = Plays(tmp_path, "once", "", Announcer())
-        options = ServeOptions(port=0)
-        with listening(options) as listener:
-            plays.url = listener.url("")
-            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
-            async with serving(plays.handle, listener, options, None):
-                wanted = {"upstream": ["sleep", "1000", "{port}"]}
-                await asyncio.to_thread(partial(serve.begin, "slow", **wanted))
-                (play,) = plays.open.values()
-                ending = asyncio.create_task(plays.end(play, "passed"))
-                await is_stopping.wait()
-                ending.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await ending
+        async with served(plays) as serve:
+            wanted = {"upstream": ["sleep", "1000", "{port}"]}
+            await asyncio.to_thread(partial(serve.begin, "slow", **wanted))
+            (play,) = plays.open.values()
+            ending = asyncio.create_task(plays.end(play, "passed"))
+            await is_stopping.wait()
+            ending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await ending
 
-                still_open = dict(plays.open)
-                may_stop.set()
+            still_open = dict(plays.open)
+            may_stop.set()
 
-                assert still_open == {play.id: play}
+            assert still_open == {play.id: play}
 
-            async with asyncio.timeout(HANGS_S):
-                await plays.close()
+        async with asyncio.timeout(HANGS_S):
+            await plays.close()
 
         return plays
 
@@ -182,8 +187,7 @@ def test_all_forgotten_plays_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although one of them can't be: what the others have started is stopped."""
-    cassette = conversation((tool("get"), text("0"))).cassette()
-    (tmp_path / "store.json").write_bytes(encode_cassette(cassette))
+    store_cassette(tmp_path)
     end = CassettePlay.end
     ended = []
 
@@ -199,16 +203,12 @@ def test_all_forgotten_plays_are_ended(
 
     async def close() -> Plays:
         plays = Plays(tmp_path, "none", "", Announcer())
-        options = ServeOptions(port=0)
-        with listening(options) as listener:
-            plays.url = listener.url("")
-            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
-            async with serving(plays.handle, listener, options, None):
-                for _ in range(2):
-                    await asyncio.to_thread(serve.begin, "store")
+        async with served(plays) as serve:
+            for _ in range(2):
+                await asyncio.to_thread(serve.begin, "store")
 
-            with pytest.raises(CassetteError):
-                await plays.close()
+        with pytest.raises(CassetteError):
+            await plays.close()
 
         return plays
 
@@ -241,14 +241,10 @@ def test_trials_play_cassettes_of_a_store(tmp_path: Path) -> None:
     async def begun_and_plays() -> tuple[Answer, Plays]:
         given = Trials(cassettes, {}, PLAY_TERMS)
         plays = Plays(tmp_path, "none", "", Announcer(), given)
-        options = ServeOptions(port=0)
-        with listening(options) as listener:
-            plays.url = listener.url("")
-            serve = Serve(cast("Any", SimpleNamespace(url=plays.url)))
-            async with serving(plays.handle, listener, options, None):
-                begun = await asyncio.to_thread(played, serve)
+        async with served(plays) as serve:
+            begun = await asyncio.to_thread(played, serve)
 
-            await plays.close()
+        await plays.close()
 
         return begun, plays
 
