@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -42,7 +42,7 @@ from mrtr_cassette.core.compare.values import (
     paired_indices,
     value_changes,
     with_masked_texts,
-    without_ignored,
+    without_ignored_changes,
     without_masks,
 )
 from mrtr_cassette.core.protocol.calls import Call, CallKey
@@ -182,29 +182,34 @@ def cassette_comparison(
         handles = handles_between(recorded, received, ignored_for)
 
     received = _with_recorded_handles(received, handles)
-    old_sides = list(_sides_of(recorded, ignored_for))
-    new_sides = list(_sides_of(received, ignored_for))
-    interactions = _compared_sides(old_sides, new_sides)
+    old_interactions = list(_comparable_interactions_of(recorded, ignored_for))
+    new_interactions = list(_comparable_interactions_of(received, ignored_for))
+    interactions = _compared_interactions(old_interactions, new_interactions)
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
 
 
-def _compared_sides(
-    old_sides: Sequence[_Side], new_sides: Sequence[_Side]
+def _compared_interactions(
+    old_interactions: Sequence[_ComparableInteraction],
+    new_interactions: Sequence[_ComparableInteraction],
 ) -> list[InteractionComparison]:
     """Compare the interactions of two cassettes with the same handles."""
     partners: dict[int, int] = {}
-    for level in range(3):
+    for level in _PAIRING_LEVELS:
         for old_index, new_index in _pairs_at_level(
-            level, partners, old_sides, new_sides
+            level, partners, old_interactions, new_interactions
         ):
             partners[new_index] = old_index
 
-    namesakes: dict[int, _Side] = {}
-    for old_index, new_index in _pairs_at_level(3, partners, old_sides, new_sides):
-        namesakes[new_sides[new_index].interaction.number] = old_sides[old_index]
+    namesakes: dict[int, _ComparableInteraction] = {}
+    for old_index, new_index in _pairs_at_level(
+        "same_name", partners, old_interactions, new_interactions
+    ):
+        namesakes[new_interactions[new_index].interaction.number] = old_interactions[
+            old_index
+        ]
 
     interactions = []
-    for pair in _aligned_pairs(partners, old_sides, new_sides):
+    for pair in _aligned_pairs(partners, old_interactions, new_interactions):
         if not pair.only_logs:
             interactions.append(_interaction_comparison(pair, namesakes))
 
@@ -220,31 +225,31 @@ def handles_between(
     if not handles.has_handles:
         return handles
 
-    waiting_by_key: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
-    for side in _sides_of(recorded, ignored_for):
-        waiting_by_key[side.keys[2]].append(side.interaction)
+    waiting_by_call: dict[object, deque[RecordedInteraction]] = defaultdict(deque)
+    for comparable in _comparable_interactions_of(recorded, ignored_for):
+        waiting_by_call[comparable.keys.same_call].append(comparable.interaction)
 
     for interaction in in_conversation_order(received.interactions):
         # Calls that send handles back are equal to recorded ones once these are known.
         single_cassette = _with_recorded_handles(
             replace(received, interactions=(interaction,)), handles
         )
-        for side in _sides_of(single_cassette, ignored_for):
-            partners = waiting_by_key[side.keys[2]]
+        for live in _comparable_interactions_of(single_cassette, ignored_for):
+            partners = waiting_by_call[live.keys.same_call]
             if partners:
-                _take_handles(handles, partners.popleft(), side.interaction)
+                _learn_live_handles(handles, partners.popleft(), live.interaction)
 
     return handles
 
 
-def _take_handles(
+def _learn_live_handles(
     handles: Handles, old: RecordedInteraction, new: RecordedInteraction
 ) -> None:
     """Take what the second interaction has in the places of the first one's handles."""
     for old_exchange, new_exchange in zip(old.exchanges, new.exchanges, strict=False):
-        handles.take_response(old_exchange.rpc_response, new_exchange.rpc_response)
+        handles.learn_live_handles(old_exchange.rpc_response, new_exchange.rpc_response)
 
-    handles.take_response(
+    handles.learn_live_handles(
         old.ending_exchange.rpc_response, new.ending_exchange.rpc_response
     )
 
@@ -262,7 +267,7 @@ def _with_recorded_handles(received: Cassette, handles: Handles) -> Cassette:
 
 
 def _interaction_comparison(
-    pair: _SidePair, namesakes: Mapping[int, _Side]
+    pair: _InteractionPair, namesakes: Mapping[int, _ComparableInteraction]
 ) -> InteractionComparison:
     """Compare two interactions that belong together, or describe one without a partner."""
     request: tuple[Difference, ...] = ()
@@ -270,26 +275,26 @@ def _interaction_comparison(
     if new is not None and new.interaction.number in namesakes:
         request = _request_differences(namesakes[new.interaction.number], new)
 
-    side = pair.side
+    shown = pair.shown
     stages = []
     for stage in _stages_of(pair.old, pair.new):
-        stages.append(_without_ignored(stage, side.pointers))
+        stages.append(_stage_without_ignored_changes(stage, shown.ignored_pointers))
 
     return InteractionComparison(
-        recorded=_interaction_number(pair.old),
-        received=_interaction_number(new),
-        call=str(side.call),
+        recorded=_number_of_interaction(pair.old),
+        received=_number_of_interaction(new),
+        call=str(shown.call),
         is_moved=pair.is_moved,
         stages=tuple(stages),
         request=request,
     )
 
 
-def _interaction_number(side: _Side | None) -> int | None:
+def _number_of_interaction(comparable: _ComparableInteraction | None) -> int | None:
     """Return the number of an interaction, if there is one."""
-    if side is None:
+    if comparable is None:
         return None
-    return side.interaction.number
+    return comparable.interaction.number
 
 
 def comparison_with_run(
@@ -305,14 +310,18 @@ def comparison_with_run(
     a part as any that is not the same as another: nobody can tell which of several it was.
     """
     handles = handles_between(recorded, repeated, ignored_for)
-    old_sides = list(_sides_of(recorded, ignored_for))
-    new_sides = list(_sides_of(_with_recorded_handles(repeated, handles), ignored_for))
-    pairs = _compared_sides(old_sides, new_sides)
+    old_interactions = list(_comparable_interactions_of(recorded, ignored_for))
+    new_interactions = list(
+        _comparable_interactions_of(
+            _with_recorded_handles(repeated, handles), ignored_for
+        )
+    )
+    pairs = _compared_interactions(old_interactions, new_interactions)
     same_numbers = {pair.recorded for pair in pairs if pair.mark == "="}
-    made_sides = {side.interaction.number: side for side in new_sides}
-    old_by_key: dict[object, list[_Side]] = defaultdict(list)
-    for side in old_sides:
-        old_by_key[side.keys[2]].append(side)
+    made_by_number = {made.interaction.number: made for made in new_interactions}
+    recorded_by_call: dict[object, list[_ComparableInteraction]] = defaultdict(list)
+    for comparable in old_interactions:
+        recorded_by_call[comparable.keys.same_call].append(comparable)
 
     taken_by_mark: dict[str, Collection[int | None]] = {"+": ()}
     if may_lack_calls:
@@ -323,10 +332,10 @@ def comparison_with_run(
     for pair in pairs:
         shown_pair = pair
         if pair.mark in taken_by_mark and pair.received is not None:
-            made_side = made_sides[pair.received]
-            candidates = old_by_key[made_side.keys[2]]
+            made_call = made_by_number[pair.received]
+            candidates = recorded_by_call[made_call.keys.same_call]
             taken_numbers = taken_by_mark[pair.mark]
-            shown_pair = _equal_pair(candidates, taken_numbers, made_side) or pair
+            shown_pair = _equal_pair(candidates, taken_numbers, made_call) or pair
             if shown_pair is not pair:
                 same_numbers.add(shown_pair.recorded)
 
@@ -336,7 +345,9 @@ def comparison_with_run(
 
 
 def _equal_pair(
-    candidates: Iterable[_Side], taken_numbers: Collection[int | None], made_side: _Side
+    candidates: Iterable[_ComparableInteraction],
+    taken_numbers: Collection[int | None],
+    made_call: _ComparableInteraction,
 ) -> InteractionComparison | None:
     """Return the comparison of a made call with the first equal recorded one that is not taken."""
     for recorded in candidates:
@@ -344,7 +355,7 @@ def _equal_pair(
             continue
 
         comparison = _interaction_comparison(
-            _SidePair(made_side, recorded, made_side), {}
+            _InteractionPair(made_call, recorded, made_call), {}
         )
         if comparison.mark == "=":
             return comparison
@@ -363,35 +374,52 @@ class _ComparedTurn(NamedTuple):
 _ABSENT_TURN = _ComparedTurn(ABSENT, ABSENT, None)
 
 
-class _Side(NamedTuple):
-    """One interaction as a comparison reads it.
+class _PartnerKeys(NamedTuple):
+    """The keys by which an interaction finds its partner, the strictest first.
 
-    Its `keys` find its partner, the strictest first; the last one only finds one of its name.
+    Attributes:
+        same_call: the same for calls with the same arguments, whatever was answered.
+        same_name: only finds a call of the same tool, or of the same method and name.
     """
+
+    equal: object
+    same_answers: object
+    same_call: object
+    same_name: object
+
+
+_PAIRING_LEVELS: Final = ("equal", "same_answers", "same_call")
+"""The keys by which interactions become partners, in this order."""
+
+
+class _ComparableInteraction(NamedTuple):
+    """One interaction as a comparison reads it."""
 
     interaction: RecordedInteraction
     turns: list[_ComparedTurn]
     call: CallKey
-    keys: tuple[object, object, object, object]
-    pointers: Collection[str]
+    keys: _PartnerKeys
+    ignored_pointers: Collection[str]
 
 
-class _SidePair(NamedTuple):
-    """Two interactions that belong together, or one; `side` is the new one, or the only one."""
+class _InteractionPair(NamedTuple):
+    """Two interactions that belong together, or one; `shown` is the new one, or the only one."""
 
-    side: _Side
-    old: _Side | None
-    new: _Side | None
+    shown: _ComparableInteraction
+    old: _ComparableInteraction | None
+    new: _ComparableInteraction | None
     is_moved: bool = False
 
     @property
     def only_logs(self) -> bool:
-        """Whether it is one side alone, on which a server only logs."""
+        """Whether it is one interaction alone, in which a server only logs."""
         is_alone = self.old is None or self.new is None
-        return is_alone and only_logs(self.side.interaction.exchanges[0])
+        return is_alone and only_logs(self.shown.interaction.exchanges[0])
 
 
-def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
+def _comparable_interactions_of(
+    cassette: Cassette, ignored_for: IgnoredFor
+) -> Iterator[_ComparableInteraction]:
     """Yield the interactions of a cassette as a comparison reads them."""
     pages: dict[tuple[str, str, str | None], int] = {}
     for interaction in without_pongs(in_conversation_order(cassette.interactions)):
@@ -401,19 +429,19 @@ def _sides_of(cassette: Cassette, ignored_for: IgnoredFor) -> Iterator[_Side]:
         if issued_cursor is not None:
             pages[call.endpoint, call.method, issued_cursor] = page + 1
 
-        pointers = ignored_for(call)
-        ignored = _unmasked_paths(pointers)
-        turns = list(_turns_of(interaction, ignored))
-        answers = [_answers_of_retry(interaction.exchanges[0], ignored)]
+        ignored_pointers = ignored_for(call)
+        ignored_paths = _unmasked_paths(ignored_pointers)
+        turns = list(_turns_of(interaction, ignored_paths))
+        answers = [_answers_of_retry(interaction.exchanges[0], ignored_paths)]
         for turn in turns:
             answers.append(turn.answers)
 
         if page:
-            ignored.append(("cursor",))
+            ignored_paths.append(("cursor",))
 
-        key = call.key(tuple(ignored))
-        keys = _partner_keys(key, page, answers, masks_in(pointers))
-        yield _Side(interaction, turns, key, keys, pointers)
+        key = call.key(tuple(ignored_paths))
+        keys = _partner_keys(key, page, answers, masks_in(ignored_pointers))
+        yield _ComparableInteraction(interaction, turns, key, keys, ignored_pointers)
 
 
 def _unmasked_paths(pointers: Collection[str]) -> list[MemberPath]:
@@ -423,8 +451,8 @@ def _unmasked_paths(pointers: Collection[str]) -> list[MemberPath]:
 
 def _partner_keys(
     key: CallKey, page: int, answers: Sequence[Any], masks: Sequence[str]
-) -> tuple[object, object, object, object]:
-    """Return the keys by which a partner is found, the strictest first, and one of its name."""
+) -> _PartnerKeys:
+    """Return the keys by which a partner is found."""
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
     endpoint = ""
     if not key.method:
@@ -433,25 +461,27 @@ def _partner_keys(
     name = comparable_text(key.name)
     arguments = comparable_text(key.arguments)
     equal_call = (endpoint, key.method, name, arguments, page)
-    equal = (key.endpoint, equal_call, _masked_answers(answers, ()))
     same_call = (endpoint, key.method, name, masked_json(arguments, masks), page)
 
-    same_answers = (same_call, _masked_answers(answers, masks))
-
-    return equal, same_answers, same_call, (key.method, key.name)
+    return _PartnerKeys(
+        equal=(key.endpoint, equal_call, _masked_answers(answers, ())),
+        same_answers=(same_call, _masked_answers(answers, masks)),
+        same_call=same_call,
+        same_name=(key.method, key.name),
+    )
 
 
 def _masked_answers(answers: Iterable[Any], masks: Sequence[str]) -> tuple[str, ...]:
     """Return answers as masked JSON, empty for those that are absent."""
-    texts = []
-    for value in answers:
-        text = ""
-        if value is not ABSENT:
-            text = canonical(with_masked_texts(value, masks))
+    masked_answers = []
+    for answer in answers:
+        masked_answer = ""
+        if answer is not ABSENT:
+            masked_answer = canonical(with_masked_texts(answer, masks))
 
-        texts.append(text)
+        masked_answers.append(masked_answer)
 
-    return tuple(texts)
+    return tuple(masked_answers)
 
 
 def _turns_of(
@@ -502,31 +532,40 @@ def _answers_by_key(
 
 
 def _pairs_at_level(
-    level: int, partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
+    level: str,
+    partners: Mapping[int, int],
+    old: Sequence[_ComparableInteraction],
+    new: Sequence[_ComparableInteraction],
 ) -> list[tuple[int, int]]:
-    """Return the indices of interactions without a partner that have equal keys of a level."""
-    old_left = _keys_without_partner(old, set(partners.values()), level)
-    new_left = _keys_without_partner(new, partners, level)
-    return matching_places(old_left, new_left)
+    """Return the indices of interactions without a partner whose keys of a level are equal."""
+    old_keys = _keys_without_partner(old, set(partners.values()), level)
+    new_keys = _keys_without_partner(new, partners, level)
+    return matching_places(old_keys, new_keys)
 
 
 def _keys_without_partner(
-    sides: Sequence[_Side], paired_indices: Collection[int], level: int
+    interactions: Sequence[_ComparableInteraction],
+    paired_indices: Collection[int],
+    level: str,
 ) -> list[tuple[int, object]]:
-    """Return the keys of the interactions without a partner, with their indices."""
+    """Return the keys of a level of the interactions without a partner, with their indices."""
     keys = []
-    for index, side in enumerate(sides):
+    for index, comparable in enumerate(interactions):
         if index not in paired_indices:
-            keys.append((index, side.keys[level]))
+            keys.append((index, getattr(comparable.keys, level)))
 
     return keys
 
 
-def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
+def _request_differences(
+    old: _ComparableInteraction, new: _ComparableInteraction
+) -> tuple[Difference, ...]:
     """Return where the arguments of two calls of the same name differ."""
-    ignored = _unmasked_paths(new.pointers)
-    old_arguments = without_paths(old.interaction.exchanges[0].call.arguments, ignored)
-    new_arguments = without_paths(new.interaction.exchanges[0].call.arguments, ignored)
+    ignored_paths = _unmasked_paths(new.ignored_pointers)
+    old_call = old.interaction.exchanges[0].call
+    new_call = new.interaction.exchanges[0].call
+    old_arguments = without_paths(old_call.arguments, ignored_paths)
+    new_arguments = without_paths(new_call.arguments, ignored_paths)
     if isinstance(old_arguments, bytes) or isinstance(new_arguments, bytes):
         return ()
 
@@ -534,35 +573,37 @@ def _request_differences(old: _Side, new: _Side) -> tuple[Difference, ...]:
 
 
 def _aligned_pairs(
-    partners: Mapping[int, int], old: Sequence[_Side], new: Sequence[_Side]
-) -> Iterator[_SidePair]:
-    """Yield the sides that belong together, in the order of both cassettes."""
-    with_partner = set(partners.values())
+    partners: Mapping[int, int],
+    old: Sequence[_ComparableInteraction],
+    new: Sequence[_ComparableInteraction],
+) -> Iterator[_InteractionPair]:
+    """Yield the interactions that belong together, in the order of both cassettes."""
+    old_indices_with_partner = set(partners.values())
     pairs = sorted(zip(partners.values(), partners.keys(), strict=True))
     pairs_in_order = longest_rising_pairs(pairs)
     next_old = 0
     next_new = 0
     for at_old, at_new in [*pairs_in_order, (len(old), len(new))]:
         for index in range(next_old, at_old):
-            if index not in with_partner:
-                yield _SidePair(old[index], old[index], None)
+            if index not in old_indices_with_partner:
+                yield _InteractionPair(old[index], old[index], None)
 
         for index in range(next_new, at_new):
-            partner = partners.get(index)
-            moved_partner = None if partner is None else old[partner]
+            partner_index = partners.get(index)
+            moved_partner = None if partner_index is None else old[partner_index]
             is_moved = moved_partner is not None
-            yield _SidePair(new[index], moved_partner, new[index], is_moved)
+            yield _InteractionPair(new[index], moved_partner, new[index], is_moved)
 
         if at_new < len(new):
-            yield _SidePair(new[at_new], old[at_old], new[at_new])
+            yield _InteractionPair(new[at_new], old[at_old], new[at_new])
 
         next_old = at_old + 1
         next_new = at_new + 1
 
 
-def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
+def _stage_without_ignored_changes(stage: Stage, ignored: Collection[str]) -> Stage:
     """Leave the changes at ignored places out of a stage."""
-    changes = tuple(without_ignored(stage.changes, ignored))
+    changes = tuple(without_ignored_changes(stage.changes, ignored))
     mark = stage.mark
     if mark == "~" and heaviest_verdict(changes) == "same":
         mark = "="
@@ -570,7 +611,9 @@ def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
     return replace(stage, changes=changes, mark=mark)
 
 
-def _stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
+def _stages_of(
+    old: _ComparableInteraction | None, new: _ComparableInteraction | None
+) -> Iterator[Stage]:
     """Yield the questions, the answers and the outcome of two interactions, compared."""
     verdict: Verdict = "rounds-changed"
     if old is None or new is None:
@@ -608,29 +651,33 @@ def _outcome_changes(
     return [change_of("shape-changed", "", old_outcome, new_outcome)]
 
 
-def _question_texts(side: _Side | None) -> list[str]:
+def _question_texts(comparable: _ComparableInteraction | None) -> list[str]:
     """Return the questions of an interaction as texts that are the same for equal ones."""
-    if side is None:
+    if comparable is None:
         return []
-    return [canonical(pinned_question(turn.question)) for turn in side.turns]
+    return [canonical(pinned_question(turn.question)) for turn in comparable.turns]
 
 
-def _turn_at(side: _Side | None, index: int | None) -> _ComparedTurn:
+def _turn_at(
+    comparable: _ComparableInteraction | None, index: int | None
+) -> _ComparedTurn:
     """Return a turn of an interaction; one with nothing in it if there is none."""
-    if side is None or index is None:
+    if comparable is None or index is None:
         return _ABSENT_TURN
-    return side.turns[index]
+    return comparable.turns[index]
 
 
-def _last_exchange(side: _Side | None) -> RecordedExchange | None:
+def _last_exchange(
+    comparable: _ComparableInteraction | None,
+) -> RecordedExchange | None:
     """Return the last exchange of an interaction that has ended."""
-    if side is None or side.interaction.is_open:
+    if comparable is None or comparable.interaction.is_open:
         return None
-    return side.interaction.ending_exchange
+    return comparable.interaction.ending_exchange
 
 
 def _mark_of(old: object, new: object) -> Mark:
-    """Return which of two sides has something; None stands for a side that lacks it."""
+    """Return which of two cassettes has something; None stands for one that lacks it."""
     if old is None:
         return "+"
     if new is None:

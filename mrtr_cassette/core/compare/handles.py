@@ -28,7 +28,7 @@ _ESCAPE_OR_LONG_TOKEN: Final = re.compile(
 
 _TEXT_OR_NUMBER: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
 _DIGIT: Final = re.compile("[0-9]")
-_SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
+_PATHS_OF_SENT_HANDLES: Final[tuple[MemberPath, ...]] = (
     ("params", "arguments"),
     ("params", "argument"),
     ("params", "uri"),
@@ -37,14 +37,14 @@ _SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
 )
 """Where a client may send a handle back: in a call, or in an answer to a question."""
 
-_SHA_PATTERN: Final = re.compile("[0-9a-f]{40}")
-_SHORTEST_SHA: Final = 7
+_COMMIT_SHA: Final = re.compile("[0-9a-f]{40}")
+_SHORTEST_COMMIT_SHA: Final = 7
 """The digits of a commit's sha that clients send at least."""
 
-_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
+_REPEATING_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
 """Begin the names of headers that repeat what the body has."""
 
-_ENCODED_PREFIX: Final = "=?base64?"
+_BASE64_HEADER_PREFIX: Final = "=?base64?"
 
 
 def _is_handle(token: str) -> bool:
@@ -95,7 +95,7 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
                 yield SentBack(token, text, issued_texts.first_issuer[text], number)
 
         for text in handles_issued_in(exchange):
-            issued_texts.add(text, number)
+            issued_texts.note_issued_text(text, number)
 
 
 class _IssuedTexts:
@@ -106,11 +106,11 @@ class _IssuedTexts:
         self._sha_by_digits: dict[str, str] = {}
         """Commits by the first digits of their shas."""
 
-    def add(self, text: str, number: int) -> None:
+    def note_issued_text(self, text: str, number: int) -> None:
         """Take a text of a response."""
         self.first_issuer.setdefault(text, number)
-        if _SHA_PATTERN.fullmatch(text):
-            self._sha_by_digits[text[:_SHORTEST_SHA]] = text
+        if _COMMIT_SHA.fullmatch(text):
+            self._sha_by_digits[text[:_SHORTEST_COMMIT_SHA]] = text
 
     def issued_texts_for(self, token: str) -> list[str]:
         """Return the texts that a client may send back by a token: itself, or a commit's sha."""
@@ -118,16 +118,16 @@ class _IssuedTexts:
         if token in self.first_issuer:
             texts.append(token)
 
-        whole_commit_sha = self._sha_by_digits.get(token[:_SHORTEST_SHA], "")
-        if whole_commit_sha != token and _is_beginning(token, whole_commit_sha):
+        whole_commit_sha = self._sha_by_digits.get(token[:_SHORTEST_COMMIT_SHA], "")
+        if whole_commit_sha != token and _is_start_of_sha(token, whole_commit_sha):
             texts.append(whole_commit_sha)
 
         return texts
 
 
-def _is_beginning(token: str, sha: str) -> bool:
+def _is_start_of_sha(token: str, sha: str) -> bool:
     """Tell whether a text is a sha, or its first digits."""
-    return len(token) >= _SHORTEST_SHA and sha.startswith(token)
+    return len(token) >= _SHORTEST_COMMIT_SHA and sha.startswith(token)
 
 
 def handles_sent_in(request: Request) -> set[str]:
@@ -136,8 +136,8 @@ def handles_sent_in(request: Request) -> set[str]:
         return set()
 
     tokens: set[str] = set()
-    for _, span in find_spans(request.body, _SENT_BACK_PATHS):
-        tokens.update(_handle_words(span.slice_of(request.body)))
+    for _, span in find_spans(request.body, _PATHS_OF_SENT_HANDLES):
+        tokens.update(_long_words_outside_refs(span.slice_of(request.body)))
 
     return set(filter(_is_handle, tokens))
 
@@ -150,10 +150,10 @@ def handles_issued_in(exchange: RecordedExchange) -> set[str]:
     if exchange.response is None or is_surface:
         return set()
 
-    return set(filter(_is_handle, _handle_words(exchange.response.body)))
+    return set(filter(_is_handle, _long_words_outside_refs(exchange.response.body)))
 
 
-def _handle_words(raw: bytes) -> Iterator[str]:
+def _long_words_outside_refs(raw: bytes) -> Iterator[str]:
     """Yield the words in JSON that are long enough for handles, and in none of our names."""
     for part in split_at_refs(raw):
         if isinstance(part, Ref):
@@ -171,55 +171,64 @@ class Handles:
         self, handles: Iterable[str] = (), live_handles: Collection[str] | None = None
     ) -> None:
         """Take the handles of a recording, and those of the other run as far as it is recorded."""
-        self._handle_names = set(handles)
+        self._recorded_handles = set(handles)
         self._live_handles = live_handles
         self._live_by_recorded: dict[str, str] = {}
         self._recorded_by_live: dict[str, str] = {}
 
     def expect_handles(self, handles: Iterable[str]) -> None:
         """Take more of them."""
-        self._handle_names.update(handles)
+        self._recorded_handles.update(handles)
 
     @property
     def has_handles(self) -> bool:
         """Whether there are any."""
-        return bool(self._handle_names)
+        return bool(self._recorded_handles)
 
-    def is_known(self, name: str) -> bool:
+    def knows_live_handle_for(self, recorded: str) -> bool:
         """Tell whether the live server's own is known."""
-        return name in self._live_by_recorded
+        return recorded in self._live_by_recorded
 
-    def take_response(self, recorded: Message | None, live: Message | None) -> None:
+    def learn_live_handles(
+        self, recorded: Message | None, live: Message | None
+    ) -> None:
         """Take the live response to a call, which may have others in the recorded places."""
-        if not self._handle_names or recorded is None or live is None:
+        if not self._recorded_handles or recorded is None or live is None:
             return
 
         changes = value_changes(recorded.tree.get("result"), live.tree.get("result"))
         for change in changes:
-            for old, new in _token_pairs(change):
-                if old in self._handle_names and self._may_be_live(new):
-                    self._take_pair(old, new)
+            for recorded_word, live_word in _differing_word_pairs(change):
+                is_handle = recorded_word in self._recorded_handles
+                if is_handle and self._may_be_live_handle(live_word):
+                    self._note_live_handle(recorded_word, live_word)
 
-    def _may_be_live(self, token: str) -> bool:
+    def _may_be_live_handle(self, token: str) -> bool:
         """Tell whether a word may be a handle of the other run."""
         return self._live_handles is None or token in self._live_handles
 
-    def _take_pair(self, recorded: str, live: str) -> None:
+    def _note_live_handle(self, recorded: str, live: str) -> None:
         """Take the live handle in the place of a recorded one."""
-        for name in self._handle_spellings(recorded):
-            live_name = live
-            if name != recorded:
-                live_name = live[: len(name)]
+        for recorded_spelling in self._spellings_of_handle(recorded):
+            live_spelling = live
+            if recorded_spelling != recorded:
+                live_spelling = live[: len(recorded_spelling)]
 
-            self._live_by_recorded[name] = live_name
-            if _is_handle(live_name):
-                self._recorded_by_live[live_name] = name
+            self._live_by_recorded[recorded_spelling] = live_spelling
+            if _is_handle(live_spelling):
+                self._recorded_by_live[live_spelling] = recorded_spelling
 
-    def _handle_spellings(self, name: str) -> list[str]:
+    def _spellings_of_handle(self, recorded: str) -> list[str]:
         """Return a handle, and what a client has sent of it if it is a sha."""
-        if not _SHA_PATTERN.fullmatch(name):
-            return [name]
-        return [handle for handle in self._handle_names if _is_beginning(handle, name)]
+        if not _COMMIT_SHA.fullmatch(recorded):
+            return [recorded]
+
+        spellings = []
+        for handle in self._recorded_handles:
+            if _is_start_of_sha(handle, recorded):
+                spellings.append(handle)
+
+        return spellings
 
     def answer_in_live(self, answer: bytes) -> bytes:
         """Return a recorded answer with the live server's handles."""
@@ -227,7 +236,7 @@ class Handles:
 
     def with_live_handles(self, request: Request) -> Request:
         """Return a recorded request with the live server's handles."""
-        return _with_handles(request, self._live_by_recorded)
+        return _request_with_other_handles(request, self._live_by_recorded)
 
     def with_recorded_handles(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return a live exchange with the recorded handles; itself if it has none."""
@@ -235,7 +244,7 @@ class Handles:
         if not recorded_by_live:
             return exchange
 
-        request = _with_handles(exchange.request, recorded_by_live)
+        request = _request_with_other_handles(exchange.request, recorded_by_live)
         response = exchange.response
         if response is not None:
             response = response_with(
@@ -248,34 +257,38 @@ class Handles:
         return replace(exchange, request=request, response=response)
 
 
-def _with_handles(request: Request, new: Mapping[str, str]) -> Request:
+def _request_with_other_handles(
+    request: Request, new_by_old: Mapping[str, str]
+) -> Request:
     """Return a request with other handles where a client sends them back."""
-    if not new or read_call(request).message is None:
+    if not new_by_old or read_call(request).message is None:
         return request
 
     replacements = []
-    for _, span in find_spans(request.body, _SENT_BACK_PATHS):
-        part = span.slice_of(request.body)
-        replacements.append((span, _with_other_handles(part, new)))
+    for _, span in find_spans(request.body, _PATHS_OF_SENT_HANDLES):
+        sent_value = span.slice_of(request.body)
+        replacements.append((span, _with_other_handles(sent_value, new_by_old)))
 
     headers = []
     # The body may have another length.
     for name, value in without_header(request.headers, "content-length"):
-        headers.append((name, _header_with_handles(name, value, new)))
+        headers.append((name, _header_with_other_handles(name, value, new_by_old)))
 
     body = splice(request.body, replacements)
     return replace(request, headers=tuple(headers), body=body)
 
 
-def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
+def _header_with_other_handles(
+    name: str, value: str, new_by_old: Mapping[str, str]
+) -> str:
     """Return the value of a header with other handles, if it repeats what the body has."""
-    if not name.lower().startswith(_HEADER_PREFIXES):
+    if not name.lower().startswith(_REPEATING_HEADER_PREFIXES):
         return value
-    if value.startswith(_ENCODED_PREFIX):
+    if value.startswith(_BASE64_HEADER_PREFIX):
         return value
 
     replaced_value = _TOKEN_PATTERN.sub(
-        lambda match: new.get(match[0], match[0]), value
+        lambda match: new_by_old.get(match[0], match[0]), value
     )
     if replaced_value == value:
         return value
@@ -283,38 +296,38 @@ def _header_with_handles(name: str, value: str, new: Mapping[str, str]) -> str:
     return header_text(replaced_value)
 
 
-def _with_other_handles(raw: bytes, new: Mapping[str, str]) -> bytes:
+def _with_other_handles(raw: bytes, new_by_old: Mapping[str, str]) -> bytes:
     """Return JSON with other words in its texts, and other numbers for numbers."""
 
-    def word(match: re.Match[bytes]) -> bytes:
-        token = match[0].decode("latin-1")
-        return new.get(token, token).encode("latin-1")
+    def replaced_word(match: re.Match[bytes]) -> bytes:
+        word = match[0].decode("latin-1")
+        return new_by_old.get(word, word).encode("latin-1")
 
-    def value(match: re.Match[bytes]) -> bytes:
+    def with_replaced_words(match: re.Match[bytes]) -> bytes:
         """Return a text with other words, or a number replaced by another number."""
-        recorded = match[0]
-        replaced_text = _ESCAPE_OR_LONG_TOKEN.sub(word, recorded)
-        is_text = recorded.startswith(b'"')
-        if is_text or replaced_text.isdigit():
-            return replaced_text
+        text_or_number = match[0]
+        replaced = _ESCAPE_OR_LONG_TOKEN.sub(replaced_word, text_or_number)
+        is_text = text_or_number.startswith(b'"')
+        if is_text or replaced.isdigit():
+            return replaced
 
-        return recorded
+        return text_or_number
 
-    return _TEXT_OR_NUMBER.sub(value, raw)
+    return _TEXT_OR_NUMBER.sub(with_replaced_words, raw)
 
 
-def _token_pairs(change: Change) -> Iterator[tuple[str, str]]:
+def _differing_word_pairs(change: Change) -> Iterator[tuple[str, str]]:
     """Yield the words of two values that differ, in pairs by their places."""
     recorded = _text_or_number(change.recorded)
     received = _text_or_number(change.received)
     if recorded is None or received is None:
         return
 
-    old = _TOKEN_PATTERN.findall(recorded)
-    new = _TOKEN_PATTERN.findall(received)
-    for old_index, new_index in paired_indices(old, new):
+    old_words = _TOKEN_PATTERN.findall(recorded)
+    new_words = _TOKEN_PATTERN.findall(received)
+    for old_index, new_index in paired_indices(old_words, new_words):
         if old_index is not None and new_index is not None:
-            yield old[old_index], new[new_index]
+            yield old_words[old_index], new_words[new_index]
 
 
 def _text_or_number(value: str | None) -> str | None:

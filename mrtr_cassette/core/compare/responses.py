@@ -178,7 +178,7 @@ def response_changes(
     old_response = recorded.response
     new_response = live.response
     if old_response is None or new_response is None:
-        return _missing_response(old_response, new_response)
+        return _changes_of_missing_response(old_response, new_response)
     is_same_request = recorded.request.body == live.request.body
     if is_same_request and _is_same_response(old_response, new_response):
         return []
@@ -196,7 +196,7 @@ def response_changes(
         )
 
     _drop_incomparable_members(old_response, new_response, old_members, new_members)
-    changes = _judged_changes(recorded, old_members, new_members)
+    changes = _changes_with_verdicts(recorded, old_members, new_members)
     if is_failure(live) and not is_failure(recorded):
         return list(_changes_to_failure(changes, recorded, live))
 
@@ -210,7 +210,9 @@ def _ask_change(recorded: RecordedExchange, live: RecordedExchange) -> Change:
     return round_change(ABSENT, asked_question(live))
 
 
-def _missing_response(old: Response | None, new: Response | None) -> list[Change]:
+def _changes_of_missing_response(
+    old: Response | None, new: Response | None
+) -> list[Change]:
     """Return the change that only one of two responses is there."""
     if old is None and new is None:
         return []
@@ -230,13 +232,13 @@ def _drop_incomparable_members(
     old: Response, new: Response, old_members: Members, new_members: Members
 ) -> None:
     """Drop the members of two responses that can't be compared with each other."""
-    left_out = set()
+    incomparable_names: set[str] = set()
     if old.is_lines or new.is_lines:
-        left_out |= {"#status", "#headers"}
+        incomparable_names |= {"#status", "#headers"}
 
-    if _call_ending(old_members) != _call_ending(new_members):
+    if _ending_of_call(old_members) != _ending_of_call(new_members):
         # A result and an error have no other members to compare.
-        members = {*old_members, *new_members}
+        all_names = {*old_members, *new_members}
         kept_names = {
             "#error",
             "#status",
@@ -246,38 +248,37 @@ def _drop_incomparable_members(
             "#result",
             _TASK_MEMBER,
         }
-        if "#error" not in members:
+        if "#error" not in all_names:
             kept_names.add(RESULT_TYPE)
 
-        left_out |= members - kept_names
+        incomparable_names |= all_names - kept_names
 
     if End.OPEN in (old.end, new.end):
-        left_out.add("#end")
+        incomparable_names.add("#end")
         # One of two responses without an end may have fewer messages.
-        common = min(len(old_members["#messages"]), len(new_members["#messages"]))
-        del old_members["#messages"][common:]
-        del new_members["#messages"][common:]
+        common_count = min(len(old_members["#messages"]), len(new_members["#messages"]))
+        del old_members["#messages"][common_count:]
+        del new_members["#messages"][common_count:]
 
-    for name in left_out:
+    for name in incomparable_names:
         old_members.pop(name, None)
         new_members.pop(name, None)
 
 
-def _judged_changes(
+def _changes_with_verdicts(
     recorded: RecordedExchange, old_members: Members, new_members: Members
 ) -> list[Change]:
     """Return the differences of two responses that were read, each with its verdict."""
-    names: dict[str, str] = {}
+    new_keys: dict[str, str] = {}
     # Beside an error nothing else is compared.
     if recorded.ask is not None and INPUT_REQUESTS in old_members:
-        names = renamed_keys(old_members[INPUT_REQUESTS], new_members[INPUT_REQUESTS])
-        new_members[INPUT_REQUESTS] = with_recorded_keys(
-            new_members[INPUT_REQUESTS], names
-        )
+        questions = new_members[INPUT_REQUESTS]
+        new_keys = renamed_keys(old_members[INPUT_REQUESTS], questions)
+        new_members[INPUT_REQUESTS] = with_recorded_keys(questions, new_keys)
 
     is_surface = method_of(recorded.call.method).describes_server
     pair_items = pairs_by_name if is_surface else pairs_by_place
-    changes = _key_changes(names)
+    changes = _key_changes(new_keys)
     for change in value_changes(old_members, new_members, "", pair_items):
         changes.append(_change_with_verdict(change, is_surface=is_surface))
 
@@ -303,7 +304,7 @@ def _changes_to_failure(
             yield change_of("refused", change.pointer, recorded_outcome, live_outcome)
 
 
-def _call_ending(members: Mapping[str, Any]) -> tuple[object, ...]:
+def _ending_of_call(members: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the facts that say how a call ended."""
     status = members.get(_TASK_MEMBER, {}).get("status")
     return "#error" in members, status, members.get(RESULT_TYPE) == TASK
@@ -314,21 +315,23 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
 
     For pushed requests, such a value has the `method` and the `params` of each by our key.
     """
-    names = renamed_keys(recorded, received)
-    same_keys = with_recorded_keys(pinned_question(received), names)
-    changes = _key_changes(names)
-    for change in value_changes(pinned_question(recorded), same_keys, ASKS_POINTER):
+    new_keys = renamed_keys(recorded, received)
+    under_recorded_keys = with_recorded_keys(pinned_question(received), new_keys)
+    changes = _key_changes(new_keys)
+    for change in value_changes(
+        pinned_question(recorded), under_recorded_keys, ASKS_POINTER
+    ):
         changes.append(change._replace(verdict="question-changed"))
 
     return changes
 
 
-def _key_changes(names: Mapping[str, str]) -> list[Change]:
+def _key_changes(new_keys: Mapping[str, str]) -> list[Change]:
     """Return the changes of questions that only have another key."""
     changes = []
-    for key, name in names.items():
-        pointer = f"{ASKS_POINTER}/{escape_pointer(key)}"
-        changes.append(change_of("key-changed", pointer, key, name))
+    for recorded_key, new_key in new_keys.items():
+        pointer = f"{ASKS_POINTER}/{escape_pointer(recorded_key)}"
+        changes.append(change_of("key-changed", pointer, recorded_key, new_key))
 
     return changes
 
@@ -338,13 +341,15 @@ def renamed_keys(recorded: Any, received: Any) -> dict[str, str]:
 
     These are two values of `inputRequests`: an object, or in the array dialect an array.
     """
-    old = _questions_by_key(pinned_question(recorded))
-    new = _questions_by_key(pinned_question(received))
-    for key in old.keys() & new.keys():
-        del old[key]
-        del new[key]
+    old_questions = _questions_by_key(pinned_question(recorded))
+    new_questions = _questions_by_key(pinned_question(received))
+    for key in old_questions.keys() & new_questions.keys():
+        del old_questions[key]
+        del new_questions[key]
 
-    return dict(matching_places(sorted(old.items()), sorted(new.items())))
+    return dict(
+        matching_places(sorted(old_questions.items()), sorted(new_questions.items()))
+    )
 
 
 def _questions_by_key(question: Any) -> dict[str, str]:
@@ -359,15 +364,15 @@ def _questions_by_key(question: Any) -> dict[str, str]:
     return questions
 
 
-def changed_keys(changes: Iterable[Change]) -> dict[str, str]:
+def renamed_keys_in_changes(changes: Iterable[Change]) -> dict[str, str]:
     """Return today's keys by the recorded ones, from the changes of a response."""
-    keys = {}
+    new_key_by_recorded = {}
     for change in changes:
         if change.verdict == "key-changed":
-            recorded = json.loads(change.recorded or "")
-            keys[recorded] = json.loads(change.received or "")
+            recorded_key = json.loads(change.recorded or "")
+            new_key_by_recorded[recorded_key] = json.loads(change.received or "")
 
-    return keys
+    return new_key_by_recorded
 
 
 def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
@@ -378,16 +383,18 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
     if not names or not isinstance(value, dict | list):
         return value
 
-    recorded = {new: old for old, new in names.items()}
+    recorded_key_by_new = {new: recorded for recorded, new in names.items()}
     if isinstance(value, dict):
-        return _members_under_keys(value, recorded)
+        return _members_under_keys(value, recorded_key_by_new)
 
-    items = []
+    items_with_recorded_ids = []
     for item in value:
         key = item["id"]
-        items.append({**item, "id": recorded.get(key, key)})
+        items_with_recorded_ids.append(
+            {**item, "id": recorded_key_by_new.get(key, key)}
+        )
 
-    return items
+    return items_with_recorded_ids
 
 
 def _members_under_keys(
@@ -546,34 +553,34 @@ def _compared_members(
         "#messages": _messages_beside(messages, located, request, states),
     }
 
-    message = None
+    response_message = None
     tree: Members = {}
     if located is not None:
-        message = located.message
-        tree = comparable_tree(message.raw, states)
+        response_message = located.message
+        tree = comparable_tree(response_message.raw, states)
 
     drop_null_outcome(tree)
-    if created_task(request, message) is not None:
+    if created_task(request, response_message) is not None:
         # Of its state only the one in which it ends counts.
         return {**members, RESULT_TYPE: TASK}
 
     method = method_of(exchange.call.method)
-    state = None
+    task_state = None
     if exchange.call.is_poll:
-        state = polled_state(message)
+        task_state = polled_state(response_message)
 
-    if state is not None:
+    if task_state is not None:
         # It has the result of the call that has become the task.
         method = method_of(CALL_TOOL)
-        members |= _task_members(state)
-        tree = {name: tree["result"][name] for name in state.response}
+        members |= _task_members(task_state)
+        tree = {name: tree["result"][name] for name in task_state.response}
 
     if "error" in tree:
         return {**members, "#error": tree["error"]}
 
     has_messages = messages or response.is_message_stream
     if "result" not in tree and response.body and not has_messages:
-        members["#body"] = _body_of(response, states)
+        members["#body"] = _comparable_body(response, states)
 
     return {**members, **_result_members(exchange, tree, method.volatile)}
 
@@ -625,17 +632,16 @@ def _messages_beside(
     states: States,
 ) -> list[Members]:
     """Return the messages of a response besides the response itself."""
-    token = None
+    token_of_request = None
     if request is not None:
-        token = request.progress_token
+        token_of_request = request.progress_token
 
     messages_beside = []
     for located in messages:
         message = located.message
         if located is not response and message.kind is not Kind.REQUEST:
-            messages_beside.append(
-                _compared_message(comparable_tree(message.raw, states), token, message)
-            )
+            tree = comparable_tree(message.raw, states)
+            messages_beside.append(_compared_message(tree, token_of_request, message))
 
     return messages_beside
 
@@ -658,7 +664,7 @@ def _task_members(state: TaskState) -> Members:
     return members
 
 
-def _body_of(response: Response, states: States) -> Any:
+def _comparable_body(response: Response, states: States) -> Any:
     """Return a body that is no message, as JSON if it is."""
     try:
         return comparable_tree(response.body, states)
@@ -671,25 +677,27 @@ def _compared_headers(response: Response) -> dict[str, str]:
     headers = kept_response_headers(response.headers)
     compared_headers = {}
     for name, _ in headers:
-        key = name.lower()
-        if key in _VOLATILE_HEADERS:
-            compared_headers[key] = ""
-        elif key not in _IGNORED_HEADERS:
-            compared_headers[key] = header_value(headers, key)
+        lower_name = name.lower()
+        if lower_name in _VOLATILE_HEADERS:
+            compared_headers[lower_name] = ""
+        elif lower_name not in _IGNORED_HEADERS:
+            compared_headers[lower_name] = header_value(headers, lower_name)
 
     return compared_headers
 
 
-def _compared_message(tree: Members, token: str | None, message: Message) -> Members:
+def _compared_message(
+    tree: Members, token_of_request: str | None, message: Message
+) -> Members:
     """Return the members of a message that are compared."""
     compared_members = with_pinned_places(tree, _VOLATILE_OF_MESSAGES)
     compared_members.pop("id", None)
     compared_members.pop("jsonrpc", None)
     params = compared_members.get("params")
     if isinstance(params, dict) and "progressToken" in params:
-        received = canonical(params["progressToken"])
+        token = canonical(params["progressToken"])
         params["progressToken"] = "another request's"
-        if token is None or received == token:
+        if token_of_request is None or token == token_of_request:
             params["progressToken"] = "the request's"
 
     task = notified_state(message)
@@ -777,14 +785,14 @@ def _unrelated_at_recorded_places(
 ) -> list[Any]:
     """Return live messages; notifications of no request stand where equal ones were recorded."""
     related_messages = [message for message in live if not _is_of_no_request(message)]
-    waiting_unrelated = list(filter(_is_of_no_request, live))
-    partners = []
+    unplaced_unrelated = list(filter(_is_of_no_request, live))
+    equal_live_messages = []
     for message in filter(_is_of_no_request, recorded):
-        partner = None
-        if message in waiting_unrelated:
-            partner = waiting_unrelated.pop(waiting_unrelated.index(message))
+        equal_message = None
+        if message in unplaced_unrelated:
+            equal_message = unplaced_unrelated.pop(unplaced_unrelated.index(message))
 
-        partners.append(partner)
+        equal_live_messages.append(equal_message)
 
     placed_messages = []
     for message in recorded:
@@ -793,11 +801,11 @@ def _unrelated_at_recorded_places(
             del related_messages[:1]
             continue
 
-        partner = partners.pop(0)
-        if partner is None:
-            partner = waiting_unrelated.pop(0)
+        live_message = equal_live_messages.pop(0)
+        if live_message is None:
+            live_message = unplaced_unrelated.pop(0)
 
-        placed_messages.append(partner)
+        placed_messages.append(live_message)
 
     return placed_messages + related_messages
 
@@ -806,12 +814,12 @@ def first_calls_on_pipes(interactions: Sequence[RecordedInteraction]) -> set[int
     """Return the numbers of the first calls of sessions over pipes: the server may still start."""
     first_call_by_session: dict[str, int] = {}
     for interaction in in_conversation_order(interactions):
-        first = interaction.exchanges[0]
-        is_call = first.request.is_line and first.call.depends_on_writes
-        if is_call and not method_of(first.call.method).describes_server:
-            first_call_by_session.setdefault(
-                session_of(first.request), interaction.number
-            )
+        first_exchange = interaction.exchanges[0]
+        call = first_exchange.call
+        is_call = first_exchange.request.is_line and call.depends_on_writes
+        if is_call and not method_of(call.method).describes_server:
+            session = session_of(first_exchange.request)
+            first_call_by_session.setdefault(session, interaction.number)
 
     return set(first_call_by_session.values())
 

@@ -36,29 +36,30 @@ _ALTERNATIVES: Final = frozenset(
 
 def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
     """Pair the items of two lists by their names, or without names by their places."""
-    old = list(map(_name_of, recorded))
-    new = list(map(_name_of, received))
-    if None in old or None in new:
+    old_names = list(map(_name_of_item, recorded))
+    new_names = list(map(_name_of_item, received))
+    if None in old_names or None in new_names:
         return pairs_by_place(recorded, received)
 
-    partners = dict(matching_places(enumerate(old), enumerate(new)))
-    pairs: list[Pair] = [(index, partners.get(index)) for index in range(len(old))]
-    first_places: dict[str | None, int] = {}
-    for index, name in enumerate(old):
-        first_places.setdefault(name, index)
+    partners = dict(matching_places(enumerate(old_names), enumerate(new_names)))
+    pairs: list[Pair] = []
+    first_place_by_name: dict[str | None, int] = {}
+    for index, name in enumerate(old_names):
+        pairs.append((index, partners.get(index)))
+        first_place_by_name.setdefault(name, index)
 
     paired_places = set(partners.values())
-    for index, name in enumerate(new):
+    for index, name in enumerate(new_names):
         if index in paired_places:
             continue
 
         # A second one under a recorded name may be called in the place of the first.
-        pairs.append((first_places.get(name), index))
+        pairs.append((first_place_by_name.get(name), index))
 
     return pairs
 
 
-def _name_of(item: Any) -> str | None:
+def _name_of_item(item: Any) -> str | None:
     """Return the name of an item of a list; None if it has none."""
     if isinstance(item, list):
         return None
@@ -84,11 +85,11 @@ def offers_more(change: Change, steps: tuple[str, ...]) -> bool:
 
     if "arguments" in steps:
         # An argument of a prompt, or a member of one.
-        demand = '"required":true'
+        demand_in_json = '"required":true'
         if steps[-1] == _REQUIRED:
-            demand = "true"
+            demand_in_json = "true"
 
-        return demand not in change.received
+        return demand_in_json not in change.received
 
     if steps[2:3] == ("execution",):
         # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
@@ -102,8 +103,8 @@ def _allows_more(steps: tuple[str, ...]) -> bool:
     if _INPUT_SCHEMA not in steps:
         return True
 
-    schema = steps[steps.index(_INPUT_SCHEMA) + 1 :]
-    if not schema or schema[-1] in _ONLY_DESCRIBES:
+    steps_in_schema = steps[steps.index(_INPUT_SCHEMA) + 1 :]
+    if not steps_in_schema or steps_in_schema[-1] in _ONLY_DESCRIBES:
         return True
 
-    return len(schema) > 1 and schema[-2] in _ALTERNATIVES
+    return len(steps_in_schema) > 1 and steps_in_schema[-2] in _ALTERNATIVES

@@ -64,7 +64,7 @@ ORDER_STEP: Final = "#order"
 WORD_STEP: Final = "#word/"
 """After a pointer to a text, before the place of one of its words, from 0."""
 
-_PINNED_TEXT: Final = "..."
+_PINNED_VALUE: Final = "..."
 _TYPE_BY_FIRST_CHAR: Final = {
     '"': "text",
     "{": "object",
@@ -121,7 +121,7 @@ def heaviest_verdict(changes: Iterable[Change]) -> Verdict:
     return verdict
 
 
-def without_ignored(
+def without_ignored_changes(
     changes: Iterable[Change], ignored: Collection[str]
 ) -> list[Change]:
     """Return the changes that are neither at one of these pointers nor below one.
@@ -162,17 +162,17 @@ def changed_words(change: Change) -> list[int]:
     if texts is None:
         return []
 
-    old = texts[0].split()
-    new = texts[1].split()
-    if len(old) != len(new):
+    old_words = texts[0].split()
+    new_words = texts[1].split()
+    if len(old_words) != len(new_words):
         return []
 
     differing_places = []
-    for place, word in enumerate(old):
-        if word != new[place]:
+    for place, word in enumerate(old_words):
+        if word != new_words[place]:
             differing_places.append(place)
 
-    if len(differing_places) == len(old):
+    if len(differing_places) == len(old_words):
         return []
 
     return differing_places
@@ -180,10 +180,10 @@ def changed_words(change: Change) -> list[int]:
 
 def word_places(change: Change) -> list[str]:
     """Return the places of the words that differ, or of the whole change if it isn't some words."""
-    words = changed_words(change)
-    if not words:
+    places_of_words = changed_words(change)
+    if not places_of_words:
         return [change.pointer]
-    return [f"{change.pointer}{WORD_STEP}{place}" for place in words]
+    return [f"{change.pointer}{WORD_STEP}{place}" for place in places_of_words]
 
 
 def without_times_and_ids(value: str) -> str:
@@ -191,17 +191,17 @@ def without_times_and_ids(value: str) -> str:
 
     A header's value, which is no JSON, is taken as it is.
     """
-    return _TIME_OR_ID.sub("<time or id>", _without_quotes(value))
+    return _TIME_OR_ID.sub("<time or id>", _decoded_json_text(value))
 
 
 def is_time_or_id(value: str) -> bool:
     """Tell whether a JSON value, or the text that it is, is as a whole a time or an id."""
-    text = _without_quotes(value)
+    text = _decoded_json_text(value)
     match = _TIME_OR_ID.match(text)
     return match is not None and match.end() == len(text)
 
 
-def _without_quotes(value: str) -> str:
+def _decoded_json_text(value: str) -> str:
     """Return the text that a JSON value is; the value itself if it is none."""
     if not value.lstrip().startswith('"'):
         return value
@@ -258,11 +258,11 @@ def is_below(pointer: str, outer: str) -> bool:
         return _END_OR_STEP_BELOW.match(pointer, len(outer)) is not None
 
     pattern = _ANY_STEP.sub("[^/#]+", re.escape(outer))
-    start = re.match(pattern, pointer)
-    if start is None:
+    outer_match = re.match(pattern, pointer)
+    if outer_match is None:
         return False
 
-    return _END_OR_STEP_BELOW.match(pointer, start.end()) is not None
+    return _END_OR_STEP_BELOW.match(pointer, outer_match.end()) is not None
 
 
 def without_indices(pointer: str) -> str:
@@ -273,15 +273,15 @@ def without_indices(pointer: str) -> str:
 def common_pointer(pointers: Sequence[str]) -> str:
     """Return pointers that differ in indices alone as one, with `*` for these."""
     paths = [pointer.split("/") for pointer in pointers]
-    common = []
+    common_steps = []
     for steps in zip(*paths, strict=True):
         step = steps[0]
         if len(set(steps)) > 1:
             step = without_indices(f"/{step}")[1:]
 
-        common.append(step)
+        common_steps.append(step)
 
-    return "/".join(common)
+    return "/".join(common_steps)
 
 
 Pair = tuple[int | None, int | None]
@@ -355,9 +355,9 @@ def pairs_by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
         places = range(len(recorded))
         return list(zip(places, places, strict=True))
 
-    old = list(map(canonical, recorded))
-    new = list(map(canonical, received))
-    return paired_indices(old, new)
+    old_texts = list(map(canonical, recorded))
+    new_texts = list(map(canonical, received))
+    return paired_indices(old_texts, new_texts)
 
 
 def value_changes(
@@ -425,7 +425,8 @@ def _item_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | Non
     if pointer.endswith(ORDER_STEP):
         return None
 
-    if pair_items is pairs_by_place:
+    is_order_compared = pair_items is pairs_by_place
+    if is_order_compared:
         old_texts = list(map(canonical, old))
         new_texts = list(map(canonical, new))
         if old_texts != new_texts and sorted(old_texts) == sorted(new_texts):
@@ -457,8 +458,8 @@ def _shuffled_item_places(
     pointer: str, old: list[Any], new: list[Any]
 ) -> list[ValuesAt]:
     """Return the places in two lists whose items differ in numbers and are in another order."""
-    old_texts = list(map(_without_numbers, old))
-    new_texts = list(map(_without_numbers, new))
+    old_texts = list(map(_json_without_made_up_words, old))
+    new_texts = list(map(_json_without_made_up_words, new))
     if old_texts == new_texts or sorted(old_texts) != sorted(new_texts):
         return []
 
@@ -469,7 +470,7 @@ def _shuffled_item_places(
     return places
 
 
-def _without_numbers(item: Any) -> str:
+def _json_without_made_up_words(item: Any) -> str:
     """Return an item as JSON in which all made-up words are the same."""
     return _MADE_UP_WORD.sub("#", canonical(item))
 
@@ -491,7 +492,7 @@ def with_pinned_places(value: Any, places: Collection[MemberPath]) -> Any:
     The places are paths, in which `ANY` stands for every member and item.
     """
     if () in places:
-        return _PINNED_TEXT
+        return _PINNED_VALUE
     if not places or not isinstance(value, dict | list):
         return value
 
@@ -526,11 +527,11 @@ def without_repeated_values(
         recorded_by_sent[_text_in_json(sent)] = _text_in_json(recorded)
 
     # The longest comes first, as another value may be its beginning.
-    spellings = sorted(filter(None, recorded_by_sent), key=len, reverse=True)
-    if not spellings:
+    sent_texts = sorted(filter(None, recorded_by_sent), key=len, reverse=True)
+    if not sent_texts:
         return [*changes]
 
-    any_sent = "|".join(map(re.escape, spellings))
+    any_sent = "|".join(map(re.escape, sent_texts))
     sent_pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{any_sent})(?![A-Za-z0-9])")
     counting_changes = []
     for change in changes:
@@ -585,20 +586,20 @@ def with_masked_texts(
         return {name: mask_within(member) for name, member in value.items()}
 
     if in_text and (type(value) is int or isinstance(value, Number)):
-        spelled_value = canonical(value)
-        text = _masked_text(spelled_value, masks)
-        return value if text == spelled_value else text
+        spelled_number = canonical(value)
+        masked_number = _masked_text(spelled_number, masks)
+        return value if masked_number == spelled_number else masked_number
 
     return value
 
 
 def _masked_text(text: str, masks: Sequence[str]) -> str:
     """Return a text in which one sign stands for whatever a mask matches."""
-    raw = text.encode("utf-8", "surrogatepass")
+    masked_text = text.encode("utf-8", "surrogatepass")
     for mask in masks:
-        raw = user_pattern(mask).sub(_MASK_SIGN.encode(), raw)
+        masked_text = user_pattern(mask).sub(_MASK_SIGN.encode(), masked_text)
 
-    return raw.decode("utf-8", "backslashreplace")
+    return masked_text.decode("utf-8", "backslashreplace")
 
 
 def masked_json(text: str, masks: Sequence[str], *, in_text: bool = False) -> str:
@@ -621,11 +622,11 @@ def _only_masked_differs(change: Change, masks: Sequence[str]) -> bool:
     if change.recorded is None or change.received is None:
         return False
 
-    recorded = _masked_value(change, change.recorded, masks)
-    return recorded == _masked_value(change, change.received, masks)
+    recorded = _masked_value_of_change(change, change.recorded, masks)
+    return recorded == _masked_value_of_change(change, change.received, masks)
 
 
-def _masked_value(change: Change, value: str, masks: Sequence[str]) -> str:
+def _masked_value_of_change(change: Change, value: str, masks: Sequence[str]) -> str:
     """Return a value of a change as masked JSON."""
     return masked_json(value, masks, in_text=TEXT_STEP in change.pointer)
 
@@ -640,7 +641,9 @@ def _is_masked(mask: str, changes: Iterable[Change]) -> bool:
     sign = _text_in_json(_MASK_SIGN)
     for change in changes:
         for value in (change.recorded, change.received):
-            if value is not None and sign in _masked_value(change, value, [mask]):
+            if value is None:
+                continue
+            if sign in _masked_value_of_change(change, value, [mask]):
                 return True
 
     return False

@@ -508,7 +508,7 @@ class PlayedCallRepeater:
         """Have the live server make up texts that the client had from played reads."""
         for text in texts:
             call = self._issuing_plays.pop(text, None)
-            if call is None or self.handles.is_known(text):
+            if call is None or self.handles.knows_live_handle_for(text):
                 continue
 
             is_write = self._player.is_write(call.entry)

@@ -16,7 +16,7 @@ from mrtr_cassette.core.compare.values import (
     changed_texts,
     changed_words,
     masks_as_places,
-    without_ignored,
+    without_ignored_changes,
     without_times_and_ids,
     word_places,
 )
@@ -169,14 +169,14 @@ def learned_places(
 
         for first_pair, second_pair in zip(first_pairs, second_pairs, strict=True):
             differing_places = response_changes(first_pair.live, second_pair.live)
-            for change in without_ignored(differing_places, known_places):
+            for change in without_ignored_changes(differing_places, known_places):
                 _add_places_of_change(places, change)
 
     learned_pointers = [
         place.pointer for place in places.values() if place.reason is None
     ]
     reason_if_unproven = _CALLED_ONCE if second_run is None else _CALLED_TWICE_ALIKE
-    for change in without_ignored(
+    for change in without_ignored_changes(
         without_turn_numbers(first_run.changes), [*known_places, *learned_pointers]
     ):
         _add_places_of_change(places, change, reason_if_unproven)

@@ -15,10 +15,10 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.compare.responses import (
     asked_question,
-    changed_keys,
     comparable_text,
     pushed_value,
     question_changes,
+    renamed_keys_in_changes,
     response_changes,
     round_change,
     unasked_change,
@@ -27,7 +27,7 @@ from mrtr_cassette.core.compare.responses import (
 from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,
-    without_ignored,
+    without_ignored_changes,
     without_repeated_values,
 )
 from mrtr_cassette.core.drive.conversation import (
@@ -256,7 +256,7 @@ class _OpenQuestions:
     def changes_that_count(self, changes: list[Change]) -> list[Change]:
         """Return the changes that count; the ignored ones are left out."""
         changes = without_repeated_values(changes, self._repeated_values)
-        counting_changes = without_ignored(changes, self._ignored_places)
+        counting_changes = without_ignored_changes(changes, self._ignored_places)
         for change in changes:
             if change not in counting_changes:
                 self._findings.left_out.append(change)
@@ -440,7 +440,7 @@ class RecordedScript:
         if self._handles is None:
             return live
 
-        self._handles.take_response(recorded.rpc_response, ask.response)
+        self._handles.learn_live_handles(recorded.rpc_response, ask.response)
         return self._handles.with_recorded_handles(live)
 
     # Asks in results
@@ -550,7 +550,7 @@ class RecordedScript:
         recorded = self._exchanges[index].ask
         retry = self._exchanges[index + 1].request.body
         if recorded is not None:
-            names = self._live_keys(recorded, ask, changed_keys(changes))
+            names = self._live_keys(recorded, ask, renamed_keys_in_changes(changes))
             retry = with_answer_keys(retry, names)
 
         return AskAnswer(answers_text(retry))
@@ -814,7 +814,7 @@ def _has_all_answers(
     if recorded is None or live is None:
         return False
 
-    answered = {*recorded.input_requests, *changed_keys(changes).values()}
+    answered = {*recorded.input_requests, *renamed_keys_in_changes(changes).values()}
     return answered.issuperset(live.input_requests)
 
 

@@ -19,7 +19,10 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.cassette.texts import with_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
-from mrtr_cassette.core.compare.responses import changed_keys, comparable_text
+from mrtr_cassette.core.compare.responses import (
+    comparable_text,
+    renamed_keys_in_changes,
+)
 from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import (
     KeptNames,
@@ -366,7 +369,7 @@ def _new_keys(
 ) -> dict[str, str | None]:
     """Return the new keys of a live ask by the recorded ones; None for a question that is gone."""
     new_keys: dict[str, str | None] = {}
-    new_keys.update(changed_keys(changes))
+    new_keys.update(renamed_keys_in_changes(changes))
     if recorded.ask is None or live.ask is None:
         return new_keys
 

@@ -15,7 +15,11 @@ from mrtr_cassette.core.compare.responses import (
     question_changes,
     response_changes,
 )
-from mrtr_cassette.core.compare.values import Change, without_ignored, word_places
+from mrtr_cassette.core.compare.values import (
+    Change,
+    without_ignored_changes,
+    word_places,
+)
 from mrtr_cassette.core.drive.conversation import (
     AskedOtherwise,
     Conversation,
@@ -124,7 +128,9 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
 
     live = with_id_of(before.exchange.call, after.exchange)
     # The same result may come with a task or without one.
-    changes = without_ignored(response_changes(before.exchange, live), (TASK_POINTER,))
+    changes = without_ignored_changes(
+        response_changes(before.exchange, live), (TASK_POINTER,)
+    )
     return [change for change in changes if not change.is_information]
 
 
@@ -142,7 +148,7 @@ def is_same_reaction(
     if changes is None:
         return False
 
-    for change in without_ignored(changes, ignored):
+    for change in without_ignored_changes(changes, ignored):
         if swapped is None or not _repeats_sent_value(change, *swapped):
             return False
 

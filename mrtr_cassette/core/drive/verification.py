@@ -16,7 +16,7 @@ from mrtr_cassette.core.compare.values import (
     VERDICTS,
     Verdict,
     heaviest_verdict,
-    without_ignored,
+    without_ignored_changes,
 )
 from mrtr_cassette.core.drive.conversation import (
     Conversation,
@@ -111,7 +111,7 @@ class VerifiedInteraction:
     @property
     def differs_only_at_varying_places(self) -> bool:
         """Whether all that differs is at such places."""
-        counting_changes = without_ignored(
+        counting_changes = without_ignored_changes(
             without_turn_numbers(self.changes), self.varying_places
         )
         return (
@@ -658,7 +658,7 @@ class Verifier:
     ) -> VerifiedInteraction:
         """Return the verdict, where more places are left out now."""
         ignored = self._ignored_for(verified.planned.call)
-        counting_changes = without_ignored(
+        counting_changes = without_ignored_changes(
             without_turn_numbers(verified.changes), ignored
         )
         kept_changes = [

@@ -21,7 +21,7 @@ from mrtr_cassette.core.compare.values import (
     Verdict,
     common_pointer,
     is_below,
-    without_ignored,
+    without_ignored_changes,
     without_indices,
 )
 from mrtr_cassette.core.drive.ignored import LearnedPlace
@@ -903,7 +903,7 @@ def _would_hide_changes(
         for call in verification.failures:
             of_others = set(pointers).difference(call.varying_places)
             changes = without_turn_numbers(call.changes)
-            if len(without_ignored(changes, of_others)) < len(changes):
+            if len(without_ignored_changes(changes, of_others)) < len(changes):
                 return True
 
     return False

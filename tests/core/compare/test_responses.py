@@ -30,7 +30,11 @@ from messages import YES, Json, asks, compact, form, message, text
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import response_changes
-from mrtr_cassette.core.compare.values import Change, heaviest_verdict, without_ignored
+from mrtr_cassette.core.compare.values import (
+    Change,
+    heaviest_verdict,
+    without_ignored_changes,
+)
 from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import (
@@ -471,7 +475,9 @@ def test_a_state_that_is_new_is_no_other_question() -> None:
     assert heaviest_verdict(response_changes(without, with_state)) == "shape-changed"
     assert heaviest_verdict(response_changes(with_state, without)) == "question-changed"
 
-    changes = without_ignored(response_changes(with_state, without), ["/requestState"])
+    changes = without_ignored_changes(
+        response_changes(with_state, without), ["/requestState"]
+    )
 
     assert changes == []
 

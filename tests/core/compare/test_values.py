@@ -16,7 +16,7 @@ from mrtr_cassette.core.compare.values import (
     paired_indices,
     unused_masks,
     value_changes,
-    without_ignored,
+    without_ignored_changes,
     without_repeated_values,
 )
 from mrtr_cassette.core.wire.jsonbytes import parse
@@ -154,7 +154,7 @@ def test_a_pointer_hides_what_is_below_it(
 
     change = Change("text-changed", pointer, "1", "2")
 
-    assert without_ignored([change], ["/other", outer]) == (
+    assert without_ignored_changes([change], ["/other", outer]) == (
         [] if is_hidden else [change]
     )
 
@@ -184,7 +184,7 @@ def test_a_mask_hides_texts_that_are_equal_around_what_it_matches(
     changes = value_changes({"at": texts[0]}, {"at": texts[1]})
     around = [re.sub("[0-9]+", "#", text) for text in texts]
 
-    assert (without_ignored(changes, places) == []) is (around[0] == around[1])
+    assert (without_ignored_changes(changes, places) == []) is (around[0] == around[1])
 
     if changes:
         assert (unused_masks(["[0-9]+"], changes) == []) is any(map(has_digit, texts))
