@@ -521,7 +521,7 @@ def sent_now(play: Play) -> bytes:
     """Return the bytes of a reply that wait for nothing any more."""
     sent = b""
     delivery = play.delivery
-    while delivery is not None and isinstance(step := delivery.next(), Sending):
+    while delivery is not None and isinstance(step := delivery.take_next(), Sending):
         sent += step.raw
 
     return sent
@@ -530,7 +530,7 @@ def sent_now(play: Play) -> bytes:
 def told(delivery: Delivery) -> list[Any]:
     """Return what a reply says now: bytes, the id and the reason of a refused call, and its end."""
     said: list[Any] = []
-    while (step := delivery.next()) is not None:
+    while (step := delivery.take_next()) is not None:
         if isinstance(step, End):
             return [*said, step]
 

@@ -78,7 +78,7 @@ class PipedRecording:
 def sent_by(delivery: Delivery | None) -> list[bytes]:
     """Return the lines that are due of a reply."""
     said = []
-    while delivery is not None and isinstance(step := delivery.next(), Sending):
+    while delivery is not None and isinstance(step := delivery.take_next(), Sending):
         said += step.raw.splitlines()
 
     return said
@@ -143,7 +143,7 @@ def test_what_is_logged_after_a_response_stays_after_it(
         # The stream of the channel may be faster than the response to a request that has come.
         heard += sent_by(channel)
         heard += sent_by(delivery)
-        delivery.end()
+        delivery.note_finished()
         heard += sent_by(channel)
 
     logs = [line for line in came if line.startswith(b"log")]
@@ -230,7 +230,7 @@ class Listener:
         while had_any:
             had_any = False
             for delivery in list(self.open):
-                step = delivery.next()
+                step = delivery.take_next()
                 if isinstance(step, Sending):
                     self.check(step.raw.rstrip())
                     had_any = True
@@ -239,7 +239,7 @@ class Listener:
                     isinstance(step, Sending) and step.is_last
                 )
                 if is_over and not delivery.entry.is_listening:
-                    delivery.end()
+                    delivery.note_finished()
                     self.open.remove(delivery)
 
                 if had_any:

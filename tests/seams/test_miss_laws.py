@@ -391,6 +391,6 @@ def test_whatever_is_missed_has_every_form(
 
 def _read_on(player: Player, play: Play) -> None:
     delivery: Any = play.delivery
-    step = delivery.next()
+    step = delivery.take_next()
     if hasattr(step, "miss"):
         render(step.miss, player)

@@ -512,7 +512,7 @@ class Client:
         had_any = False
         # What listens comes last, as it was opened first.
         for number in sorted(self.open, reverse=True):
-            while (due := self.deliveries[number].next()) is not None:
+            while (due := self.deliveries[number].take_next()) is not None:
                 had_any = True
                 if isinstance(due, Sending):
                     self.assert_caused(number, len(self.had[number]))
@@ -522,7 +522,7 @@ class Client:
                         continue
 
                 self.open.discard(number)
-                self.deliveries[number].end()
+                self.deliveries[number].note_finished()
                 if isinstance(due, Sending) or due is End.COMPLETE:
                     self.had[number].append(None)
 

@@ -39,7 +39,7 @@ def renumbered_exchange(
     `new_arrived_count` tells how many requests had arrived there, by how many had here and when.
     """
 
-    def moved_time(at_ms: float) -> float:
+    def shifted_time(at_ms: float) -> float:
         return max(0.0, at_ms + offset_ms)
 
     response = exchange.response
@@ -47,7 +47,7 @@ def renumbered_exchange(
         pieces = []
         for raw, at_ms, arrived_count in response.pieces:
             pieces.append(
-                Piece(raw, moved_time(at_ms), new_arrived_count(arrived_count, at_ms))
+                Piece(raw, shifted_time(at_ms), new_arrived_count(arrived_count, at_ms))
             )
 
         response = replace(response, pieces=tuple(pieces))
@@ -60,8 +60,8 @@ def renumbered_exchange(
         exchange,
         number=number,
         response=response,
-        started_ms=moved_time(exchange.started_ms),
-        ended_ms=moved_time(exchange.ended_ms),
+        started_ms=shifted_time(exchange.started_ms),
+        ended_ms=shifted_time(exchange.ended_ms),
         ended_after=ended_after,
         recorded_by=recorded_by,
     )

@@ -500,7 +500,7 @@ class PlayedCallRepeater:
         yield write
         self._diverged_write = write.compare_end()
         for change in write.recorded_script.findings.left_out:
-            self._player.note_left_out(partial(is_below, change.pointer))
+            self._player.note_ignored_in_response(partial(is_below, change.pointer))
 
         return None
 

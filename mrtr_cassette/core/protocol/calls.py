@@ -245,6 +245,11 @@ class CallKey(NamedTuple):
     arguments: str
 
     @property
+    def without_arguments(self) -> CallKey:
+        """The key that it shares with the calls of the same name, whatever their arguments."""
+        return self._replace(arguments="")
+
+    @property
     def tool_or_method(self) -> str:
         """What a user names who says that it only reads: the tool, or the method."""
         return self.name if self.method == CALL_TOOL else self.method

@@ -186,7 +186,7 @@ def read_time(value: object) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def moved_time(spelled: object, delay: timedelta) -> str | None:
+def shifted_time(spelled: object, delay: timedelta) -> str | None:
     """Return a later time, spelled like a recorded one; None for no time, or beyond year 9999."""
     time = read_time(spelled)
     match = _TIME_TEXT.fullmatch(str(spelled))

@@ -93,14 +93,14 @@ class Delivery:
         self._parts_set_aside = []
 
     @property
-    def _is_all_sent(self) -> bool:
+    def _are_all_parts_sent(self) -> bool:
         """Whether all parts were sent, but for those that are set aside."""
         return self.sent_count == len(self.reply.parts)
 
     @property
     def _next_gate(self) -> Gate:
         """What the next part waits for, or the end."""
-        if self._is_all_sent:
+        if self._are_all_parts_sent:
             return self.reply.waits.end_gate
         return self.reply.parts[self.sent_count].gate
 
@@ -109,13 +109,12 @@ class Delivery:
         """The posted answers for which the next part waits, by the ids of their questions."""
         answers_by_id = {}
         for cause in self._next_gate.causes:
-            is_missing = not self.session.has_arrived(cause)
-            if (
-                cause.kind is Kind.RESPONSE
-                and cause.client_message is not None
-                and is_missing
-            ):
-                answers_by_id[cause.client_message.comparable_id] = cause
+            message = cause.client_message
+            if message is None or message.kind is not Kind.RESPONSE:
+                continue
+
+            if not self.session.has_arrived(cause):
+                answers_by_id[message.comparable_id] = cause
 
         return answers_by_id
 
@@ -150,10 +149,11 @@ class Delivery:
 
         for answer in self.awaited_answers.values():
             question = answer.answered_question
-            if (
-                question is not None
-                and question.request.exchange.request.method == "GET"
-            ):
+            if question is None:
+                continue
+
+            asking_exchange = question.request.exchange
+            if asking_exchange.request.method == "GET":
                 return True
 
         return False
@@ -163,14 +163,14 @@ class Delivery:
         """The listening streams that have to send something before what it sends next."""
         return self._streams_due_before(self._due_part())
 
-    def refuse(self, miss: Miss) -> None:
+    def refuse_call(self, miss: Miss) -> None:
         """Let the call get a miss as its response; nobody waits for its cancellation any more."""
         self.session.misses_of_refused_calls[self.entry] = miss
         cancellation = self.timelines.cancellation_of(self.entry)
         if cancellation is not None:
             self.session.waive_request(cancellation)
 
-    def end(self) -> None:
+    def note_finished(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
         self.is_finished = True
         self.session.note_response_to(self.entry.stream)
@@ -236,7 +236,7 @@ class Delivery:
         """All that is sent, whether it is due or not."""
         return b"".join(map(self._bytes_of_part, self.reply.parts))
 
-    def next(self) -> Sending | Refusal | End | None:
+    def take_next(self) -> Sending | Refusal | End | None:
         """Return what is sent next, or the end; None while it waits for what clients send."""
         session = self.session
         call = self.entry.stream
@@ -253,8 +253,8 @@ class Delivery:
             return Sending(raw, 0, is_last=False, pieces=range(0))
 
         part = self._due_part()
-        if part is None and self._is_all_sent:
-            return self._end_unless_more_comes()
+        if part is None and self._are_all_parts_sent:
+            return self._end_if_nothing_more_comes()
         if part is None or self._streams_due_before(part):
             return None
 
@@ -268,7 +268,10 @@ class Delivery:
         if self.entry.session:
             session.sent_counts[self.entry] = self.sent_count
 
-        is_last = self._is_all_sent and self._end_unless_more_comes() is End.COMPLETE
+        is_last = (
+            self._are_all_parts_sent
+            and self._end_if_nothing_more_comes() is End.COMPLETE
+        )
         is_response = part.gate.is_response
         request = part.gate.subject_request
         if is_response and request is not None:
@@ -312,21 +315,21 @@ class Delivery:
             if state is not None and state.id in tasks:
                 tasks[state.id].note_notified_state(state)
 
-    def _end_unless_more_comes(self) -> End | None:
+    def _end_if_nothing_more_comes(self) -> End | None:
         """Return how the response ends now, or None while more of it may come."""
         recorded_end = self.reply.end
         if recorded_end is End.COMPLETE:
-            end = self.reply.waits.end_gate
-            is_missing = self._first_missing_cause(end) is not None
-            is_waiting = is_missing or self._awaits_cancellation(end)
+            end_gate = self.reply.waits.end_gate
+            is_cause_missing = self._first_missing_cause(end_gate) is not None
+            is_waiting = is_cause_missing or self._awaits_cancellation(end_gate)
             more_may_come = is_waiting or self._has_pending_lines()
-        else:
+        elif recorded_end is End.OPEN:
             # On a stream that has all responses, what was not recorded may still come.
-            is_shared = self.session.unrecorded_events is not None
-            may_have_more = is_shared or self.may_be_switched
-            more_may_come = recorded_end is End.OPEN and (
-                may_have_more or bool(self._parts_set_aside)
-            )
+            may_get_unrecorded = self.session.unrecorded_events is not None
+            may_have_other_parts = self.may_be_switched or bool(self._parts_set_aside)
+            more_may_come = may_get_unrecorded or may_have_other_parts
+        else:
+            more_may_come = False
 
         if more_may_come:
             return None
@@ -355,10 +358,11 @@ class Delivery:
             if self._is_subject_ready(gate) and not self._first_missing_cause(gate):
                 return part
 
-        while not self._is_all_sent:
+        while not self._are_all_parts_sent:
             part = self.reply.parts[self.sent_count]
             gate = part.gate
-            if self._first_missing_cause(gate) or self._is_early(gate):
+            is_cause_missing = self._first_missing_cause(gate) is not None
+            if is_cause_missing or self._awaits_earlier_response(gate):
                 return None
             if self._is_subject_ready(gate):
                 return part
@@ -407,7 +411,7 @@ class Delivery:
         subject = gate.subject_request
         return subject is None or self.session.has_arrived(subject)
 
-    def _is_early(self, gate: Gate) -> bool:
+    def _awaits_earlier_response(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""
         session = self.session
         for call in gate.calls_before_message:
@@ -457,12 +461,12 @@ class Delivery:
         if entry.kind is Kind.RESPONSE:
             return False
 
-        place = self.arrival_place
+        call_place = self.arrival_place
         if gate.subject_request is not None:
-            place = session.arrival_place_of(gate.subject_request)
+            call_place = session.arrival_place_of(gate.subject_request)
 
         response_number = self.timelines.lifetime_of(entry).end[0]
-        return session.latest_number_since(place) > response_number
+        return session.latest_number_since(call_place) > response_number
 
 
 class Play(NamedTuple):
@@ -595,10 +599,8 @@ class Deliveries:
             return None
 
         entry, piece = self._places_of_events[event]
-        if (
-            not entry.is_listening
-            and entry.stream not in session.caller_values_by_entry
-        ):
+        has_caller = entry.stream in session.caller_values_by_entry
+        if not entry.is_listening and not has_caller:
             return None
 
         delivery = self.new_delivery(entry, session, CallerValues(None, None))
@@ -655,27 +657,25 @@ class Deliveries:
         if question is None or answer.client_message is None:
             return None
 
+        question_id = answer.client_message.comparable_id
+        answered_call = question.pending_entry
         awaiting_delivery = None
         asking_deliveries = self._asking_deliveries.get(session, ())
         listening_deliveries = self._listening_deliveries.get(session, ())
         for delivery in (*asking_deliveries, *listening_deliveries):
-            awaited_answer = delivery.awaited_answers.get(
-                answer.client_message.comparable_id
-            )
-            if (
-                delivery.is_finished
-                or awaited_answer is None
-                or not awaited_answer.answered_question
-            ):
+            awaited_answer = delivery.awaited_answers.get(question_id)
+            if delivery.is_finished or awaited_answer is None:
+                continue
+
+            open_question = awaited_answer.answered_question
+            if open_question is None:
                 continue
             if awaited_answer.numbers.lookup == answer.numbers.lookup:
                 return None
 
-            pending_call = awaited_answer.answered_question.pending_entry
-            is_of_equal_call = (
-                pending_call.numbers.lookup == question.pending_entry.numbers.lookup
-            )
-            if is_of_equal_call and awaiting_delivery is None:
+            pending_call = open_question.pending_entry
+            is_equal_call = pending_call.numbers.lookup == answered_call.numbers.lookup
+            if is_equal_call and awaiting_delivery is None:
                 awaiting_delivery = delivery
 
         return awaiting_delivery

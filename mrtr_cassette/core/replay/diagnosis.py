@@ -118,11 +118,11 @@ def miss_led_elsewhere(call: Call, entry: ReplayEntry, origin: str) -> Miss:
 
 
 def miss_without_response(
-    call: Call, entry: ReplayEntry, *, given_up_outcome: bool
+    call: Call, entry: ReplayEntry, *, was_given_up: bool
 ) -> Miss:
     """Explain why a call has no response: its client left, or cancelled it, while recording."""
     detail = "its response was not recorded"
-    if not given_up_outcome:
+    if not was_given_up:
         detail = (
             "its response was recorded after its cancellation, which this client "
             "hasn't sent"
@@ -237,7 +237,7 @@ def miss_without_step(
 ) -> Miss:
     """Explain why a request about a task gets none of its recorded steps."""
 
-    def shown(answers_by_key: Mapping[str, Any]) -> Any:
+    def comparable_answers(answers_by_key: Mapping[str, Any]) -> Any:
         """Return the answers to the keys in question, without what is ignored."""
         answers = {}
         for key in no_step.recorded:
@@ -246,8 +246,8 @@ def miss_without_step(
 
         return without_null_members(without_paths({INPUT_RESPONSES: answers}, ignored))
 
-    recorded_answers = shown(no_step.recorded)
-    received_answers = shown(_answers_in(call))
+    recorded_answers = comparable_answers(no_step.recorded)
+    received_answers = comparable_answers(_answers_in(call))
     differences_of_answers = tuple(differences(recorded_answers, received_answers))
     detail = printable(no_step.detail)
 
@@ -266,9 +266,9 @@ def miss_after_other_writes(
     """Explain after which writes a call was recorded, and after which it was made."""
     recorded_list, made_list = _distinguishable_lists(recorded_writes, made_writes)
     detail = f"this was recorded after {recorded_list}; this run has made {made_list}"
-    may_read = _differing_tool_or_method(nearest.key, recorded_writes, made_writes)
+    suggestion = _differing_tool_or_method(nearest.key, recorded_writes, made_writes)
 
-    return Miss(call, Reason.OTHER_HISTORY, detail, nearest, read_suggestion=may_read)
+    return Miss(call, Reason.OTHER_HISTORY, detail, nearest, read_suggestion=suggestion)
 
 
 def _shared_beginning_length(first: Sequence[str], second: Sequence[str]) -> int:
@@ -285,10 +285,10 @@ def _differing_tool_or_method(
 
     What is called again and again, with other answers, is likely to be what only reads.
     """
-    words_of_write = attrgetter("description")
+    description_of = attrgetter("description")
     shared_count = _shared_beginning_length(
-        list(map(words_of_write, recorded_writes)),
-        list(map(words_of_write, made_writes)),
+        list(map(description_of, recorded_writes)),
+        list(map(description_of, made_writes)),
     )
     differing_names = []
     for write in (*made_writes[shared_count:], *recorded_writes[shared_count:]):
@@ -307,19 +307,19 @@ def _distinguishable_lists(
     recorded_writes: Sequence[MadeWrite], made_writes: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
-    told_plainly = attrgetter("plain_description")
+    plain_description_of = attrgetter("plain_description")
     recorded_list, made_list = _lists_in_words(
-        list(map(told_plainly, recorded_writes)),
-        list(map(told_plainly, made_writes)),
+        list(map(plain_description_of, recorded_writes)),
+        list(map(plain_description_of, made_writes)),
     )
 
     if recorded_list != made_list:
         return recorded_list, made_list
 
-    told_by_number = attrgetter("numbered_description")
+    numbered_description_of = attrgetter("numbered_description")
     return _lists_in_words(
-        list(map(told_by_number, recorded_writes)),
-        list(map(told_by_number, made_writes)),
+        list(map(numbered_description_of, recorded_writes)),
+        list(map(numbered_description_of, made_writes)),
     )
 
 
@@ -328,11 +328,9 @@ def _lists_in_words(
 ) -> tuple[str, str]:
     """Return two lists in words, without what both begin with where they are long."""
     shared_count = 0
-    is_long = (
-        max(len(", ".join(recorded_descriptions)), len(", ".join(made_descriptions)))
-        > SHOWN_CHARS
-    )
-    if is_long:
+    recorded_length = len(", ".join(recorded_descriptions))
+    made_length = len(", ".join(made_descriptions))
+    if max(recorded_length, made_length) > SHOWN_CHARS:
         shared_count = _shared_beginning_length(
             recorded_descriptions, made_descriptions
         )
@@ -370,19 +368,21 @@ def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) ->
 
 def _detail_of_unknown_method(key: CallKey, entries: Sequence[ReplayEntry]) -> str:
     """Say where a method was recorded, or what was recorded at an endpoint."""
-    all_endpoints = {entry.key.endpoint for entry in entries}
-    recorded_endpoints = {
-        entry.key.endpoint for entry in entries if entry.key.method == key.method
-    }
+    all_endpoints = set()
+    endpoints_of_method = set()
+    for entry in entries:
+        all_endpoints.add(entry.key.endpoint)
+        if entry.key.method == key.method:
+            endpoints_of_method.add(entry.key.endpoint)
+
     if not key.method and key.endpoint in all_endpoints:
         return f"only JSON-RPC requests were recorded at {key}"
-    if not key.method or not recorded_endpoints:
+    if not key.method or not endpoints_of_method:
         return f"{key} was not recorded"
 
-    listed_endpoints = ", ".join(sorted(recorded_endpoints))
-    return printable(
-        f"{key.method} was recorded at {listed_endpoints}, not at {key.endpoint}"
-    )
+    listed_endpoints = ", ".join(sorted(endpoints_of_method))
+    detail = f"{key.method} was recorded at {listed_endpoints}, not at {key.endpoint}"
+    return printable(detail)
 
 
 def miss_of_other_answer(
@@ -393,7 +393,7 @@ def miss_of_other_answer(
     return _nearest_miss(call, recorded_answers, Reason.ANSWERS_DIFFER, detail, ignored)
 
 
-def _call_of(entry: ReplayEntry) -> Call:
+def _matched_call_of(entry: ReplayEntry) -> Call:
     """Return a recorded call as it is matched."""
     return read_call(entry.normalised.request)
 
@@ -433,19 +433,21 @@ def _nearest_miss(
     """Return a miss with the nearest of some recorded requests, by arguments or by answers."""
     received_part = _compared_part(call, reason, ignored)
     nearest = candidates[0]
-    fewest: list[Difference] | None = None
+    fewest_differences: list[Difference] | None = None
     first_of_equal: dict[int, ReplayEntry] = {}
     for entry in candidates:
         first_of_equal.setdefault(entry.numbers.lookup, entry)
 
     for entry in first_of_equal.values():
-        recorded_part = _compared_part(_call_of(entry), reason, ignored)
+        recorded_part = _compared_part(_matched_call_of(entry), reason, ignored)
         differences_of_entry = list(differences(recorded_part, received_part))
-        if fewest is None or len(differences_of_entry) < len(fewest):
+        if fewest_differences is None or len(differences_of_entry) < len(
+            fewest_differences
+        ):
             nearest = entry
-            fewest = differences_of_entry
+            fewest_differences = differences_of_entry
 
-    return Miss(call, reason, detail, nearest, tuple(fewest or ()))
+    return Miss(call, reason, detail, nearest, tuple(fewest_differences or ()))
 
 
 @dataclass(frozen=True)
@@ -476,8 +478,8 @@ class MissSearch:
     def _same_method_entries(self) -> list[ReplayEntry]:
         """The recorded exchanges of the same method at the same endpoint."""
         # Of a key the endpoint and the method come first.
-        beginning = self._lookup.call[:2]
-        return [entry for entry in self.entries if entry.key[:2] == beginning]
+        endpoint_and_method = self._lookup.call[:2]
+        return [entry for entry in self.entries if entry.key[:2] == endpoint_and_method]
 
     @cached_property
     def _same_name_entries(self) -> list[ReplayEntry]:
@@ -539,10 +541,10 @@ class MissSearch:
                 return None
             return Miss(call, Reason.ANSWERS_DIFFER, detail, asking_exchange)
 
-        unplayed = [
+        unplayed_answers = [
             entry for entry in answers_with_id if not self.play_counts.get(entry)
         ]
-        candidates = unplayed or answers_with_id
+        candidates = unplayed_answers or answers_with_id
         answers_at_endpoint = [
             entry for entry in candidates if entry.key.endpoint == call.endpoint
         ]
@@ -560,13 +562,13 @@ class MissSearch:
     def _answers_with_id(self, message: Message) -> list[ReplayEntry]:
         """Return the recorded answers to questions with the id of an answer, in its session."""
         session = session_of(self.call.request)
-        posted_answer_entry = []
+        answers_with_id = []
         for entry in self.entries:
             is_in_session = session_of(entry.normalised.request) == session
             if is_in_session and is_answer_to(entry, message):
-                posted_answer_entry.append(entry)
+                answers_with_id.append(entry)
 
-        return posted_answer_entry
+        return answers_with_id
 
     def _exchange_asking_under_id(self, message: Message) -> ReplayEntry | None:
         """Return the exchange whose response asks under the id of an answer, or None."""
@@ -577,11 +579,9 @@ class MissSearch:
                 continue
 
             for located in messages_in(response):
-                asking_entry = located.message
-                if (
-                    asking_entry.kind is Kind.REQUEST
-                    and asking_entry.comparable_id == message.comparable_id
-                ):
+                pushed = located.message
+                has_same_id = pushed.comparable_id == message.comparable_id
+                if pushed.kind is Kind.REQUEST and has_same_id:
                     return entry
 
         return None
@@ -609,14 +609,13 @@ class MissSearch:
             if nearest.normalised.lookup.state is None:
                 reason = Reason.ANSWERS_MISSING
 
-            return Miss(
-                self.call, reason, "this call was recorded only as a retry", nearest
-            )
+            detail = "this call was recorded only as a retry"
+            return Miss(self.call, reason, detail, nearest)
 
         first_requests = [
             entry
             for entry in self._same_name_entries
-            if _call_of(entry).answers is None
+            if _matched_call_of(entry).answers is None
         ]
         return self._miss_of_other_arguments(first_requests or self._same_name_entries)
 
@@ -628,11 +627,11 @@ class MissSearch:
             return self._miss_of_other_arguments(self._same_name_entries)
 
         asking_entries = self._asks_preferring_all_keys()
-        without_state = [
+        asks_without_state = [
             entry for entry in asking_entries if entry.issued_sha256 is None
         ]
-        if without_state:
-            return self._miss_of_other_answers(without_state)
+        if asks_without_state:
+            return self._miss_of_other_answers(asks_without_state)
 
         if asking_entries:
             detail = "the ask has a request state, and the retry doesn't echo it"
@@ -640,12 +639,11 @@ class MissSearch:
 
         detail = "the server asked for no input when this call was recorded"
         answers = canonical(_answers_in(self.call))
-        unasked = Difference(f"/{INPUT_RESPONSES}", None, answers)
-        miss = Miss(
-            self.call, Reason.ANSWERS_DIFFER, detail, self._same_call_entries[0]
-        )
+        unasked_answers = Difference(f"/{INPUT_RESPONSES}", None, answers)
+        nearest = self._same_call_entries[0]
+        reason = Reason.ANSWERS_DIFFER
 
-        return replace(miss, differences=(unasked,))
+        return Miss(self.call, reason, detail, nearest, (unasked_answers,))
 
     def _asks_preferring_all_keys(self) -> list[ReplayEntry]:
         """Return the asks of the same call, preferring those for all that a retry answers."""
@@ -665,12 +663,14 @@ class MissSearch:
     def _miss_of_retry_with_state(self, state: str) -> Miss:
         """Explain why no retry with the same state matches, or that none has it."""
         issuers = [entry for entry in self.entries if entry.has_issued_state(state)]
-        same_issuers = [entry for entry in issuers if entry in self._same_call_entries]
+        same_call_issuers = [
+            entry for entry in issuers if entry in self._same_call_entries
+        ]
         orphans = [
             entry for entry in self._same_call_entries if _is_orphan(entry, state)
         ]
-        if same_issuers or orphans:
-            return self._miss_of_other_answers(same_issuers, orphans)
+        if same_call_issuers or orphans:
+            return self._miss_of_other_answers(same_call_issuers, orphans)
 
         issuers_of_same_name = [
             entry for entry in issuers if entry in self._same_name_entries
@@ -695,9 +695,8 @@ class MissSearch:
                 return Miss(self.call, Reason.STATE_UNKNOWN, detail, entry)
 
         detail = "no recorded ask of this call has a request state"
-        return Miss(
-            self.call, Reason.STATE_UNEXPECTED, detail, self._same_call_entries[0]
-        )
+        nearest = self._same_call_entries[0]
+        return Miss(self.call, Reason.STATE_UNEXPECTED, detail, nearest)
 
     def _miss_of_other_arguments(self, candidates: Sequence[ReplayEntry]) -> Miss:
         """Explain in what the arguments differ from the nearest recorded ones."""
@@ -736,8 +735,8 @@ class MissSearch:
         miss = _nearest_miss(
             self.call, answering_entries, Reason.ANSWERS_DIFFER, detail, ignored
         )
-        received_answers = {difference.received for difference in miss.differences}
-        if received_answers == {None}:
+        received_values = {difference.received for difference in miss.differences}
+        if received_values == {None}:
             detail = "the retry lacks answers that were recorded"
             return replace(miss, reason=Reason.ANSWERS_MISSING, detail=detail)
 
@@ -753,10 +752,9 @@ class MissSearch:
         retries = []
         for entry in self.entries:
             answered_ask = entry.answered_ask
-            if (
-                answered_ask is not None
-                and stand_ins.get(answered_ask, answered_ask) in equal_asks
-            ):
+            if answered_ask is None:
+                continue
+            if stand_ins.get(answered_ask, answered_ask) in equal_asks:
                 retries.append(entry)
 
         return retries
@@ -770,18 +768,16 @@ class MissSearch:
                 return f"{place} has this answer, to another ask of this call"
 
         received_answers = self.call.answers
-        recorded_answers = _call_of(nearest).answers
-        if (
-            received_answers is None
-            or recorded_answers is None
-            or received_answers.shape == recorded_answers.shape
-        ):
+        recorded_answers = _matched_call_of(nearest).answers
+        if received_answers is None or recorded_answers is None:
             return ""
 
-        return (
-            f"the answers have the shape `{received_answers.shape}`, recorded was "
-            f"`{recorded_answers.shape}`"
-        )
+        received_shape = received_answers.shape
+        recorded_shape = recorded_answers.shape
+        if received_shape == recorded_shape:
+            return ""
+
+        return f"the answers have the shape `{received_shape}`, recorded was `{recorded_shape}`"
 
 
 def _is_orphan(entry: ReplayEntry, state: str) -> bool:

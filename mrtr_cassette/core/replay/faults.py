@@ -86,11 +86,11 @@ class FaultOutcome(NamedTuple):
         if not self.came:
             return f"nothing met {self.fault}"
 
-        times = str(self.times)
+        times_in_words = str(self.times)
         if self.times < self.came:
-            times += f" of {self.came}"
+            times_in_words += f" of {self.came}"
 
-        return f"met {times}x: {self.fault}"
+        return f"met {times_in_words}x: {self.fault}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Fault:
     met_count: int = 0
 
     @property
-    def is_instead(self) -> bool:
+    def replaces_response(self) -> bool:
         """Whether something takes the place of the recorded response."""
         if self.status is not None or self.drop is not None:
             return True
@@ -139,8 +139,9 @@ class Fault:
             return False
 
         self.due_count += 1
-        chance = int(sha256_of(f"{self.name} {self.seed} {self.due_count}")[:8], 16)
-        return chance < self.probability * 16**8
+        digest = sha256_of(f"{self.name} {self.seed} {self.due_count}")
+        random_number = int(digest[:8], 16)
+        return random_number < self.probability * 16**8
 
     def _is_at_fault_place(
         self, lookup: LookupKey, entry: ReplayEntry, session: str
@@ -237,11 +238,11 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
             if is_piped and key in table:
                 raise UsageError(f"{where}: {key} needs HTTP, and this is a pipe")
 
-        words = []
+        settings_in_words = []
         for key, value in table.items():
-            words.append(key if value is True else f"{key} {value}")
+            settings_in_words.append(key if value is True else f"{key} {value}")
 
-        name = printable(f"{name} ({', '.join(words)})")
+        name = printable(f"{name} ({', '.join(settings_in_words)})")
         faults.append(Fault(name=name, **table))
 
     return faults
@@ -254,31 +255,31 @@ def _check_fault_table(table: Any, where: str) -> None:
 
     for key, value in table.items():
         if key not in _VALUE_CHECKS:
-            nearest = difflib.get_close_matches(str(key), _VALUE_CHECKS, n=1)
+            close_keys = difflib.get_close_matches(str(key), _VALUE_CHECKS, n=1)
             hint = f"it may have {', '.join(_VALUE_CHECKS)}"
-            if nearest:
-                hint = f"did you mean {nearest[0]!r}?"
+            if close_keys:
+                hint = f"did you mean {close_keys[0]!r}?"
 
             raise UsageError(f"{where} has no key {key!r}", hint=hint)
 
-        is_right, wanted_value = _VALUE_CHECKS[key]
-        if not is_right(value):
+        is_valid, wanted_value = _VALUE_CHECKS[key]
+        if not is_valid(value):
             raise UsageError(f"{where}: {key} is {value!r}, and not {wanted_value}")
 
-    _check_together(table, where)
+    _check_key_combination(table, where)
 
 
-def _check_together(table: Mapping[str, Any], where: str) -> None:
+def _check_key_combination(table: Mapping[str, Any], where: str) -> None:
     """Make sure that the keys of a fault go together, and say what goes wrong."""
     if "tool" in table and "method" in table:
         raise UsageError(f"{where}: tool and method don't go together")
     if "retry_after" in table and "status" not in table:
         raise UsageError(f"{where}: retry_after needs status")
 
-    instead = [key for key in _RESPONSE_REPLACING_KEYS if key in table]
-    if len(instead) > 1:
-        raise UsageError(f"{where}: {' and '.join(instead)} don't go together")
-    if not instead and "delay" not in table and "slow" not in table:
+    replacing_keys = [key for key in _RESPONSE_REPLACING_KEYS if key in table]
+    if len(replacing_keys) > 1:
+        raise UsageError(f"{where}: {' and '.join(replacing_keys)} don't go together")
+    if not replacing_keys and "delay" not in table and "slow" not in table:
         *first_keys, last_key = _RESPONSE_REPLACING_KEYS
         raise UsageError(
             f"{where} doesn't say what goes wrong",

@@ -75,7 +75,7 @@ class _EqualWrites:
         self._made_count = 0
 
     @property
-    def next_ending(self) -> HistoryPoint | None:
+    def next_ending_write(self) -> HistoryPoint | None:
         """The one that ends next; None when all are made."""
         if not self._unmade_entries:
             return None
@@ -86,7 +86,7 @@ class _EqualWrites:
         """When the next one may begin."""
         return self._sorted_starts[self._made_count]
 
-    def make_write(self, entry: ReplayEntry) -> ReplayEntry:
+    def use_up_next(self, entry: ReplayEntry) -> ReplayEntry:
         """Make the next one; return the recording that is used up by a play of `entry`."""
         self._made_count += 1
         made_entry = entry
@@ -155,15 +155,18 @@ class _WriteHistory:
     def make_write(self, point: HistoryPoint, others_in_flight: int) -> bool:
         """Make a write, if the history has it next."""
         equal_writes = self._writes_equal_to(point)
-        ending_write = None if equal_writes is None else equal_writes.next_ending
-        if equal_writes is None or ending_write is None:
+        if equal_writes is None:
+            return False
+
+        ending_write = equal_writes.next_ending_write
+        if ending_write is None:
             return False
 
         start = equal_writes.next_start
-        if start > self.end_of_first_unmade(point.family, others_in_flight):
+        if start > self.end_of_first_unmade_write(point.family, others_in_flight):
             return False
 
-        self._made_entries.add(equal_writes.make_write(point.entry))
+        self._made_entries.add(equal_writes.use_up_next(point.entry))
         self._ended_entries.add(ending_write.entry)
         self._skip_ended()
         self._note_latest_start(point.family, start)
@@ -183,9 +186,12 @@ class _WriteHistory:
         latest = self._latest_by_family
         latest[family] = max(latest.get(family, start), start)
         if len(latest) > 2:
-            del latest[min(latest, key=lambda known: (latest[known], known))]
+            oldest_family = min(latest, key=lambda known: (latest[known], known))
+            del latest[oldest_family]
 
-    def end_of_first_unmade(self, family: int, others_in_flight: int) -> ArrivalTime:
+    def end_of_first_unmade_write(
+        self, family: int, others_in_flight: int
+    ) -> ArrivalTime:
         """Return when the first unmade write ended, after `others_in_flight` ones of `family`."""
         for place in range(self._first_unended, len(self._writes)):
             write = self._writes[place]
@@ -202,15 +208,15 @@ class _WriteHistory:
         """Tell whether a write has been made, or an equal one in its place."""
         return entry in self._made_entries
 
-    def is_past(self, point: HistoryPoint) -> bool:
+    def has_gone_past(self, point: HistoryPoint) -> bool:
         """Tell whether a call has been made, or a write that came after it."""
         if point.entry in self._made_entries:
             return True
 
         end = point.lifetime.end
         equal_writes = self._writes_equal_to(point)
-        if equal_writes is not None and equal_writes.next_ending is not None:
-            end = equal_writes.next_ending.lifetime.end
+        if equal_writes is not None and equal_writes.next_ending_write is not None:
+            end = equal_writes.next_ending_write.lifetime.end
 
         for family, start in self._latest_by_family.items():
             if start > end and family != point.family:
@@ -254,7 +260,7 @@ class CallSequence:
     entries: list[ReplayEntry]
 
     @cached_property
-    def arrival(self) -> tuple[float, int, int]:
+    def first_arrival(self) -> tuple[float, int, int]:
         """Orders sequences of equal calls as the first of each arrived."""
         return min(entry.arrival for entry in self.entries)
 
@@ -303,10 +309,12 @@ class WriteHistories:
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
-        posted_answers = [
-            answer.key.arguments for answer in self._timelines.answers_during(entry)
-        ]
-        return entry.numbers.path, (*posted_answers, *self._task_answers(entry))
+        answers = []
+        for posted_answer in self._timelines.answers_during(entry):
+            answers.append(posted_answer.key.arguments)
+
+        answers += self._task_answers(entry)
+        return entry.numbers.path, tuple(answers)
 
     def _task_answers(self, entry: ReplayEntry) -> list[str]:
         """Return how the questions of the task that a call created were answered."""
@@ -323,11 +331,11 @@ class WriteHistories:
     @cached_property
     def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
         """The writes of each history."""
-        writes: dict[HistoryKey, list[HistoryPoint]] = {}
+        writes_by_history: dict[HistoryKey, list[HistoryPoint]] = {}
         entry_by_number = {entry.exchange.number: entry for entry in self._by_arrival}
         for entry in self._by_arrival:
             point = self._points_by_entry[entry]
-            history_writes = writes.setdefault(point.history_key, [])
+            history_writes = writes_by_history.setdefault(point.history_key, [])
             # A run that appended had played these one after the other, before the request came.
             played_before = []
             for number in entry.exchange.played_writes:
@@ -348,10 +356,11 @@ class WriteHistories:
             if point.write_key is not None:
                 history_writes.append(point)
 
-        return {
-            key: _RecordedWrites(history_writes)
-            for key, history_writes in writes.items()
-        }
+        recorded_writes = {}
+        for history_key, history_writes in writes_by_history.items():
+            recorded_writes[history_key] = _RecordedWrites(history_writes)
+
+        return recorded_writes
 
     @cached_property
     def _points_by_entry(self) -> dict[ReplayEntry, HistoryPoint]:
@@ -360,9 +369,10 @@ class WriteHistories:
         points: dict[ReplayEntry, HistoryPoint] = {}
         for entry in self._by_arrival:
             first_request = entry
-            while (
-                first_request.answered_ask is not None and first_request not in points
-            ):
+            while first_request.answered_ask is not None:
+                if first_request in points:
+                    break
+
                 first_request = first_request.answered_ask
 
             family = first_request.numbers.path
@@ -461,9 +471,9 @@ class WriteHistories:
         if self._call_effects.is_write(entry):
             others_in_flight = played_writes.other_calls_in_flight(entry, family)
             played_writes.made.append(MadeWrite(entry, others_in_flight))
-            played_writes.in_flight[family] = others_in_flight + (
-                entry in self._steps_by_call
-            )
+            # With steps to come, it stays in flight.
+            goes_on_as_task = entry in self._steps_by_call
+            played_writes.in_flight[family] = others_in_flight + goes_on_as_task
 
             return False
 
@@ -480,11 +490,8 @@ class WriteHistories:
     ) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
         family = self._points_by_entry[call].family
-        if (
-            step.state is not None
-            and step.state.is_over
-            and played_writes.in_flight[family]
-        ):
+        is_last_step = step.state is not None and step.state.is_over
+        if is_last_step and played_writes.in_flight[family]:
             played_writes.in_flight[family] -= 1
 
     def swap_writes(
@@ -500,26 +507,26 @@ class WriteHistories:
 
         family = self._points_by_entry[first_call].family
         others_in_flight = max(played_writes.in_flight[family] - 1, 0)
-        played_writes.made = [
-            write
-            for write in played_writes.made
-            if write.entry not in (first_call, second_call)
-        ]
+        swapped_writes = []
+        for write in played_writes.made:
+            if write.entry not in (first_call, second_call):
+                swapped_writes.append(write)
+
         if first_call in made_entries:
-            played_writes.made.append(MadeWrite(second_call, others_in_flight))
+            swapped_writes.append(MadeWrite(second_call, others_in_flight))
 
         if second_call in made_entries:
-            played_writes.made.append(MadeWrite(first_call, others_in_flight))
+            swapped_writes.append(MadeWrite(first_call, others_in_flight))
 
+        played_writes.made = swapped_writes
         played_writes.followed_histories.clear()
 
     # What is held
 
     def sequences_by_caller(self, entries: Sequence[ReplayEntry]) -> list[CallSequence]:
         """Return some equal calls by their callers, and by history where they are held to one."""
-        return self._grouped_sequences(
-            entries, is_held=self._holds_any and self._are_held(entries)
-        )
+        is_held = self._holds_any and self._are_held_to_histories(entries)
+        return self._grouped_sequences(entries, is_held=is_held)
 
     def _grouped_sequences(
         self, entries: Sequence[ReplayEntry], *, is_held: bool
@@ -529,17 +536,20 @@ class WriteHistories:
         for entry in entries:
             caller = entry.normalised.caller
             point = None
-            key: tuple[object, ...] = (caller,)
+            sequence_key: tuple[object, ...] = (caller,)
             if is_held and not _has_no_point(entry):
                 point = self._points_by_entry[entry]
-                key = (
+                is_first_request = entry.answered_ask is None
+                sequence_key = (
                     caller,
                     point.history_key,
                     point.family,
-                    entry.answered_ask is None,
+                    is_first_request,
                 )
 
-            sequence = sequences.setdefault(key, CallSequence(caller, point, []))
+            sequence = sequences.setdefault(
+                sequence_key, CallSequence(caller, point, [])
+            )
             sequence.entries.append(entry)
 
         for sequence in sequences.values():
@@ -567,12 +577,12 @@ class WriteHistories:
             return 0
 
         family = sequence.point.family
-        end_of_reached = history.end_of_first_unmade(
+        end_of_reached = history.end_of_first_unmade_write(
             family, played_writes.other_calls_in_flight(sequence.entries[0], family)
         )
         return bisect_right(sequence.entries, end_of_reached, key=self._start_of)
 
-    def is_past(
+    def has_gone_past(
         self, sequence: CallSequence, entry: ReplayEntry, played_writes: PlayedWrites
     ) -> bool:
         """Tell whether a play has gone past a call, or has made it."""
@@ -580,9 +590,11 @@ class WriteHistories:
             return False
 
         history = self._followed_history(sequence.point.history_key, played_writes)
-        return history is None or history.is_past(self._points_by_entry[entry])
+        return history is None or history.has_gone_past(self._points_by_entry[entry])
 
-    def is_past_for_good(self, entry: ReplayEntry, played_writes: PlayedWrites) -> bool:
+    def has_gone_past_for_good(
+        self, entry: ReplayEntry, played_writes: PlayedWrites
+    ) -> bool:
         """Tell whether a play can't get back to a call that is over, whatever it writes."""
         point = self._points_by_entry[entry]
         history = self._followed_history(point.history_key, played_writes)
@@ -594,7 +606,7 @@ class WriteHistories:
         """Yield the calls of a sequence at the point that a play has reached, the latest first."""
         for index in reversed(range(self.reached_call_count(sequence, played_writes))):
             entry = sequence.entries[index]
-            if not self.is_past(sequence, entry, played_writes):
+            if not self.has_gone_past(sequence, entry, played_writes):
                 yield entry
 
     # Recordings that are played together
@@ -626,11 +638,11 @@ class WriteHistories:
             recorded_by = sequence.entries[0].exchange.recorded_by
             recorder = "" if recorded_by is None else recorded_by.recorder
             recording_index = _recording_index_of(recorder)
-            is_wanted = (
-                recording_index in recordings
-                and recording_index not in recordings_found
-            )
-            if is_wanted and self._has_playable_call(sequence, played_writes):
+            is_wanted = recording_index in recordings
+            if not is_wanted or recording_index in recordings_found:
+                continue
+
+            if self._has_playable_call(sequence, played_writes):
                 recordings_found.add(recording_index)
 
         return recordings_found
@@ -651,7 +663,7 @@ class WriteHistories:
 
         return self._equal_calls_by_path[path]
 
-    def _are_held(self, entries: Sequence[ReplayEntry]) -> bool:
+    def _are_held_to_histories(self, entries: Sequence[ReplayEntry]) -> bool:
         """Tell whether equal calls are held to their histories."""
         first = entries[0]
         last = entries[-1]
@@ -695,11 +707,12 @@ class WriteHistories:
     ) -> list[ReplayEntry]:
         """Return those of some equal calls that were sent as one of them, in any session."""
         sent_call = self._session_independent_call(call)
-        return [
-            entry
-            for entry in equal_calls
-            if self._session_independent_call(entry) == sent_call
-        ]
+        sent_alike = []
+        for equal_call in equal_calls:
+            if self._session_independent_call(equal_call) == sent_call:
+                sent_alike.append(equal_call)
+
+        return sent_alike
 
     @cached_property
     def _calls_with_several_answers(self) -> set[_SessionIndependentCall]:
@@ -748,9 +761,9 @@ class WriteHistories:
     ) -> bool:
         """Tell whether a read, or one with the same answer, came after the writes of a play."""
         for sequence in self._calls_equal_to(entry):
-            if sequence.point is not None and self._has_playable_call(
-                sequence, played_writes
-            ):
+            if sequence.point is None:
+                continue
+            if self._has_playable_call(sequence, played_writes):
                 return True
 
         return False
@@ -790,17 +803,16 @@ class WriteHistories:
             history = self._followed_history(point.history_key, played_writes)
             if history is None:
                 continue
-            if not history.is_past(point):
+            if not history.has_gone_past(point):
                 return entry
 
             if first_in_followed_history is None:
                 first_in_followed_history = entry
 
-        return (
-            entries[-1]
-            if first_in_followed_history is None
-            else first_in_followed_history
-        )
+        if first_in_followed_history is None:
+            return entries[-1]
+
+        return first_in_followed_history
 
     def _writes_before(self, point: HistoryPoint) -> list[MadeWrite]:
         """Return the writes of a history that had ended when a call began."""

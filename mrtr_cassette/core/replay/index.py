@@ -153,11 +153,16 @@ class RecordingIndex:
         """
         call = read_call(normalised.request)
         lookup = self.indexed_lookup(normalised.lookup)
+        state_and_answers = (lookup.state, lookup.answers)
         matching_entries = []
         for recorded_lookup, entries in self.entries_by_lookup.items():
-            is_in_turn = in_any_turn or recorded_lookup[1:] == lookup[1:]
-            is_same_name = recorded_lookup.call[:-1] == lookup.call[:-1]
-            is_other_call = is_same_name and recorded_lookup.call != lookup.call
+            recorded_turn = (recorded_lookup.state, recorded_lookup.answers)
+            is_in_turn = in_any_turn or recorded_turn == state_and_answers
+            recorded_key = recorded_lookup.call
+            is_same_name = (
+                recorded_key.without_arguments == lookup.call.without_arguments
+            )
+            is_other_call = is_same_name and recorded_key != lookup.call
             if not (is_in_turn and is_other_call):
                 continue
 
@@ -189,32 +194,34 @@ class RecordingIndex:
         body may have been refused for its headers. So of recordings that are equally near, a
         refusal is for those who send what was refused.
         """
-        best_score: list[bool] = []
+        best_equalities: list[bool] = []
         nearest_traits: dict[ReplayEntry, Traits] = {}
         for entry in entries:
             recorded_traits = self.indexed_request(entry).traits
-            score = list(map(eq, recorded_traits, traits))
-            if score > best_score:
-                best_score = score
+            # Whether each trait is the same, the weightiest first.
+            equalities = list(map(eq, recorded_traits, traits))
+            if equalities > best_equalities:
+                best_equalities = equalities
                 nearest_traits = {}
 
-            if score == best_score:
+            if equalities == best_equalities:
                 nearest_traits[entry] = recorded_traits
 
-        granted_traits = {
-            entry_traits
-            for entry, entry_traits in nearest_traits.items()
-            if not entry.is_refused
-        }
-        is_alike = len(set(nearest_traits.values())) == 1
-        if is_alike or not granted_traits:
+        granted_traits = set()
+        for entry, entry_traits in nearest_traits.items():
+            if not entry.is_refused:
+                granted_traits.add(entry_traits)
+
+        are_all_alike = len(set(nearest_traits.values())) == 1
+        if are_all_alike or not granted_traits:
             return list(nearest_traits)
 
-        return [
-            entry
-            for entry, entry_traits in nearest_traits.items()
-            if entry_traits in granted_traits
-        ]
+        entries_with_granted_traits = []
+        for entry, entry_traits in nearest_traits.items():
+            if entry_traits in granted_traits:
+                entries_with_granted_traits.append(entry)
+
+        return entries_with_granted_traits
 
 
 def _equal_ask_key(ask: ReplayEntry) -> tuple[int, bytes]:
@@ -305,20 +312,19 @@ class SecretMapping:
 
     def _is_mapped_to(self, recorded_secret: Ref, received_secret: Ref) -> bool:
         """Tell whether a client's secret is taken for a recorded one."""
-        return received_secret in (
-            recorded_secret,
-            self._received_by_recorded.get(recorded_secret),
-        )
+        mapped_secret = self._received_by_recorded.get(recorded_secret)
+        return received_secret in (recorded_secret, mapped_secret)
 
     def _may_map_to(self, recorded_secret: Ref, received_secret: Ref) -> bool:
         """Tell whether a client's secret may be taken for a recorded one."""
-        if recorded_secret.kind != received_secret.kind or self._is_mapped_to(
-            recorded_secret, received_secret
-        ):
+        if recorded_secret.kind != received_secret.kind:
             return True
-        return recorded_secret not in self._received_by_recorded and is_sent_by_client(
-            received_secret
-        )
+        if self._is_mapped_to(recorded_secret, received_secret):
+            return True
+        if recorded_secret in self._received_by_recorded:
+            return False
+
+        return is_sent_by_client(received_secret)
 
 
 def _compatible_secrets(
@@ -327,19 +333,21 @@ def _compatible_secrets(
     is_compatible: Callable[[Ref, Ref], bool],
 ) -> set[tuple[Ref, ...]]:
     """Return the secrets of recorded requests of which each takes the one received in its place."""
-    return {
-        secrets
-        for secrets in recorded_secrets
-        if all(map(is_compatible, secrets, received_secrets))
-    }
+    compatible_secrets = set()
+    for secrets in recorded_secrets:
+        if all(map(is_compatible, secrets, received_secrets)):
+            compatible_secrets.add(secrets)
+
+    return compatible_secrets
 
 
 def _is_found_by_same_rule(recorded_secret: Ref, received_secret: Ref) -> bool:
     """Tell whether the rule that found a client's secret may have found a recorded one."""
+    if recorded_secret.kind == received_secret.kind:
+        return True
+
     # A placeholder that the client was given may stand where another rule found the secret.
-    return recorded_secret.kind == received_secret.kind or not is_sent_by_client(
-        received_secret
-    )
+    return not is_sent_by_client(received_secret)
 
 
 # Where nothing is remembered
@@ -363,7 +371,7 @@ class StatelessIndex(RecordingIndex):
         """Compare requests.
 
         Args:
-            issued: the hashes and placeholders that a client can have from a response.
+            issued_names: the hashes and placeholders that a client can have from a response.
         """
         self._issued_names = issued_names
         self._entries = entries
@@ -377,9 +385,7 @@ class StatelessIndex(RecordingIndex):
         self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
-        pushing_interactions = {
-            call.number for call in cassette.interactions if call.pushed_turns
-        }
+        pushing_interactions = _numbers_with_pushed_turns(cassette)
         dependent_items = []
         why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
@@ -420,9 +426,9 @@ class StatelessIndex(RecordingIndex):
         # Whatever a request carries was issued before it arrived.
         for entry in self._entries.by_arrival:
             if entry.task_creator is None:
-                group = groups.setdefault(self._note_group_key(entry), [])
+                group = groups.setdefault(self._group_key_with_first_names(entry), [])
                 group.append(entry)
-                self._merge_names(group[0], entry)
+                self._merge_issued_names(group[0], entry)
 
         ambiguous_groups = []
         for group in groups.values():
@@ -432,7 +438,7 @@ class StatelessIndex(RecordingIndex):
                     stand_in_by_entry[entry] = first_entry
 
             is_repeated = len(group) > 1
-            if is_repeated and len(set(self._answer_digests(group))) > 1:
+            if is_repeated and len(set(self._digests_of_answers(group))) > 1:
                 ambiguous_groups.append(_numbers_and_call(group))
 
         reason = (
@@ -460,7 +466,7 @@ class StatelessIndex(RecordingIndex):
         """Return a recorded request with the first of equal names, as it is found."""
         return self._normalised_by_entry.get(entry, entry.normalised)
 
-    def _note_group_key(self, entry: ReplayEntry) -> object:
+    def _group_key_with_first_names(self, entry: ReplayEntry) -> object:
         """Put the first of equal names into what an entry is found by, and return all of this."""
         normalised = entry.normalised
         session = normalised.traits.session
@@ -476,7 +482,9 @@ class StatelessIndex(RecordingIndex):
 
         return normalised.lookup, normalised.traits, normalised.caller, secret_names
 
-    def _merge_names(self, first_entry: ReplayEntry, equal_entry: ReplayEntry) -> None:
+    def _merge_issued_names(
+        self, first_entry: ReplayEntry, equal_entry: ReplayEntry
+    ) -> None:
         """Let the names that one request got stand for those that an equal one got."""
         self._merge_two_names(first_entry.issued_sha256, equal_entry.issued_sha256)
         self._merge_two_names(
@@ -495,7 +503,7 @@ class StatelessIndex(RecordingIndex):
         if first_name != first_name_of_equal:
             self._first_equal_names[first_name_of_equal] = first_name
 
-    def _answer_digests(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
+    def _digests_of_answers(self, group: Iterable[ReplayEntry]) -> Iterator[bytes]:
         """Yield the digests of the answers to equal requests."""
         answered_by_proxy = self._entries.answered_by_proxy
         for entry in group:
@@ -511,9 +519,8 @@ class StatelessIndex(RecordingIndex):
             )
             # What listening streams say is compared apart.
             if not is_silent and not answering_entry.is_listening:
-                yield answer_digest(
-                    answering_entry, self._entries.steps.get(answering_entry, ())
-                )
+                task_steps = self._entries.steps.get(answering_entry, ())
+                yield answer_digest(answering_entry, task_steps)
 
     def _secret_identity(self, secret: Ref) -> str:
         """Return what a secret is known by; those that clients know by themselves are all alike."""
@@ -546,18 +553,22 @@ class StatelessIndex(RecordingIndex):
         )
         entries = candidates.entries_with_secrets(possible_secrets)
         received_identities = list(map(self._secret_identity, received_secrets))
-        entries_with_same = []
+        entries_with_same_secrets = []
         for entry in entries:
-            if (
-                list(map(self._secret_identity, entry.normalised.secrets))
-                == received_identities
-            ):
-                entries_with_same.append(entry)
+            identities = list(map(self._secret_identity, entry.normalised.secrets))
+            if identities == received_identities:
+                entries_with_same_secrets.append(entry)
 
-        if not entries_with_same and len(entries) == 1:
+        if not entries_with_same_secrets and len(entries) == 1:
             return entries
 
-        return entries_with_same
+        return entries_with_same_secrets
+
+
+def _numbers_with_pushed_turns(cassette: Cassette) -> set[int]:
+    """Return the numbers of the interactions during which the server sent requests."""
+    interactions = cassette.interactions
+    return {call.number for call in interactions if call.pushed_turns}
 
 
 def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:

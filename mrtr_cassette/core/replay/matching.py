@@ -135,7 +135,7 @@ class RequestNormaliser:
     """Turns requests into the form in which they are compared with one cassette's.
 
     Attributes:
-        unseen_members: the ignored members that no request has had so far.
+        unused_ignored_members: the ignored members that no request or response has had so far.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class RequestNormaliser:
         if self.matchers is not None:
             self.matchers = self.matchers.for_another_play()
 
-        self.unseen_members = list(self._ignored_members)
+        self.unused_ignored_members = list(self._ignored_members)
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
         self._redactor = numbering_redactor(rules)
@@ -210,9 +210,12 @@ class RequestNormaliser:
 
             refs += refs_in(response.body.decode("latin-1"))
 
-        return frozenset(
-            [ref.name for ref in refs if ref.is_secret or ref.kind in (HASH, ANSWER)]
-        )
+        names = set()
+        for ref in refs:
+            if ref.is_secret or ref.kind in (HASH, ANSWER):
+                names.add(ref.name)
+
+        return frozenset(names)
 
     # As they are matched
 
@@ -228,20 +231,20 @@ class RequestNormaliser:
         if self.has_placeholders:
             self._recorded_keys.add(self._distinguishing_key(request))
 
+        is_matched_by_body_bytes = self._is_matched_by_body_bytes(request)
         return self._call_with_normalised_request(
-            request, keeps_body=self._keeps_body(request)
+            request, is_matched_by_body_bytes=is_matched_by_body_bytes
         )
 
-    def _keeps_body(self, recorded_request: Request) -> bool:
+    def _is_matched_by_body_bytes(self, recorded_request: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
         if self.has_placeholders or self._cassette.seals_answers:
             return False
         if self._user_header_names or self.values.names:
             return False
         # The hash of a state counts only where it was issued.
-        return b"sha256" not in recorded_request.body or not may_have_places(
-            recorded_request.body
-        )
+        body = recorded_request.body
+        return b"sha256" not in body or not may_have_places(body)
 
     def prepared_request(self, request: Request) -> PreparedRequest:
         """Return how a client's request is matched, and its caller's values."""
@@ -254,20 +257,23 @@ class RequestNormaliser:
         return PreparedRequest(normalised, caller_values_in(call))
 
     def _call_with_normalised_request(
-        self, with_secrets: Request, *, keeps_body: bool = False
+        self, with_secrets: Request, *, is_matched_by_body_bytes: bool = False
     ) -> tuple[Call, NormalisedRequest]:
         """Make all secrets of a rule the same one, and tell which they are.
 
-        `keeps_body` tells whether the bytes of the body match by themselves.
+        `is_matched_by_body_bytes` tells whether the bytes of the body match by themselves.
         """
         request = with_secrets
         stricter_lookups: tuple[LookupKey, ...] = ()
         if self.matchers is not None or self.hook is not None:
-            stricter_lookups = (self._key_of(request),)
+            stricter_lookups = (self._lookup_with_all_values(request),)
 
         if self.matchers is not None:
             request = self.matchers.comparable_request(request)
-            stricter_lookups = (*stricter_lookups, self._key_of(request))
+            stricter_lookups = (
+                *stricter_lookups,
+                self._lookup_with_all_values(request),
+            )
 
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
@@ -282,7 +288,11 @@ class RequestNormaliser:
         key, lookup = self._call_and_lookup_key(call, self._ignored_members)
         traits = call.traits(self._user_header_names)
         digest = None
-        if keeps_body and request is with_secrets and call.message is not None:
+        if (
+            is_matched_by_body_bytes
+            and request is with_secrets
+            and call.message is not None
+        ):
             digest = digest_of(call.message)
 
         normalised = NormalisedRequest(
@@ -298,7 +308,7 @@ class RequestNormaliser:
 
         return call, normalised
 
-    def _key_of(self, request: Request) -> LookupKey:
+    def _lookup_with_all_values(self, request: Request) -> LookupKey:
         """Return the key of a request with all its values."""
         call = read_call(_with_one_secret_per_rule(request))
         _, lookup = self._call_and_lookup_key(call, ())
@@ -357,10 +367,7 @@ class RequestNormaliser:
         self._secrets_sent_now = RepeatedSecrets()
         without_secrets = self.values.sealed_request(self._with_placeholders(request))
         without_secrets = self.values.request_without_spellings(without_secrets)
-        if (
-            not self.has_placeholders
-            or self._distinguishing_key(without_secrets) in self._recorded_keys
-        ):
+        if not self.has_placeholders or self._is_recorded(without_secrets):
             return without_secrets
 
         sent_secrets = self._secrets_sent_now
@@ -377,15 +384,16 @@ class RequestNormaliser:
             secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
 
         without_secrets = secrets_in_places.sealed_request(without_secrets)
-        if (
-            self._remembers
-            and self._distinguishing_key(without_secrets) in self._recorded_keys
-        ):
+        if self._remembers and self._is_recorded(without_secrets):
             session = request.header(SESSION_HEADER)
             for secret, text in text_by_secret.items():
                 self._learned_secrets[session, secret] = text
 
         return without_secrets
+
+    def _is_recorded(self, without_secrets: Request) -> bool:
+        """Tell whether a request without secrets is a recorded one."""
+        return self._distinguishing_key(without_secrets) in self._recorded_keys
 
     def _with_placeholders(self, request: Request) -> Request:
         """Return a request with placeholders for the secrets that rules find."""
@@ -403,9 +411,8 @@ class RequestNormaliser:
 
         # What was not issued looks like a placeholder until secrets have been found: it is none.
         marked_request = request_with(request, self._with_marked_placeholders)
-        return request_with(
-            self._redacted_request(marked_request), _without_unissued_tokens
-        )
+        redacted_request = self._redacted_request(marked_request)
+        return request_with(redacted_request, _with_spoilt_unissued_tokens)
 
     def _sealed_recorded_request(self, recorded_request: Request) -> Request:
         """Return a recorded request with states, tasks and answers sealed: all are issued."""
@@ -420,7 +427,7 @@ class RequestNormaliser:
         """
 
         def new_state(state: str) -> str:
-            if self._keeps_state(state, is_issued):
+            if self._is_state_kept(state, is_issued):
                 return state
             return sealed_hash(state)
 
@@ -446,7 +453,7 @@ class RequestNormaliser:
 
         return replace(request, body=body)
 
-    def _keeps_state(self, state: str, is_issued: Callable[[str], bool]) -> bool:
+    def _is_state_kept(self, state: str, is_issued: Callable[[str], bool]) -> bool:
         """Tell whether a request state, or the id of a task, stays as it is."""
         ref = ref_of(state, *ISSUED, HASH)
         if ref is None:
@@ -458,45 +465,45 @@ class RequestNormaliser:
 
     def _redacted_request(self, request: Request) -> Request:
         """Return a request without the secrets that rules find, and without credentials."""
-        return self._credentials.known_secrets.sealed_request(
-            self._redactor.request(request)
-        )
+        without_found_secrets = self._redactor.request(request)
+        return self._credentials.known_secrets.sealed_request(without_found_secrets)
 
     def _with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
         """Mark the placeholders that the cassette has not issued."""
 
-        def marked(rule: str, token: str) -> str | None:
+        def mark_of_unissued_token(rule: str, token: str) -> str | None:
             """Return another token for one that was not issued."""
             if placeholder(rule, token) in self.issued_names:
                 return None
             return NOT_ISSUED_MARK
 
-        return renumber_secrets(raw, marked)
+        return renumber_secrets(raw, mark_of_unissued_token)
 
     # Ignored members
 
-    def note_seen_members(self, request: Request) -> None:
+    def note_ignored_members_in(self, request: Request) -> None:
         """Take note of which ignored members a request has."""
-        if not self.unseen_members:
+        if not self.unused_ignored_members:
             return
 
         call = read_call(request)
         key_with_all_members = lookup_key(call)
-        still_unseen = []
-        for path in self.unseen_members:
+        still_unused = []
+        for path in self.unused_ignored_members:
             if lookup_key(call, (path,)) == key_with_all_members:
-                still_unseen.append(path)
+                still_unused.append(path)
 
-        self.unseen_members = still_unseen
+        self.unused_ignored_members = still_unused
 
-    def note_left_out(self, is_at: Callable[[str], bool]) -> None:
-        """Take note that an ignored pointer has left something out of a response."""
-        still_unseen = []
-        for path in self.unseen_members:
-            if not is_at(without_side(pointer_to(path), "result")):
-                still_unseen.append(path)
+    def note_ignored_in_response(self, has_left_out: Callable[[str], bool]) -> None:
+        """Take note that ignored pointers have left something out of a response."""
+        still_unused = []
+        for path in self.unused_ignored_members:
+            pointer = without_side(pointer_to(path), "result")
+            if not has_left_out(pointer):
+                still_unused.append(path)
 
-        self.unseen_members = still_unseen
+        self.unused_ignored_members = still_unused
 
     # Matched values
 
@@ -578,13 +585,13 @@ def _with_one_secret_per_rule(request: Request) -> Request:
     return request_with(request, lambda raw, _name: without_numbers(raw))
 
 
-def _without_unissued_tokens(raw: bytes, _name: str) -> bytes:
+def _with_spoilt_unissued_tokens(raw: bytes, _name: str) -> bytes:
     """Spoil the tokens that were marked, which are no placeholders then."""
 
-    def spoilt(_rule: str, token: str) -> str | None:
+    def spoilt_token(_rule: str, token: str) -> str | None:
         return f"~{token}" if token == NOT_ISSUED_MARK else None
 
-    return renumber_secrets(raw, spoilt)
+    return renumber_secrets(raw, spoilt_token)
 
 
 # Requests among recorded ones
@@ -648,26 +655,24 @@ class RecordedRequests:
     ) -> PreparedRequest:
         """Return a reading with the texts that make a request a recorded one, if any do."""
         known_values = normaliser.values
-        if (
-            prepared.normalised.lookup in self._recorded_lookups
-            or not known_values.unknown
-        ):
+        is_recorded = prepared.normalised.lookup in self._recorded_lookups
+        if is_recorded or not known_values.unknown:
             return prepared
 
-        teachers = []
-        last_taught = prepared
-        for texts in _learnable_values(known_values, self._by_arrival, request):
-            normaliser.values = texts
-            taught_reading = normaliser.prepared_request(request)
+        possible_values = []
+        last_reading = prepared
+        for values in _learnable_values(known_values, self._by_arrival, request):
+            normaliser.values = values
+            reading = normaliser.prepared_request(request)
             normaliser.values = known_values
-            if taught_reading.normalised.lookup in self._recorded_lookups:
-                teachers.append(texts)
-                last_taught = taught_reading._replace(learned_values=texts)
+            if reading.normalised.lookup in self._recorded_lookups:
+                possible_values.append(values)
+                last_reading = reading._replace(learned_values=values)
 
-        if len(teachers) == 1:
-            return last_taught
+        if len(possible_values) == 1:
+            return last_reading
 
-        return prepared._replace(possible_values=teachers)
+        return prepared._replace(possible_values=possible_values)
 
 
 def _likeness_of(request: Request, digest: bytes) -> _Likeness:
@@ -706,7 +711,7 @@ def _texts_between(
             continue
 
         received_value = value_at(received_call.message.tree, path)
-        texts = values.texts_between(text, _spelled(received_value))
+        texts = values.texts_between(text, _text_of_string_or_integer(received_value))
         if texts is None:
             return None
 
@@ -717,6 +722,6 @@ def _texts_between(
     return texts_by_name or None
 
 
-def _spelled(value: Any) -> str:
+def _text_of_string_or_integer(value: Any) -> str:
     """Return a text or an integer, such as a port, as a text; empty for other values."""
     return str(value) if isinstance(value, str | int) else ""

@@ -128,8 +128,8 @@ class PlayOrder:
         """Read a recording.
 
         Args:
-            issued: the hashes and placeholders that a client can have from a response, where no
-                reply may depend on what has been played; else None.
+            issued_names: the hashes and placeholders that a client can have from a response, where
+                no reply may depend on what has been played; else None.
         """
         is_stateless = issued_names is not None
         if history is History.AUTO and (is_stateless or repeat is Repeat.ALWAYS):
@@ -216,9 +216,8 @@ class PlayOrder:
             session_id = session_of(request)
 
         if self._stateless_index is not None:
-            return LiveSession(
-                self._stateless_index.first_equal_name(session_id), session_id
-            )
+            recorded_session = self._stateless_index.first_equal_name(session_id)
+            return LiveSession(recorded_session, session_id)
         if session_id not in self._lookups_by_session:
             return self._sessions_by_id.get(session_id, self._session_without_id)
         if session_id in self._sessions_by_id:
@@ -235,7 +234,7 @@ class PlayOrder:
 
         return session
 
-    def enter_session(self, session: LiveSession) -> None:
+    def remember_session(self, session: LiveSession) -> None:
         """Take note that a client has sent something in a session."""
         if self._stateless_index is None and session.id in self._lookups_by_session:
             self._sessions_by_id.setdefault(session.id, session)
@@ -247,11 +246,10 @@ class PlayOrder:
         """
         recorded_session = opening_entry.session
         latest_session = self._latest_sessions.get(recorded_session)
-        if (
-            latest_session is not None
-            and opening_entry not in latest_session.play_counts
-        ):
-            return latest_session
+        if latest_session is not None:
+            is_shared = opening_entry not in latest_session.play_counts
+            if is_shared:
+                return latest_session
 
         session_id = recorded_session
         if recorded_session in self._sessions_by_id:
@@ -307,10 +305,9 @@ class PlayOrder:
 
         if entry is not None:
             # Recordings that differ in ignored values come after those that match.
-            nearest_key = (
-                self.recording_index.indexed_request(entry).stricter_lookups[0].call
-            )
-            if nearest_key == normalised.stricter_lookups[0].call:
+            recorded_request = self.recording_index.indexed_request(entry)
+            recorded_key = recorded_request.stricter_lookups[0].call
+            if recorded_key == normalised.stricter_lookups[0].call:
                 return chosen_recording
 
         try:
@@ -321,11 +318,11 @@ class PlayOrder:
         if not entries:
             return chosen_recording
 
-        by_function = self._choose_by_headers(entries, normalised, session)
-        if by_function.entry is None and chosen_recording.nearest_entries:
+        chosen_by_hook = self._choose_by_headers(entries, normalised, session)
+        if chosen_by_hook.entry is None and chosen_recording.nearest_entries:
             return chosen_recording
 
-        return by_function._replace(hook_name=hook.name)
+        return chosen_by_hook._replace(hook_name=hook.name)
 
     def _choose_equal(
         self, normalised: NormalisedRequest, session: LiveSession
@@ -342,35 +339,41 @@ class PlayOrder:
             if chosen_recording.entry is not None:
                 return chosen_recording
 
-        key = (lookup, normalised.traits)
-        candidates = self._candidates_by_key.get(key)
+        lookup_and_traits = (lookup, normalised.traits)
+        candidates = self._candidates_by_key.get(lookup_and_traits)
         if candidates is None:
             # Where all that headers say is equal, so is the session.
-            exact = index.entries_with_traits(lookup, normalised.traits)
-            fitting_by_headers = exact or self._entries_fitting_headers(
-                equal_entries, normalised.traits
+            entries_with_equal_traits = index.entries_with_traits(
+                lookup, normalised.traits
+            )
+            fitting_by_headers = (
+                entries_with_equal_traits
+                or self._entries_fitting_headers(equal_entries, normalised.traits)
             )
             if isinstance(fitting_by_headers, Reason):
                 return ChosenRecording(None, equal_entries, fitting_by_headers)
 
-            most = _MOST_CANDIDATES + len(index.entries_by_lookup)
-            if len(self._candidates_by_key) > most:
+            most_kept_candidates = _MOST_CANDIDATES + len(index.entries_by_lookup)
+            if len(self._candidates_by_key) > most_kept_candidates:
                 self._candidates_by_key.clear()
 
             candidates = Candidates(fitting_by_headers, self.histories)
-            self._candidates_by_key[key] = candidates
+            self._candidates_by_key[lookup_and_traits] = candidates
 
         chosen_recording = self._choose_by_session(candidates, normalised, session)
         if chosen_recording.entry is not None or not candidates.are_held:
             return chosen_recording
 
         # Another session may have been where this play is.
-        entries_matched_by_hook = self.histories.sent_alike_in_any_session(
+        sent_alike = self.histories.sent_alike_in_any_session(
             candidates.entries[0], equal_entries
         )
-        candidates = Candidates(entries_matched_by_hook, self.histories)
-        elsewhere = self._choose_by_history(candidates, normalised, session)
-        return chosen_recording if elsewhere.entry is None else elsewhere
+        candidates = Candidates(sent_alike, self.histories)
+        chosen_in_any_session = self._choose_by_history(candidates, normalised, session)
+        if chosen_in_any_session.entry is None:
+            return chosen_recording
+
+        return chosen_in_any_session
 
     def _choose_by_equal_ask(
         self, normalised: NormalisedRequest, session: LiveSession
@@ -424,9 +427,8 @@ class PlayOrder:
                 candidates, normalised
             )
             if fitting_entry is None:
-                return ChosenRecording(
-                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
-                )
+                nearest_entries = candidates.entries
+                return ChosenRecording(None, nearest_entries, Reason.ARGUMENTS_DIFFER)
 
             return ChosenRecording(fitting_entry)
 
@@ -434,10 +436,10 @@ class PlayOrder:
         if other_session is None:
             return self._choose_by_history(candidates, normalised, session)
 
-        entries = [
+        entries_in_session = [
             entry for entry in candidates.entries if entry.session == other_session
         ]
-        candidates = Candidates(entries, self.histories)
+        candidates = Candidates(entries_in_session, self.histories)
         chosen_recording = self._choose_by_history(candidates, normalised, session)
 
         return chosen_recording._replace(other_recorded_session=other_session)
@@ -482,10 +484,11 @@ class PlayOrder:
 
         for entry in entries:
             lookups_in_session = self._lookups_by_session.get(entry.session)
-            if (
-                lookups_in_session is not None
-                and session.arrival_counts.keys() <= lookups_in_session
-            ):
+            if lookups_in_session is None:
+                continue
+
+            has_all_arrived = session.arrival_counts.keys() <= lookups_in_session
+            if has_all_arrived:
                 return entry.session
 
         return None
@@ -541,27 +544,24 @@ class PlayOrder:
                 candidates, normalised.secrets
             )
             if not remaining_entries:
-                return ChosenRecording(
-                    None, candidates.entries, Reason.ARGUMENTS_DIFFER
-                )
+                nearest_entries = candidates.entries
+                return ChosenRecording(None, nearest_entries, Reason.ARGUMENTS_DIFFER)
 
         if self.has_live_writes:
-            entries_before_filter = remaining_entries
+            nearest_entries = remaining_entries
             remaining_entries = [
                 entry for entry in remaining_entries if not reads_what_is_written(entry)
             ]
             if not remaining_entries:
-                return ChosenRecording(
-                    None, entries_before_filter, Reason.OTHER_HISTORY
-                )
+                return ChosenRecording(None, nearest_entries, Reason.OTHER_HISTORY)
 
         if candidates.depend_on_asks:
-            entries_before_filter = remaining_entries
+            nearest_entries = remaining_entries
             remaining_entries = [
                 entry for entry in remaining_entries if session.has_played_ask_of(entry)
             ]
             if not remaining_entries:
-                return ChosenRecording(None, entries_before_filter, Reason.OUT_OF_ORDER)
+                return ChosenRecording(None, nearest_entries, Reason.OUT_OF_ORDER)
 
         if candidates.resume_streams:
             entries_of_played_streams = [
@@ -581,21 +581,21 @@ class PlayOrder:
 
         When all have been played, they begin again with the first one where that is allowed.
         """
-        first = self._first_unplayed_in_sequences(sequences, caller, session)
-        if first is not None:
-            return first
+        first_unplayed = self._first_unplayed_in_sequences(sequences, caller, session)
+        if first_unplayed is not None:
+            return first_unplayed
         if self.repeat is Repeat.ALWAYS:
-            return self._least_played(sequences, caller, session)
+            return self._least_played_call(sequences, caller, session)
 
-        last = self._latest_in_sequences(sequences, session)
-        if last is None:
+        latest_call = self._latest_in_sequences(sequences, session)
+        if latest_call is None:
             return None
 
-        opens_session = last.opens_session or last.key.method == INITIALIZE
-        if opens_session and self.repeat is Repeat.AUTO:
-            return self._least_played(sequences, caller, session)
+        is_opening = latest_call.opens_session or latest_call.key.method == INITIALIZE
+        if is_opening and self.repeat is Repeat.AUTO:
+            return self._least_played_call(sequences, caller, session)
 
-        return last if self._may_repeat(last) else None
+        return latest_call if self._may_repeat(latest_call) else None
 
     def _first_unplayed_in_sequences(
         self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
@@ -606,7 +606,8 @@ class PlayOrder:
         for sequence in sequences:
             # The caller's sequence comes first, and then the one that arrived first.
             is_of_another = sequence.caller != caller
-            if best_rank is not None and best_rank < (is_of_another, sequence.arrival):
+            sequence_rank = (is_of_another, sequence.first_arrival)
+            if best_rank is not None and best_rank < sequence_rank:
                 continue
 
             entry = self._first_unplayed_in_sequence(sequence, session)
@@ -620,15 +621,16 @@ class PlayOrder:
 
         return first_unplayed
 
-    def _least_played(
+    def _least_played_call(
         self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
     ) -> ReplayEntry | None:
         """Return the call of some sequences at their points that was played least often."""
 
-        def rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
+        def play_rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
             """Return what of equal counts puts the caller's first, and then the first one."""
-            times = session.play_counts.get(entry, 0)
-            return times, entry.normalised.caller != caller, entry.arrival
+            play_count = session.play_counts.get(entry, 0)
+            is_of_another = entry.normalised.caller != caller
+            return play_count, is_of_another, entry.arrival
 
         playable_entries: list[ReplayEntry] = []
         for sequence in sequences:
@@ -636,14 +638,19 @@ class PlayOrder:
                 sequence, session.played_writes
             )
 
-        return min(playable_entries, key=rank, default=None)
+        return min(playable_entries, key=play_rank, default=None)
 
     def _latest_in_sequences(
         self, sequences: Sequence[CallSequence], session: LiveSession
     ) -> ReplayEntry | None:
         """Return the call of some sequences at their points that arrived last."""
-        latest = [self._latest_in_sequence(sequence, session) for sequence in sequences]
-        return max(filter(None, latest), key=_arrival_of, default=None)
+        latest_calls = []
+        for sequence in sequences:
+            latest_call = self._latest_in_sequence(sequence, session)
+            if latest_call is not None:
+                latest_calls.append(latest_call)
+
+        return max(latest_calls, key=_arrival_of, default=None)
 
     def _latest_in_sequence(
         self, sequence: CallSequence, session: LiveSession
@@ -665,27 +672,29 @@ class PlayOrder:
         played_writes = session.played_writes
         used_count = session.used_counts_by_sequence.get(sequence, 0)
         reached_count = histories.reached_call_count(sequence, played_writes)
-        first: ReplayEntry | None = None
+        first_unplayed: ReplayEntry | None = None
         for place in range(used_count, reached_count):
             entry = sequence.entries[place]
             is_played = session.play_counts.get(entry, 0) > 0
-            if is_played or histories.is_past(sequence, entry, played_writes):
+            if is_played or histories.has_gone_past(sequence, entry, played_writes):
                 # It never comes again.
-                is_used = is_played or histories.is_past_for_good(entry, played_writes)
+                is_used = is_played or histories.has_gone_past_for_good(
+                    entry, played_writes
+                )
                 if place == used_count and is_used:
                     used_count += 1
 
                 continue
 
-            if first is None or entry.arrival < first.arrival:
-                first = entry
+            if first_unplayed is None or entry.arrival < first_unplayed.arrival:
+                first_unplayed = entry
 
             # Retries arrived in another order than their calls began.
             if entry.answered_ask is None:
                 break
 
         session.used_counts_by_sequence[sequence] = used_count
-        return first
+        return first_unplayed
 
     def _may_repeat(self, entry: ReplayEntry) -> bool:
         """Tell whether an exchange may be played again when all like it have been played."""
@@ -697,21 +706,19 @@ class PlayOrder:
 
     # Playing
 
-    def swap_asks(
+    def swap_calls_up_to_ask(
         self,
         ask: ReplayEntry | None,
         equal_ask: ReplayEntry | None,
         session: LiveSession,
     ) -> None:
         """Take a call for an equal one, from its beginning up to an ask."""
-        ask_so_far = ask
-        while (
-            ask_so_far is not None
-            and equal_ask is not None
-            and ask_so_far is not equal_ask
-        ):
-            self.swap_calls(ask_so_far, equal_ask, session)
-            ask_so_far = ask_so_far.answered_ask
+        while ask is not None and equal_ask is not None:
+            if ask is equal_ask:
+                return
+
+            self.swap_calls(ask, equal_ask, session)
+            ask = ask.answered_ask
             equal_ask = equal_ask.answered_ask
 
     def note_play(
@@ -724,13 +731,13 @@ class PlayOrder:
 
         if entry.opens_session:
             # Which client it is shows only from now on.
-            session.count_play(entry)
+            session.note_played(entry)
             session = self._session_opened_by(entry)
         elif entry in session.play_counts and entry.key.method == INITIALIZE:
             session = LiveSession()
             self._session_without_id = session
 
-        session.count_play(entry)
+        session.note_played(entry)
         # A task that is over may be polled for ever.
         if entry.task_creator is None or session.play_counts[entry] == 1:
             if self.histories.note_play(entry, session.played_writes):

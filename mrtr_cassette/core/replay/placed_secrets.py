@@ -24,7 +24,7 @@ NOT_ISSUED_MARK: Final = "not-issued"
 _MOST_PLACED_SECRETS: Final = 64
 """At most this many placeholders are kept of one member, for all calls of a tool."""
 
-_STAND_IN: Final = "Kq7x9Zw4vT8m"
+_STAND_IN_PREFIX: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
 
 LearnedSecrets = Mapping[tuple[str, Ref], str]
@@ -35,7 +35,8 @@ class _PlacedSecret(NamedTuple):
     """A recorded placeholder, and what stands before and behind it in its text.
 
     Attributes:
-        was_told: an earlier request has the secret where it is found by itself, as by its name.
+        was_found_earlier: an earlier request has the secret where it is found by itself, as by its
+            name.
     """
 
     text_before: str
@@ -43,7 +44,7 @@ class _PlacedSecret(NamedTuple):
     secret: Ref
     was_found_earlier: bool = False
 
-    def in_text(self, text: str) -> str:
+    def secret_in_text(self, text: str) -> str:
         """Return what a client's text has in its place, or nothing if that can be no secret."""
         if not text.startswith(self.text_before) or not text.endswith(self.text_after):
             return ""
@@ -129,21 +130,18 @@ class PlacedSecrets:
                 continue
 
             for placed_secret in places:
-                sent_text = placed_secret.in_text(text)
+                sent_text = placed_secret.secret_in_text(text)
                 learned_text = sent_text
+                is_known_from_earlier = False
                 if learned_secrets is not None:
                     learned_text = learned_secrets.get(
                         (session, placed_secret.secret), sent_text
                     )
+                    is_known_from_earlier = placed_secret.was_found_earlier
 
-                is_known_from_earlier = (
-                    placed_secret.was_found_earlier and learned_secrets is not None
-                )
-                if (
-                    sent_text
-                    and learned_text == sent_text
-                    and not is_known_from_earlier
-                ):
+                if is_known_from_earlier or learned_text != sent_text:
+                    continue
+                if sent_text:
                     sent_secrets.setdefault(placed_secret.secret, sent_text)
 
         return sent_secrets
@@ -173,24 +171,24 @@ def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[R
     secret_by_stand_in: dict[str, Ref] = {}
     found_secrets: set[Ref] = set()
 
-    def stand_in(ref: Ref) -> bytes | None:
+    def stand_in_for_secret(ref: Ref) -> bytes | None:
         """Return a text that looks like a secret for a placeholder."""
         if not ref.is_secret:
             return None
 
-        text = f"{_STAND_IN}{len(secret_by_stand_in)}"
+        text = f"{_STAND_IN_PREFIX}{len(secret_by_stand_in)}"
         secret_by_stand_in[text] = ref.plain
         return text.encode()
 
-    def take(_rule: str, text: str) -> None:
+    def note_found_stand_in(_rule: str, text: str) -> None:
         """Take note of a stand-in that a rule has found."""
         if text in secret_by_stand_in:
             found_secrets.add(secret_by_stand_in[text])
 
     redactor = Redactor(rules, lambda _rule, _secret: "0")
-    redactor.on_find = take
+    redactor.on_find = note_found_stand_in
     request_with_stand_ins = request_with(
-        recorded_request, lambda raw, _name: with_changed_refs(raw, stand_in)
+        recorded_request, lambda raw, _name: with_changed_refs(raw, stand_in_for_secret)
     )
     redactor.request(request_with_stand_ins)
 

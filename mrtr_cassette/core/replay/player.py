@@ -117,7 +117,7 @@ class Player:
         is_write: tells whether an exchange ends a call that may have changed something.
         add_settings: takes credentials, to be looked for in what clients send from now on.
         shown_text: gives a text for the terminal, without known secrets.
-        note_left_out: takes note of where an ignored pointer has left something out of a response.
+        note_ignored_in_response: takes note of where an ignored pointer has left something out.
         differing_values: gives the recorded values that match others of a request by their kind.
         has_discovered: an earlier process of the client has played `server/discover`.
         before_record: a user's function that changes requests before they are matched, or None.
@@ -215,7 +215,7 @@ class Player:
         self.is_write = self._call_effects.is_write
         self.add_settings = self._normaliser.add_settings
         self.shown_text = self._normaliser.shown_text
-        self.note_left_out = self._normaliser.note_left_out
+        self.note_ignored_in_response = self._normaliser.note_ignored_in_response
         self.differing_values = self._normaliser.differing_values
 
     def send_piece_by_piece(self) -> None:
@@ -228,12 +228,10 @@ class Player:
 
     def fresh_player(self) -> Player:
         """Return one of the same cassette with the same options, which has played nothing."""
-        # What all plays share is found out before they part.
-        _ = (
-            self._recorded_requests.by_likeness,
-            self._entries_leading_elsewhere,
-            self.origin,
-        )
+        # All plays share these cached properties, which are computed before the copy.
+        _ = self._recorded_requests.by_likeness
+        _ = self._entries_leading_elsewhere
+        _ = self.origin
         player = copy(self)
         player.start_afresh()
 
@@ -331,18 +329,19 @@ class Player:
     ) -> tuple[Request, str]:
         """Return a request as it would have been recorded, and what went wrong in the hook."""
         request_as_recorded = with_decoded_body(session.request_as_recorded(request))
-        if self.before_record is None:
+        hook = self.before_record
+        if hook is None:
             return request_as_recorded, ""
 
         try:
-            # A call that is left out is not in the cassette.
-            return self.before_record.request_after_hook(
-                request_as_recorded
-            ) or request_as_recorded, ""
+            changed_request = hook.request_after_hook(request_as_recorded)
         except HookError as error:
             return request_as_recorded, str(error)
 
-    def _learn_from(self, choice: Choice) -> Miss | None:
+        # A call that is left out is not in the cassette.
+        return changed_request or request_as_recorded, ""
+
+    def _take_learned_values(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
         if not self._value_names:
             return None
@@ -363,9 +362,8 @@ class Player:
         if not unknown_names:
             return None
 
-        return miss_of_unlearned_value(
-            self._shown_call(choice.request_as_recorded), unknown_names, entry
-        )
+        shown_call = self._shown_call(choice.request_as_recorded)
+        return miss_of_unlearned_value(shown_call, unknown_names, entry)
 
     # What is not played
 
@@ -382,9 +380,8 @@ class Player:
         if entry.opens_session:
             session = LiveSession(entry.session, entry.session)
 
-        return self._deliveries.new_delivery(
-            entry, session, choice.prepared.caller_values
-        )
+        caller_values = choice.prepared.caller_values
+        return self._deliveries.new_delivery(entry, session, caller_values)
 
     def let_call_start_over(self, choice: Choice) -> None:
         """Let a client that has lost a response make its call again, from the beginning."""
@@ -398,16 +395,16 @@ class Player:
     def commit(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
-        self._play_order.enter_session(session)
-        miss_for_value = self._learn_from(choice)
+        self._play_order.remember_session(session)
+        miss_for_value = self._take_learned_values(choice)
         if miss_for_value is not None:
             return self._count_miss(miss_for_value)
 
-        self._normaliser.note_seen_members(choice.prepared.normalised.request)
+        self._normaliser.note_ignored_members_in(choice.prepared.normalised.request)
         if choice.prepared.normalised.lookup.call.method == CANCELLED:
             _note_cancelled_request(choice.request_as_recorded, session)
 
-        step_played = self._play_step(choice)
+        step_played = self._play_task_step(choice)
         if step_played is not None:
             return step_played
 
@@ -416,42 +413,40 @@ class Player:
             session.switch_to_session(chosen_recording.other_recorded_session)
             for stream in self._deliveries.switch_streams_of_session(session):
                 self.play_counts[stream] += 1
-                session.count_play(stream)
+                session.note_played(stream)
 
         entry = chosen_recording.entry
         if entry is None:
             return self._play_without_recording(choice)
         if choice.switched_delivery is not None:
-            self._switch_call(choice.switched_delivery, entry)
+            self._switch_pending_call(choice.switched_delivery, entry)
 
-        if not self._is_playable_to(entry, choice.prepared.caller_values.id):
-            return self._count_miss(
-                miss_of_other_id(self._shown_call(choice.request_as_recorded), entry)
-            )
+        if not self._is_playable_to_caller(entry, choice.prepared.caller_values.id):
+            call = self._shown_call(choice.request_as_recorded)
+            return self._count_miss(miss_of_other_id(call, entry))
 
-        choice = self._count_matches_and_add_echoed(choice, entry)
-        self._play_order.swap_asks(
+        choice = self._with_counted_matches_and_echoes(choice, entry)
+        self._play_order.swap_calls_up_to_ask(
             chosen_recording.answered_ask, entry.answered_ask, session
         )
         play = self._play_entry(choice, entry, session)
-        if entry in self._entries_leading_elsewhere:
-            # It counts as missed what the client asks a server to which it is sent.
+        foreign_origin = self._entries_leading_elsewhere.get(entry)
+        if foreign_origin is not None:
+            # What the client asks the server to which it is sent counts as missed.
             call = self._shown_call(choice.request_as_recorded)
-            miss = self._count_miss(
-                miss_led_elsewhere(call, entry, self._entries_leading_elsewhere[entry])
-            )
+            miss = self._count_miss(miss_led_elsewhere(call, entry, foreign_origin))
             return play._replace(miss=miss)
 
         return play
 
-    def _switch_call(self, delivery: Delivery, answer: ReplayEntry) -> None:
+    def _switch_pending_call(self, delivery: Delivery, answer: ReplayEntry) -> None:
         """Let a call go on as the equal one during which an answer was recorded."""
         call = answer.call_of_question
         if call is not None:
             self._play_order.swap_calls(delivery.entry, call, delivery.session)
             self._deliveries.switch_to_entry(delivery, call)
 
-    def _count_matches_and_add_echoed(
+    def _with_counted_matches_and_echoes(
         self, choice: Choice, entry: ReplayEntry
     ) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
@@ -459,20 +454,19 @@ class Player:
             self.match_counts_by_kind[choice.recording.hook_name] += 1
 
         matchers = self._normaliser.matchers
+        if matchers is None:
+            return choice
+
         prepared = choice.prepared
-        if (
-            matchers is None
-            or entry.normalised.stricter_lookups[0]
-            == prepared.normalised.stricter_lookups[0]
-        ):
+        recorded_lookup = entry.normalised.stricter_lookups[0]
+        if recorded_lookup == prepared.normalised.stricter_lookups[0]:
             return choice
 
         recorded_request = entry.exchange.request
-        self.match_counts_by_kind.update(
-            matchers.matchers_of_differences(
-                recorded_request, choice.request_as_recorded
-            )
+        used_matchers = matchers.matchers_of_differences(
+            recorded_request, choice.request_as_recorded
         )
+        self.match_counts_by_kind.update(used_matchers)
         if not matchers.echo:
             return choice
 
@@ -486,10 +480,8 @@ class Player:
         self, choice: Choice, entry: ReplayEntry, session: LiveSession
     ) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
-        if (
-            self.divergences.recording_count > 1
-            and self.divergences.followed_recordings
-        ):
+        divergences = self.divergences
+        if divergences.recording_count > 1 and divergences.followed_recordings:
             self._leave_other_recordings(entry, session)
 
         normalised = choice.prepared.normalised
@@ -532,11 +524,10 @@ class Player:
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
         patience = self._timelines.patience_with(entry)
-        return Play(
-            request, entry, session, delivery, self.play_counts[entry], patience
-        )
+        play_count = self.play_counts[entry]
+        return Play(request, entry, session, delivery, play_count, patience)
 
-    def _play_step(self, choice: Choice) -> Play | Miss | None:
+    def _play_task_step(self, choice: Choice) -> Play | Miss | None:
         """Play what a request about a recorded task gets; None if it is about none."""
         session = choice.session
         step_choice = choice.recording.step
@@ -546,9 +537,8 @@ class Player:
         self._play_order.note_task_step(step_choice, session)
         if isinstance(step_choice.step, NoStep):
             call = self._shown_call(choice.request_as_recorded)
-            return self._count_miss(
-                miss_without_step(call, step_choice.step, self._ignored_members)
-            )
+            miss = miss_without_step(call, step_choice.step, self._ignored_members)
+            return self._count_miss(miss)
 
         for arrived_entry in dict.fromkeys(step_choice.step.arrived_entries):
             self._play_order.note_play(arrived_entry, (), session)
@@ -562,7 +552,9 @@ class Player:
 
         return self._play_of_entry(choice.request, entry, session, delivery)
 
-    def _is_playable_to(self, entry: ReplayEntry, caller_id: bytes | None) -> bool:
+    def _is_playable_to_caller(
+        self, entry: ReplayEntry, caller_id: bytes | None
+    ) -> bool:
         """Tell whether a response can be played to a caller with an id, as it is spelled."""
         response = entry.exchange.response
         if caller_id is None or entry.client_message is None or response is None:
@@ -592,10 +584,8 @@ class Player:
         call = read_call(choice.request_as_recorded)
         hook_failure = choice.recording.hook_failure
         if hook_failure:
-            shown_request = self._shown_call(choice.request_as_recorded)
-            return self._count_miss(
-                Miss(shown_request, Reason.HOOK_FAILED, hook_failure)
-            )
+            shown_call = self._shown_call(choice.request_as_recorded)
+            return self._count_miss(Miss(shown_call, Reason.HOOK_FAILED, hook_failure))
 
         if answers_ping(session.recorded_session, call.message, self._recorded_pings):
             return reply_without_body(call, ACCEPTED)
@@ -605,18 +595,16 @@ class Player:
         )
         if rest_of_stream is not None:
             self.reply_count += 1
-            return self._play_of_entry(
-                choice.request, rest_of_stream.entry, session, rest_of_stream
-            )
+            entry = rest_of_stream.entry
+            return self._play_of_entry(choice.request, entry, session, rest_of_stream)
 
         if not self._strict:
             harmless = self._count_harmless_answer(call, choice.recording)
             if harmless is not None:
                 return harmless
 
-        miss = self._explained_miss(
-            self._shown_call(choice.request_as_recorded), choice
-        )
+        shown_call = self._shown_call(choice.request_as_recorded)
+        miss = self._explained_miss(shown_call, choice)
         message = miss.call.message
         if message is not None and message.kind is Kind.RESPONSE:
             is_refused = self._refuse_pending_call(message, session, miss)
@@ -655,9 +643,8 @@ class Player:
         nearest_entries = choice.recording.nearest_entries
         reason = choice.recording.miss_reason
         if choice.prepared.possible_values:
-            return miss_of_ambiguous_value(
-                call, choice.prepared.possible_values, self.values
-            )
+            possible_values = choice.prepared.possible_values
+            return miss_of_ambiguous_value(call, possible_values, self.values)
         if reason is None:
             return self._explained_mismatch(call, choice.prepared.normalised)
         if reason is Reason.ANSWERS_DIFFER:
@@ -668,9 +655,8 @@ class Player:
             entry, writes_before = self._write_histories.nearest_with_writes(
                 nearest_entries, played_writes, self.play_counts
             )
-            return miss_after_other_writes(
-                call, entry, writes_before, played_writes.made
-            )
+            made_writes = played_writes.made
+            return miss_after_other_writes(call, entry, writes_before, made_writes)
 
         if reason is Reason.SESSION_UNKNOWN:
             session = session_of(choice.request_as_recorded)
@@ -690,11 +676,10 @@ class Player:
         hook = self._normaliser.hook
         if hook is not None:
             hook_name = hook.name
+            recording_index = self._play_order.recording_index
             with suppress(HookError):
-                calls_matched_by_hook = (
-                    self._play_order.recording_index.entries_matched_by_hook(
-                        hook, normalised, in_any_turn=True
-                    )
+                calls_matched_by_hook = recording_index.entries_matched_by_hook(
+                    hook, normalised, in_any_turn=True
                 )
 
         search = MissSearch(
@@ -711,9 +696,8 @@ class Player:
             return miss
 
         played_entries = self._play_order.played_entries
-        return miss_after_placeholders(
-            miss, self._placeholders_by_entry, played_entries
-        )
+        placeholders = self._placeholders_by_entry
+        return miss_after_placeholders(miss, placeholders, played_entries)
 
     @cached_property
     def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
@@ -752,17 +736,15 @@ class Player:
 
         request_as_recorded, _ = self._request_as_recorded(play.request, session)
         call = self._shown_call(request_as_recorded)
-        given_up_outcome = self._timelines.given_up_outcome(play.entry)
-        miss = miss_without_response(
-            call, play.entry, given_up_outcome=given_up_outcome
-        )
+        was_given_up = self._timelines.was_given_up(play.entry)
+        miss = miss_without_response(call, play.entry, was_given_up=was_given_up)
         return self._count_miss(miss)
 
     def refuse_unheard_call(self, delivery: Delivery) -> Miss:
         """Let a call whose client can't hear the question get a miss as its response."""
         call = self._shown_call(delivery.entry.normalised.request)
         miss = self._count_miss(miss_of_unheard_question(call, delivery.entry))
-        delivery.refuse(miss)
+        delivery.refuse_call(miss)
         return miss
 
     # Beside the recording
@@ -796,7 +778,7 @@ class Player:
             return
 
         session = self._play_order.session_of(request)
-        self._play_order.enter_session(session)
+        self._play_order.remember_session(session)
         key = self.key_of(call)
         self._call_effects.note_live_call(key)
         if not self._call_effects.only_reads(key):
@@ -811,16 +793,18 @@ class Player:
         These are pointers to what was to be left out, and the names of what was to only read.
         """
         for entry in self._by_arrival:
-            self._normaliser.note_seen_members(entry.normalised.request)
+            self._normaliser.note_ignored_members_in(entry.normalised.request)
 
-        unused = [("reads", name) for name in self._call_effects.unused_reads()]
-        unused += [
-            ("ignore", pointer_to(path)) for path in self._normaliser.unseen_members
-        ]
+        unused = []
+        for name in self._call_effects.unused_reads():
+            unused.append(("reads", name))
+
+        for path in self._normaliser.unused_ignored_members:
+            unused.append(("ignore", pointer_to(path)))
+
         if self._normaliser.matchers is not None:
-            unused += [
-                ("match", name) for name in self._normaliser.matchers.unused_matchers()
-            ]
+            for name in self._normaliser.matchers.unused_matchers():
+                unused.append(("match", name))
 
         return unused
 
@@ -833,8 +817,8 @@ class Player:
     def numbers_without_response(self) -> list[int]:
         """Numbers of the interactions that were played up to a call without a recorded response."""
         played_entries = self._play_order.played_entries
-        given_up = filter(self._timelines.given_up_outcome, played_entries)
-        return sorted({entry.interaction for entry in given_up})
+        given_up_entries = filter(self._timelines.was_given_up, played_entries)
+        return sorted({entry.interaction for entry in given_up_entries})
 
     @property
     def has_only_discovered(self) -> bool:
@@ -849,9 +833,9 @@ class Player:
         played_lookup_numbers = {entry.numbers.lookup for entry in played_entries}
         numbers = set()
         for entry in self._by_arrival:
-            if entry not in played_entries and self._has_to_be_played(
-                entry, played_lookup_numbers
-            ):
+            if entry in played_entries:
+                continue
+            if self._has_to_be_played(entry, played_lookup_numbers):
                 numbers.add(entry.interaction)
 
         return sorted(numbers)
@@ -868,11 +852,8 @@ class Player:
         if entry.task_creator is not None and self._call_effects.only_reads(entry.key):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
-            return (
-                is_end
-                and entry.task_creator
-                not in self._play_order.recording_index.stand_in_by_entry
-            )
+            stand_in_by_entry = self._play_order.recording_index.stand_in_by_entry
+            return is_end and entry.task_creator not in stand_in_by_entry
 
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played_lookup_numbers

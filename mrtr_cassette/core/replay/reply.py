@@ -144,16 +144,16 @@ def _parts_sent_together(
     """Return the pieces of a body that are sent together: all up to one that waits."""
     body = response.body
     gates = waits.piece_gates or (OPEN_GATE,) * len(response.pieces)
-    first_pieces = []
+    first_piece_of_parts = []
     for index, gate in enumerate(gates):
         if piecewise or index == 0 or gate != OPEN_GATE:
-            first_pieces.append(index)
+            first_piece_of_parts.append(index)
 
     piece_ends = list(accumulate([len(piece.raw) for piece in response.pieces]))
     remaining_gaps = list(gaps)
     sent_length = 0
     parts = []
-    for first, next_first in pairwise([*first_pieces, len(gates)]):
+    for first, next_first in pairwise([*first_piece_of_parts, len(gates)]):
         part_end = piece_ends[next_first - 1]
         segments: list[bytes | Gap] = []
         # A value goes whole with the part in which it begins.
@@ -178,7 +178,7 @@ def _parts_sent_together(
     return tuple(parts)
 
 
-_Place = tuple[Span, str, ReplayEntry | str | None]
+_GapPlace = tuple[Span, str, ReplayEntry | str | None]
 """A span of a message, with the value and the source of its gap."""
 
 
@@ -208,8 +208,8 @@ class _GapFinder:
             self._request = request
             self._requests_with_prefix.append(("", request))
 
-        for place_in_batch, asker in enumerate(echo_sources.batch):
-            self._requests_with_prefix.append((f"{place_in_batch}:", asker))
+        for place_in_batch, request_of_body in enumerate(echo_sources.batch):
+            self._requests_with_prefix.append((f"{place_in_batch}:", request_of_body))
 
     def find_gaps(self, waits: Waits) -> None:
         """Find the gaps in the messages of the body.
@@ -225,9 +225,9 @@ class _GapFinder:
             if waits.piece_gates:
                 subject_request = waits.piece_gates[located.piece].subject_request
 
-            places = self._echo_places(message, subject_request)
+            places = self._places_repeating_request(message, subject_request)
             if self._task_ids:
-                places += self._task_times(message, located.piece)
+                places += self._clock_places_of_task(message, located.piece)
 
             if self._find_repeated_values is not None:
                 for span, name in self._find_repeated_values(located):
@@ -238,7 +238,7 @@ class _GapFinder:
 
         self.gaps.sort(key=attrgetter("span"))
 
-    def _add_gap(self, located: LocatedMessage, place: _Place) -> None:
+    def _add_gap(self, located: LocatedMessage, place: _GapPlace) -> None:
         """Take a place in a message as a gap of the body."""
         span_in_message, value, source = place
         span = located.in_body(span_in_message)
@@ -246,29 +246,29 @@ class _GapFinder:
             recorded_bytes = span.slice_of(self._response.body)
             self.gaps.append(Gap(span, value, recorded_bytes, source))
 
-    def _echo_places(
+    def _places_repeating_request(
         self, message: Message, subject_request: ReplayEntry | None
-    ) -> list[_Place]:
+    ) -> list[_GapPlace]:
         """Return where a message repeats values of a caller, or else of the request it is about."""
-        places: dict[Span, _Place] = {}
-        for prefix, asker in self._requests_with_prefix:
-            for echo in echoes_of_request(message, asker):
+        place_by_span: dict[Span, _GapPlace] = {}
+        for prefix, request_of_body in self._requests_with_prefix:
+            for echo in echoes_of_request(message, request_of_body):
                 is_exact = echo.value in ("id", "progress_token")
                 # Beside `1` another request may have `"1"`, which is nearly the same.
-                if is_exact or echo.span not in places:
-                    places[echo.span] = (echo.span, f"{prefix}{echo.value}", None)
+                if is_exact or echo.span not in place_by_span:
+                    value_name = f"{prefix}{echo.value}"
+                    place_by_span[echo.span] = (echo.span, value_name, None)
 
-        if (
-            not places
-            and subject_request is not None
-            and subject_request.client_message is not None
-        ):
+        if place_by_span or subject_request is None:
+            return list(place_by_span.values())
+
+        if subject_request.client_message is not None:
             for echo in echoes_of_request(message, subject_request.client_message):
-                places[echo.span] = (echo.span, echo.value, subject_request)
+                place_by_span[echo.span] = (echo.span, echo.value, subject_request)
 
-        return list(places.values())
+        return list(place_by_span.values())
 
-    def _task_times(self, message: Message, piece: int) -> list[_Place]:
+    def _clock_places_of_task(self, message: Message, piece: int) -> list[_GapPlace]:
         """Return the places in a state of a task that depend on the clock."""
         state = notified_state(message) or polled_state(message)
         if state is None or state.id not in self._task_ids:

@@ -72,7 +72,7 @@ class LiveSession:
     _latest_arrivals: list[tuple[int, int]] = field(default_factory=list)
     """Places and recorded numbers of requests after which only earlier recorded ones have come."""
 
-    def count_play(self, entry: ReplayEntry) -> None:
+    def note_played(self, entry: ReplayEntry) -> None:
         """Count an exchange as played, and what it asks as asked."""
         self.play_counts[entry] = self.play_counts.get(entry, 0) + 1
         if entry.ask_key is not None:
@@ -81,10 +81,8 @@ class LiveSession:
     def has_played_ask_of(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
         if entry.answered_question is not None:
-            return (
-                entry.answered_question.pending_entry.numbers.lookup
-                in self.arrival_counts
-            )
+            pending_entry = entry.answered_question.pending_entry
+            return pending_entry.numbers.lookup in self.arrival_counts
         if entry.answered_ask is None or not entry.proves_its_ask:
             return True
         return entry.answered_ask.ask_key in self.played_ask_keys
@@ -186,13 +184,14 @@ class LiveSession:
         if not has_other_id and not self.live_task_ids:
             return request
 
-        recorded_ids = {
-            live_id: recorded_id for recorded_id, live_id in self.live_task_ids.items()
-        }
-        if has_other_id:
-            recorded_ids[self.id] = self.recorded_session
+        recorded_by_live_id = {}
+        for recorded_id, live_id in self.live_task_ids.items():
+            recorded_by_live_id[live_id] = recorded_id
 
-        replace_ids = id_replacer(recorded_ids)
+        if has_other_id:
+            recorded_by_live_id[self.id] = self.recorded_session
+
+        replace_ids = id_replacer(recorded_by_live_id)
         return request_with(request, lambda raw, _name: replace_ids(raw))
 
     def swap_tasks(self, first_id: str, second_id: str) -> None:

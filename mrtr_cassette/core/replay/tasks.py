@@ -28,9 +28,9 @@ from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
     POLL_INTERVAL,
     TaskState,
-    moved_time,
     notified_states,
     read_time,
+    shifted_time,
 )
 from mrtr_cassette.core.replay.diagnosis import NoStep, Reason
 from mrtr_cassette.core.secrets.names import id_replacer
@@ -86,9 +86,9 @@ class RecordedTask:
             if step.key.method == GET_TASK:
                 self.poll_places.append(step_place)
             else:
-                self._add_cause(step_place, step)
+                self._add_update_or_cancellation(step_place, step)
 
-    def _add_cause(self, step_place: int, step: ReplayEntry) -> None:
+    def _add_update_or_cancellation(self, step_place: int, step: ReplayEntry) -> None:
         """Take an update or a cancellation, and how often its answers have been given by it."""
         if step.key.method != UPDATE_TASK:
             self.cancellation_places.append(step_place)
@@ -126,27 +126,25 @@ class RecordedTask:
             return False
 
         call = self.creating_call
-        other_call = task.creating_call
-        is_equal = call.numbers.path == other_call.numbers.path
-        is_in_same_session = call.session == other_call.session
+        call_of_task = task.creating_call
+        if call.session != call_of_task.session:
+            return False
+        if call.normalised.traits != call_of_task.normalised.traits:
+            return False
 
-        return (
-            is_equal
-            and is_in_same_session
-            and call.normalised.traits == other_call.normalised.traits
-        )
+        return call.numbers.path == call_of_task.numbers.path
 
     def lookup_for_this_task(self, task: RecordedTask, lookup: LookupKey) -> LookupKey:
         """Return a lookup key that names another task as one that names this one."""
         call = lookup.call._replace(name=self.id)
         answers = lookup.answers
         if answers is not None:
-            rename = id_replacer({task.id: self.id})
-            answers = rename(answers.encode()).decode()
+            rename_task = id_replacer({task.id: self.id})
+            answers = rename_task(answers.encode()).decode()
 
         return LookupKey(call, lookup.state, answers)
 
-    def has_cause_come(self, cause: int, given_counts: Mapping[str, int]) -> bool:
+    def has_cause_arrived(self, cause: int, given_counts: Mapping[str, int]) -> bool:
         """Tell whether all answers of a cause have come, by their counts for each key."""
         for key, count in self._needed_counts[cause].items():
             if given_counts[key] < count:
@@ -271,9 +269,9 @@ class LiveTask:
         """Poll until something has been asked under some keys; tell whether it was."""
         wanted_keys = set(keys)
         for _ in self.recorded.poll_places:
-            if wanted_keys <= self._asked_keys or isinstance(
-                self._polled_step(), NoStep
-            ):
+            if wanted_keys <= self._asked_keys:
+                return True
+            if isinstance(self._polled_step(), NoStep):
                 break
 
         return wanted_keys <= self._asked_keys
@@ -293,9 +291,9 @@ class LiveTask:
             if cause < next_cause:
                 last_cause = cause
 
-        polls = [poll for poll in task.poll_places if poll < next_cause]
-        polls_in_stretch = [poll for poll in polls if poll > last_cause]
-        return polls_in_stretch or polls[-1:]
+        polls_so_far = [poll for poll in task.poll_places if poll < next_cause]
+        polls_in_stretch = [poll for poll in polls_so_far if poll > last_cause]
+        return polls_in_stretch or polls_so_far[-1:]
 
     def _polled_step(self) -> PlayedStep | NoStep:
         """Return the next state of the present stretch, or its last one again."""
@@ -343,41 +341,40 @@ class LiveTask:
         """Take the answers of an update; return the recorded one that acknowledges them."""
         task = self.recorded
         answers = answers_by_key(lookup) or _NO_ANSWERS
-        refusal = self._why_not_recorded(answers)
-        if refusal is not None:
-            return refusal
+        no_step = self._why_answers_not_recorded(answers)
+        if no_step is not None:
+            return no_step
 
         waiting_causes = self._waiting_causes()
         for key, answer in answers.items():
             given_count = self._given_counts[key]
-            due_answers = task.answers[key][
-                given_count : task.due_count(key, given_count)
-            ]
+            due_count = task.due_count(key, given_count)
+            due_answers = task.answers[key][given_count:due_count]
             if answer in due_answers:
                 self._given_counts[key] += due_answers.index(answer) + 1
 
         arrived_entries = []
         for cause in waiting_causes:
-            if task.has_cause_come(cause, self._given_counts):
+            if task.has_cause_arrived(cause, self._given_counts):
                 arrived_entries.append(task.steps[cause])
 
-        def nearness(cause: int) -> tuple[int, int]:
+        def nearness_of_cause(cause: int) -> tuple[int, int]:
             shared_answers = answers.items() & task.answers_by_cause[cause].items()
             return len(shared_answers), cause
 
-        acknowledging_cause = max(task.answers_by_cause, key=nearness)
+        acknowledging_cause = max(task.answers_by_cause, key=nearness_of_cause)
         return PlayedStep(task.steps[acknowledging_cause], arrived_entries)
 
     def _waiting_causes(self) -> list[int]:
         """Return the causes whose answers have not all come."""
         waiting_causes = []
         for cause in self.recorded.answers_by_cause:
-            if not self.recorded.has_cause_come(cause, self._given_counts):
+            if not self.recorded.has_cause_arrived(cause, self._given_counts):
                 waiting_causes.append(cause)
 
         return waiting_causes
 
-    def _why_not_recorded(self, answers: Mapping[str, str]) -> NoStep | None:
+    def _why_answers_not_recorded(self, answers: Mapping[str, str]) -> NoStep | None:
         """Return why answers are none of the recorded ones, or None."""
         task = self.recorded
         asking_steps = {}
@@ -391,9 +388,8 @@ class LiveTask:
                 unasked_keys.append(key)
 
         if unasked_keys:
-            detail = (
-                f"nothing that was played has asked for {', '.join(unasked_keys)} yet"
-            )
+            keys_in_words = ", ".join(unasked_keys)
+            detail = f"nothing that was played has asked for {keys_in_words} yet"
             nearest = asking_steps.get(unasked_keys[0], task.creating_call)
             return NoStep(Reason.OUT_OF_ORDER, detail, nearest)
 
@@ -471,7 +467,7 @@ class LiveTask:
             return recorded_value
 
         shift: timedelta = datetime.fromtimestamp(self._played_at, UTC) - created_at
-        live_time = moved_time(parse(recorded_value), shift)
+        live_time = shifted_time(parse(recorded_value), shift)
         if live_time is None:
             return recorded_value
 
@@ -569,9 +565,8 @@ class RecordedTasks:
         if isinstance(step, PlayedStep):
             return StepChoice(step, {**live_tasks, task.id: task_play})
 
-        return self._switch_to_branch(task, lookup, live_tasks) or StepChoice(
-            step, live_tasks
-        )
+        choice_in_branch = self._switch_to_branch(task, lookup, live_tasks)
+        return choice_in_branch or StepChoice(step, live_tasks)
 
     def _switch_to_branch(
         self, task: RecordedTask, lookup: LookupKey, live_tasks: Mapping[str, LiveTask]

@@ -53,7 +53,7 @@ def _arrival_number(entry: ReplayEntry) -> int:
     return entry.exchange.number or 0
 
 
-def _count_arrived(arrivals: Sequence[ReplayEntry], arrived_count: int) -> int:
+def _count_arrived_by(arrivals: Sequence[ReplayEntry], arrived_count: int) -> int:
     """Return how many of some entries were among the first `arrived_count` requests."""
     return bisect_right(arrivals, arrived_count, key=_arrival_number)
 
@@ -105,8 +105,8 @@ def _is_session_step(entry: ReplayEntry) -> bool:
     return entry.session != NO_SESSION and is_first and not is_poll
 
 
-def _possible_causes(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
-    """Return those that may have caused something."""
+def _without_reads(causes: Sequence[ReplayEntry]) -> tuple[ReplayEntry, ...]:
+    """Return the causes that may have changed something."""
     return tuple([cause for cause in causes if not is_reading_request(cause)])
 
 
@@ -143,15 +143,16 @@ class Patience(NamedTuple):
     is_for_cancellation: bool
 
 
-def _split_causes(
+def _gates_of_pieces_and_end(
     causes: Sequence[ReplayEntry], arrived_counts: Sequence[int]
 ) -> list[Gate]:
     """Split what a response waits for among its pieces and its end, by what came before each."""
-    cause_counts = [
-        _count_arrived(causes, arrived_count) for arrived_count in arrived_counts
-    ]
+    cause_counts = [0]
+    for arrived_count in arrived_counts:
+        cause_counts.append(_count_arrived_by(causes, arrived_count))
+
     piece_and_end_gates = []
-    for begin, end in pairwise(accumulate([0, *cause_counts], max)):
+    for begin, end in pairwise(accumulate(cause_counts, max)):
         piece_and_end_gates.append(Gate(tuple(causes[begin:end])))
 
     return piece_and_end_gates
@@ -163,7 +164,7 @@ class Timelines:
     def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
         self._by_arrival = by_arrival
         self._requests_by_session: dict[str, list[ReplayEntry]] = {}
-        self._nonrequest_causes_by_session: dict[str, list[ReplayEntry]] = {}
+        self._other_causes_by_session: dict[str, list[ReplayEntry]] = {}
         """What is no request and may cause something."""
         self._requests_by_id_or_token: dict[
             tuple[str, bool, str | None], list[ReplayEntry]
@@ -193,22 +194,18 @@ class Timelines:
                 pushed_request.exchange, pushed_request.piece_index
             ] = question.pending_entry
 
-        if entry.kind is Kind.REQUEST and entry.client_message is not None:
-            by_id = (session, True, entry.client_message.comparable_id)
-            by_progress_token = (
-                session,
-                False,
-                comparable_id_or_token(entry.client_message.progress_token),
-            )
-            self._requests_by_id_or_token.setdefault(by_id, []).append(entry)
-            self._requests_by_id_or_token.setdefault(by_progress_token, []).append(
-                entry
-            )
+        message = entry.client_message
+        if message is not None and message.kind is Kind.REQUEST:
+            token = comparable_id_or_token(message.progress_token)
+            id_key = (session, True, message.comparable_id)
+            token_key = (session, False, token)
+            self._requests_by_id_or_token.setdefault(id_key, []).append(entry)
+            self._requests_by_id_or_token.setdefault(token_key, []).append(entry)
             if not is_reading_request(entry) or _is_session_step(entry):
                 self._requests_by_session.setdefault(session, []).append(entry)
         # Clients without a session have nothing in common but what they change.
-        elif session != NO_SESSION and _is_cause(entry):
-            self._nonrequest_causes_by_session.setdefault(session, []).append(entry)
+        elif session != NO_SESSION and _may_be_cause(entry):
+            self._other_causes_by_session.setdefault(session, []).append(entry)
             self._note_cancelled_call(entry)
 
     def _note_cancelled_call(self, entry: ReplayEntry) -> None:
@@ -220,11 +217,14 @@ class Timelines:
         if message is None:
             return
 
-        by_id = (entry.session, True, comparable_id_or_token(message.cancelled_id))
-        calls = self._requests_by_id_or_token.get(by_id)
-        if calls:
-            self._cancelled_calls[entry] = calls[-1]
-            self._cancellations.setdefault(calls[-1], entry)
+        cancelled_id = comparable_id_or_token(message.cancelled_id)
+        calls_with_id = self._requests_by_id_or_token.get(
+            (entry.session, True, cancelled_id)
+        )
+        if calls_with_id:
+            latest_call = calls_with_id[-1]
+            self._cancelled_calls[entry] = latest_call
+            self._cancellations.setdefault(latest_call, entry)
 
     def cancellation_of(self, call: ReplayEntry) -> ReplayEntry | None:
         """Return the notification that cancels a call, or None."""
@@ -242,13 +242,14 @@ class Timelines:
             # Without the recording block there is only the order of the file.
             return Lifetime(entry.arrival, entry.arrival)
 
-        arrived_by_end = _end_of_own_response(entry) or self._ends_on_other_streams.get(
-            entry, _NEVER
-        )
+        arrived_by_end: float | None = _arrived_by_own_response(entry)
+        if not arrived_by_end:
+            arrived_by_end = self._arrived_by_response_elsewhere.get(entry, _NEVER)
+
         return Lifetime(entry.arrival, (arrived_by_end, _NEVER, _NEVER))
 
-    def given_up_outcome(self, entry: ReplayEntry) -> bool:
-        """Tell whether it is about a call whose client left before the response."""
+    def was_given_up(self, entry: ReplayEntry) -> bool:
+        """Tell whether an exchange is about a call whose client left before the response."""
         response = entry.exchange.response
         if response is not None and not response.is_acknowledgement:
             if response.end is not End.OPEN:
@@ -262,7 +263,7 @@ class Timelines:
             return False
 
         # The response may have come on another stream.
-        return stream_call not in self._ends_on_other_streams
+        return stream_call not in self._arrived_by_response_elsewhere
 
     def patience_with(self, entry: ReplayEntry) -> Patience | None:
         """Return how long to let a client wait for a response that it can't get.
@@ -270,12 +271,13 @@ class Timelines:
         Somewhat longer than the recorded one waited, which left or cancelled its call; None for
         what has its response without that.
         """
-        given_up_outcome = self.given_up_outcome(entry)
-        if not given_up_outcome and not self.is_cancelled(entry.stream):
+        was_given_up = self.was_given_up(entry)
+        if not was_given_up and not self.is_cancelled(entry.stream):
             return None
 
         waited_ms = self._given_up_ms(entry) - entry.exchange.started_ms
-        return Patience(waited_ms / 1000 + _EXTRA_PATIENCE_S, not given_up_outcome)
+        patience_s = waited_ms / 1000 + _EXTRA_PATIENCE_S
+        return Patience(patience_s, is_for_cancellation=not was_given_up)
 
     def is_cancelled(self, call: ReplayEntry) -> bool:
         """Tell whether a client cancelled a call before it had the response."""
@@ -302,7 +304,7 @@ class Timelines:
         return max(ending_times)
 
     @cached_property
-    def _ends_on_other_streams(self) -> dict[ReplayEntry, float]:
+    def _arrived_by_response_elsewhere(self) -> dict[ReplayEntry, float]:
         """How many requests had arrived with responses on a stream that another request began."""
         arrived_by_end: dict[ReplayEntry, float] = {}
         for entry in self._by_arrival:
@@ -313,7 +315,7 @@ class Timelines:
                     if gate.is_response and gate.subject_request is not None:
                         arrived_by_end[gate.subject_request] = piece.arrived_count
             elif entry.resumed_entry is not None:
-                own_end = _end_of_own_response(entry)
+                own_end = _arrived_by_own_response(entry)
                 if own_end is not None:
                     arrived_by_end[entry.resumed_entry] = own_end
 
@@ -335,17 +337,18 @@ class Timelines:
         if _is_acknowledgement(entry, response):
             return NO_WAITS
 
-        causes = self._causes_of(entry, response)
+        causes = self._causes_of_response(entry, response)
         if not causes and not entry.is_listening:
             return NO_WAITS
 
         arrived_by_end = _arrived_count_at_end(exchange, response)
-        # Of a whole body only its end is known.
-        arrived_counts = [
-            piece.arrived_count or arrived_by_end for piece in response.pieces
-        ]
-        gates = _split_causes(causes, (*arrived_counts, arrived_by_end))
-        end = Gate(_possible_causes(gates.pop().causes))
+        arrived_counts = []
+        for piece in response.pieces:
+            # Of a whole body only its end is known.
+            arrived_counts.append(piece.arrived_count or arrived_by_end)
+
+        gates = _gates_of_pieces_and_end(causes, (*arrived_counts, arrived_by_end))
+        end_gate = Gate(_without_reads(gates.pop().causes))
         if entry.is_listening:
             gates = self._gates_of_stream(entry, response, gates)
 
@@ -355,9 +358,9 @@ class Timelines:
             )
 
         if not is_answered(response):
-            end = self._gate_after_cancellation(end, entry, arrived_by_end)
+            end_gate = self._gate_after_cancellation(end_gate, entry, arrived_by_end)
 
-        return Waits(tuple(gates), end)
+        return Waits(tuple(gates), end_gate)
 
     def _gate_after_cancellation(
         self, gate: Gate, entry: ReplayEntry, arrived_count: int
@@ -385,9 +388,8 @@ class Timelines:
             return False
 
         gates = self.waits_of(entry).piece_gates
-        return Waits(gates[: messages[-1].piece + 1]).any_depends_on_later_request(
-            entry
-        )
+        waits_up_to_last_message = Waits(gates[: messages[-1].piece + 1])
+        return waits_up_to_last_message.any_depends_on_later_request(entry)
 
     def _gates_of_stream(
         self, entry: ReplayEntry, response: Response, gates: Sequence[Gate]
@@ -410,7 +412,7 @@ class Timelines:
             message = messages.get(index)
             piece_arrival = (piece.arrived_count, piece.at_ms)
             reads_before += filter(is_reading_request, gates[index].causes)
-            gate = Gate(_possible_causes(gates[index].causes))
+            gate = Gate(_without_reads(gates[index].causes))
             if message is not None:
                 subject = self._subject_request_of(message, entry, index)
                 gate = Gate(gate.causes, subject, message.kind is Kind.RESPONSE)
@@ -463,17 +465,17 @@ class Timelines:
         """Return the latest request that a message on a stream is about, or None."""
         exchange = stream.exchange
         is_response = message.kind is Kind.RESPONSE
-        name = message.comparable_id
+        id_or_token = message.comparable_id
         if not is_response:
-            name = comparable_id_or_token(repeated_token(message))
+            id_or_token = comparable_id_or_token(repeated_token(message))
 
-        if name is not None and exchange.response is not None:
-            key = (stream.session, is_response, name)
-            requests_with_name = self._requests_by_id_or_token.get(key, [])
+        if id_or_token is not None and exchange.response is not None:
+            key = (stream.session, is_response, id_or_token)
+            possible_requests = self._requests_by_id_or_token.get(key, [])
             arrived_count = exchange.response.pieces[piece].arrived_count
-            count_so_far = _count_arrived(requests_with_name, arrived_count)
+            count_so_far = _count_arrived_by(possible_requests, arrived_count)
             if count_so_far:
-                return requests_with_name[count_so_far - 1]
+                return possible_requests[count_so_far - 1]
 
         return self._pending_call_by_question.get((exchange, piece))
 
@@ -495,26 +497,26 @@ class Timelines:
                 continue
 
             session_answers.append(entry)
-            if (
-                entry.client_message is not None
-                and entry.client_message.comparable_id == answer.comparable_id
-            ):
+            message = entry.client_message
+            if message is not None and message.comparable_id == answer.comparable_id:
                 answers_with_id.append(entry)
 
         return answers_with_id or session_answers
 
-    def _causes_of(self, entry: ReplayEntry, response: Response) -> list[ReplayEntry]:
+    def _causes_of_response(
+        self, entry: ReplayEntry, response: Response
+    ) -> list[ReplayEntry]:
         """Return what clients sent for which a response waits.
 
         Calls do not wait for each other, nor for answers to what was asked during other calls. A
         listening stream tells what all of them caused, so it waits for every answer, and for all
         requests since it began.
         """
-        messages = self._nonrequest_causes_by_session.get(entry.session, [])
+        messages = self._other_causes_by_session.get(entry.session, [])
         beginning_request = entry.stream
         if entry.is_listening:
             requests = self._requests_by_session.get(entry.session, [])
-            requests_before = _count_arrived(
+            requests_before = _count_arrived_by(
                 requests, _arrival_number(beginning_request)
             )
             return sorted([*messages, *requests[requests_before:]], key=_arrival_number)
@@ -552,17 +554,17 @@ def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int
 
 def _calls_of_session(responses: Sequence[_TimedCall]) -> tuple[ReplayEntry, ...]:
     """Return the calls of some responses that have a session, but for polls."""
-    # How often a task is polled depends on the pace.
-    return tuple(
-        [
-            call
-            for _, call in responses
-            if call.task_creator is None and call.session != NO_SESSION
-        ]
-    )
+    calls = []
+    for _, call in responses:
+        # How often a task is polled depends on the pace.
+        is_poll = call.task_creator is not None
+        if not is_poll and call.session != NO_SESSION:
+            calls.append(call)
+
+    return tuple(calls)
 
 
-def _is_cause(entry: ReplayEntry) -> bool:
+def _may_be_cause(entry: ReplayEntry) -> bool:
     """Tell whether something else than a request may have caused what the server said."""
     if entry.kind is not None:
         return True
@@ -585,7 +587,7 @@ def _arrived_count_at_end(exchange: RecordedExchange, response: Response) -> int
     return response.pieces[-1].arrived_count
 
 
-def _end_of_own_response(entry: ReplayEntry) -> int | None:
+def _arrived_by_own_response(entry: ReplayEntry) -> int | None:
     """Return how many requests had arrived when a request had its response on its own stream."""
     exchange = entry.exchange
     response = exchange.response

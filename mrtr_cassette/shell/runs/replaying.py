@@ -343,7 +343,7 @@ class ReplayServer:
         if fault.slow:
             downstream = _Slowed(downstream, fault.slow, self.clock, request.is_line)
 
-        if fault.is_instead:
+        if fault.replaces_response:
             self.player.let_call_start_over(choice)
 
         if fault.drop is not None:
@@ -418,7 +418,7 @@ class ReplayServer:
             elif await self._send_delivery(delivery, downstream) is End.OPEN:
                 await self._hold_open_or_miss(play, downstream)
         finally:
-            delivery.end()
+            delivery.note_finished()
             self._wake_waiting_responses(play.session)
             if refusal_task is not None and not is_accepted:
                 refusal_task.cancel()
@@ -448,7 +448,7 @@ class ReplayServer:
         """Refuse a call in the end whose response waits for its cancellation."""
         miss = await self._miss_in_the_end(play)
         if miss is not None:
-            delivery.refuse(miss)
+            delivery.refuse_call(miss)
             self._wake_waiting_responses(play.session)
 
     async def _respond_on_stream(self, play: Play) -> None:
@@ -565,7 +565,7 @@ class ReplayServer:
     async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
         """Send a response whole, once all of it is due; a refusal takes its place."""
         body = b""
-        while not isinstance(step := delivery.next(), End):
+        while not isinstance(step := delivery.take_next(), End):
             if step is None:
                 await self._wait_for_arrival(delivery)
                 continue
@@ -587,7 +587,7 @@ class ReplayServer:
         downstream.begin(delivery.reply.status, delivery.headers)
         is_head_sent = False
         is_event_sent = False
-        while not isinstance(step := delivery.next(), End):
+        while not isinstance(step := delivery.take_next(), End):
             if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
                 await downstream.send()

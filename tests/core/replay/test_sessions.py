@@ -167,7 +167,7 @@ def test_client_that_is_told_apart_late_hears_what_its_session_was_told() -> Non
     for session, name in ((second, "subscribe"), (first, "other")):
         calling = delivery_of(player, within(session, tool(name)))
         told(calling)
-        calling.end()
+        calling.note_finished()
 
     assert told(stream_of_first) == []
     assert told(stream_of_second) == [sse(changed_)]

@@ -81,7 +81,7 @@ def asked_on(where: str) -> tuple[Player, Delivery]:
     talk.end(listening, End.OPEN)
     player = replay_of(talk)
     stream = delivery_of(player, LISTEN)
-    assert stream.next() is None or where == "call"
+    assert stream.take_next() is None or where == "call"
     calling = delivery_of(player, within(with_id(CALL, "mine")))
     assert told(calling if where == "call" else stream)[0] == sse(PUSHED)
     responds = stream if where == "all" else calling
@@ -257,7 +257,7 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
 
     calling = delivery_of(player, within(CALL))
 
-    assert calling.next() is None
+    assert calling.take_next() is None
 
     missing = calling.skippable_request
 
@@ -268,7 +268,7 @@ def test_notification_that_may_still_come_is_waited_for() -> None:
 
     assert calling.skippable_request is None
 
-    last = calling.next()
+    last = calling.take_next()
 
     assert isinstance(last, Sending)
     assert (last.raw, last.is_last) == (sse(DONE), True)
@@ -382,7 +382,7 @@ def test_call_whose_client_never_cancels_is_refused(where: str) -> None:
 
     miss = player.count_call_without_response(play)
     assert miss is not None
-    calling.refuse(miss)
+    calling.refuse_call(miss)
 
     assert miss.reason is Reason.NO_RESPONSE
     assert told(responds)[0] == (b'"mine"', Reason.NO_RESPONSE)
@@ -406,7 +406,7 @@ def test_refused_call_holds_up_nothing_with_its_cancellation() -> None:
     miss = player.count_call_without_response(play)
     assert miss is not None
     assert play.delivery is not None
-    play.delivery.refuse(miss)
+    play.delivery.refuse_call(miss)
 
     assert told(ending) == [b"bye", End.COMPLETE]
 
@@ -515,7 +515,7 @@ def test_response_comes_after_what_came_before_it_on_another_stream(
         assert told(calling) == []
         assert calling.streams_due_first
 
-        sent = stream.next()
+        sent = stream.take_next()
 
         assert isinstance(sent, Sending)
         assert sent.raw == sse(message)
@@ -546,7 +546,7 @@ def test_response_does_not_wait_for_what_other_requests_cause() -> None:
     assert told(concurrent) == [answer(OTHER, text("x")), End.COMPLETE]
     assert told(stream) == [sse(PROGRESS)]
 
-    concurrent.end()
+    concurrent.note_finished()
 
     assert told(stream)[:1] == [sse(NEWS)]
 
