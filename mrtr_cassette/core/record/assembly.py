@@ -70,7 +70,7 @@ class SecretNumbers:
         self._number_by_secret: dict[tuple[str, str], int] = {}
         self._highest_by_rule: Counter[str] = Counter()
 
-    def reserve(self, placeholder_ref: Ref) -> None:
+    def reserve_number(self, placeholder_ref: Ref) -> None:
         """Leave out a number that a cassette has already."""
         if is_cassette_token(placeholder_ref.token):
             last_number = self._highest_by_rule[placeholder_ref.kind]
@@ -123,7 +123,7 @@ def assemble(
         values=header.values,
         recorded_at=header.recorded_at,
         tool=tool,
-        interactions=tuple(assembly.interactions(exchanges)),
+        interactions=tuple(assembly.finish_with(exchanges)),
         transport=header.transport,
         client=header.client,
         command=header.command,
@@ -197,9 +197,8 @@ class _SurrogateNames:
                 if number == interaction.exchange_numbers[0]:
                     self._occurrences[call_sha256] += 1
 
-                occurrence = (
-                    occurrence_in(self.issued_name_by_number.get(number, "")) or 0
-                )
+                state_or_task = self.issued_name_by_number.get(number, "")
+                occurrence = occurrence_in(state_or_task) or 0
                 highest_occurrences[call_sha256] = max(
                     highest_occurrences[call_sha256], occurrence
                 )
@@ -217,9 +216,8 @@ class _SurrogateNames:
             number for number in interaction.unshared_numbers if number > 0
         ]
         if new_exchange_numbers:
-            call_sha256 = sha256_of(
-                "\n".join(exchanges[new_exchange_numbers[0]].call.key())
-            )
+            first_new_exchange = exchanges[new_exchange_numbers[0]]
+            call_sha256 = sha256_of("\n".join(first_new_exchange.call.key()))
             occurrence = self._occurrence_of(interaction, call_sha256)
             for number in new_exchange_numbers:
                 self._name_state(
@@ -280,20 +278,18 @@ class _SurrogateNames:
     def change_naming_hashes(self, preferred_names: Mapping[str, str]) -> TextChange:
         """Return what names the hashes in the texts of an exchange, some names coming first."""
 
-        def name_of(sha256: str) -> str | None:
+        def name_of_hash(sha256: str) -> str | None:
             """Return the name of a state, a task or a session by its hash; None if it has none."""
-            return (
-                preferred_names.get(sha256)
-                or self.state_names.get(sha256)
-                or self.session_names.get(sha256)
-            )
+            known_name = preferred_names.get(sha256) or self.state_names.get(sha256)
+            return known_name or self.session_names.get(sha256)
 
-        def with_names(raw: bytes, name: str) -> bytes:
-            return reveal_states(
-                raw, self.session_name if name == SESSION_HEADER else name_of
-            )
+        def with_named_hashes(raw: bytes, header_name: str) -> bytes:
+            if header_name == SESSION_HEADER:
+                return reveal_states(raw, self.session_name)
 
-        return with_names
+            return reveal_states(raw, name_of_hash)
+
+        return with_named_hashes
 
 
 def _posted_answer_numbers(pushes: _TurnsByExchange) -> set[int]:
@@ -332,7 +328,7 @@ class _Assembly:
         for number, exchange in enumerate(exchanges, start=-len(exchanges)):
             number_by_exchange[exchange] = number
             self._finished_exchanges[number] = exchange
-            self._facts[number] = self._take_earlier_exchange(number, exchange)
+            self._facts[number] = self._add_earlier_exchange(number, exchange)
 
         for interaction in cassette.interactions:
             self._add_interaction(interaction, number_by_exchange)
@@ -367,21 +363,21 @@ class _Assembly:
                 number = exchange_numbers[turn.position]
                 self._earlier_turns.setdefault(number, []).append(turn)
 
-    def _take_earlier_exchange(
+    def _add_earlier_exchange(
         self, number: int, exchange: RecordedExchange
     ) -> ExchangeFacts:
         """Take the names in an earlier exchange; return its facts: any request may answer it."""
         names = self._names
 
-        def take_names(raw: bytes, name: str) -> bytes:
+        def take_names(raw: bytes, header_name: str) -> bytes:
             """Take the names and the numbers of secrets in a text; return the text as it is."""
             for ref in refs_in(raw):
                 if ref.is_secret:
-                    self._secret_numbers.reserve(ref)
+                    self._secret_numbers.reserve_number(ref)
                 elif ref.kind == SESSION:
                     names.reserve_session_number(int(ref.token))
 
-            if name == SESSION_HEADER:
+            if header_name == SESSION_HEADER:
                 session = raw.decode("utf-8", "surrogateescape")
                 names.session_names[sha256_of(session)] = session
 
@@ -397,14 +393,15 @@ class _Assembly:
             for sha256 in state_hashes:
                 names.state_names.setdefault(sha256, state_name)
 
+        before_all_requests = Moment(0, 0.0)
         return replace(
-            facts, issued_hashes=tuple(state_hashes), asked_moment=Moment(0, 0.0)
+            facts, issued_hashes=tuple(state_hashes), asked_moment=before_all_requests
         )
 
-    def interactions(
+    def finish_with(
         self, exchanges: Mapping[int, RecordedExchange]
     ) -> Iterator[RecordedInteraction]:
-        """Yield the interactions, those of the earlier recording first."""
+        """Add the exchanges of this recording; yield all interactions, the earlier ones first."""
         earlier_facts = self._facts
         self._facts = {}
         self._add_exchanges(exchanges)
@@ -415,12 +412,12 @@ class _Assembly:
             if number not in posted_numbers:
                 call_facts[number] = facts
 
-        linked_and_earlier = [
+        all_interactions = [
             *self._earlier_interactions,
             *linked_interactions(call_facts, self._earlier_interactions, earlier_facts),
         ]
         linked_numbers = posted_numbers
-        for interaction in linked_and_earlier:
+        for interaction in all_interactions:
             linked_numbers.update(
                 interaction.unshared_numbers, interaction.poll_counts_by_step
             )
@@ -432,17 +429,15 @@ class _Assembly:
 
         exchanges_before_naming: dict[int, RecordedExchange] = {}
         if sent_digests:
-            exchanges_before_naming = {
-                number: exchange
-                for number, exchange in self._exchanges.items()
-                if number in linked_numbers
-            }
+            for number, exchange in self._exchanges.items():
+                if number in linked_numbers:
+                    exchanges_before_naming[number] = exchange
 
-        self._name_secrets_and_states(linked_and_earlier, pushes)
+        self._name_secrets_and_states(all_interactions, pushes)
         if sent_digests:
             self._correct_digests(sent_digests, exchanges_before_naming)
 
-        return self._finished_interactions(linked_and_earlier, pushes)
+        return self._finished_interactions(all_interactions, pushes)
 
     def _add_exchanges(self, exchanges: Mapping[int, RecordedExchange]) -> None:
         """Take the exchanges of this recording, without those that only closing clients cause."""
@@ -455,13 +450,15 @@ class _Assembly:
 
             self._exchanges[number] = exchange
             resumed_exchange = streams.add(exchange)
-            resumed_number = (
-                None if resumed_exchange is None else resumed_exchange.number
-            )
-            if resumed_number is not None and self._facts[resumed_number].is_listening:
-                resumed_number = None
+            resumed_call_number = None
+            if resumed_exchange is not None:
+                resumed_call_number = resumed_exchange.number
 
-            self._facts[number] = facts_of(exchange, resumed_number)
+            if resumed_call_number is not None:
+                if self._facts[resumed_call_number].is_listening:
+                    resumed_call_number = None
+
+            self._facts[number] = facts_of(exchange, resumed_call_number)
 
         for number in streams_opened_while_closing(self._exchanges, self._facts):
             del self._facts[number]
@@ -477,15 +474,15 @@ class _Assembly:
         moved_exchange = renumbered_exchange(
             exchange, exchange.recorded_by, number, count_with_offset
         )
-        return with_texts(moved_exchange, self._with_new_events)
+        return with_texts(moved_exchange, self._with_renamed_events)
 
     # Names
 
     def _name_secrets_and_states(
-        self, linked_and_earlier: Sequence[LinkedInteraction], pushes: _TurnsByExchange
+        self, all_interactions: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> None:
         """Give numbers to secrets, and names to states and ids, in the order of the file."""
-        for interaction in linked_and_earlier:
+        for interaction in all_interactions:
             numbers = interaction.unshared_numbers
             for number in interaction.unshared_numbers:
                 for turn in pushes.get(number, ()):
@@ -493,13 +490,13 @@ class _Assembly:
 
             for number in (*numbers, *interaction.poll_counts_by_step):
                 if number > 0:
-                    self._number_secrets(number)
+                    self._number_session_and_secrets(number)
 
         # The keys of calls have the numbers of all secrets.
-        for interaction in linked_and_earlier:
+        for interaction in all_interactions:
             self._names.name_states(interaction, self._exchanges)
 
-    def _number_secrets(self, number: int) -> None:
+    def _number_session_and_secrets(self, number: int) -> None:
         """Give numbers to the session and the secrets of an exchange."""
         for ref in refs_in(self._facts[number].session):
             if ref.kind == HASH:
@@ -518,16 +515,17 @@ class _Assembly:
         exchanges_before_naming: Mapping[int, RecordedExchange],
     ) -> None:
         """Replace the digests of texts as they were sent by those of the cassette's texts."""
-        named_exchanges = {
-            number: self._finished_exchange(number)
-            for number in exchanges_before_naming
-        }
-        named_exchanges.update(self._finished_exchanges)
-        pairs = []
-        for number, exchange in named_exchanges.items():
-            pairs.append((exchanges_before_naming.get(number, exchange), exchange))
+        named_exchanges = {}
+        for number in exchanges_before_naming:
+            named_exchanges[number] = self._finished_exchange(number)
 
-        cassette_digests = digest_replacements(sent_digests, pairs)
+        named_exchanges.update(self._finished_exchanges)
+        pairs_before_and_after = []
+        for number, exchange in named_exchanges.items():
+            before_naming = exchanges_before_naming.get(number, exchange)
+            pairs_before_and_after.append((before_naming, exchange))
+
+        cassette_digests = digest_replacements(sent_digests, pairs_before_and_after)
         for number, exchange in named_exchanges.items():
             self._finished_exchanges[number] = with_texts(
                 exchange, lambda raw, _: with_digests(raw, cassette_digests)
@@ -565,11 +563,11 @@ class _Assembly:
         self._finished_exchanges[number] = finished
         return finished
 
-    def _with_new_events(self, raw: bytes, name: str) -> bytes:
+    def _with_renamed_events(self, raw: bytes, header_name: str) -> bytes:
         """Rename events: a server that was started anew may count them from the same number."""
-        if name == LAST_EVENT_ID_HEADER:
+        if header_name == LAST_EVENT_ID_HEADER:
             return self._new_event_ids.get(raw, raw)
-        if name:
+        if header_name:
             return raw
 
         replacements: list[tuple[Span, bytes]] = []
@@ -586,12 +584,12 @@ class _Assembly:
     # The values of the cassette
 
     def _finished_interactions(
-        self, linked_and_earlier: Sequence[LinkedInteraction], pushes: _TurnsByExchange
+        self, all_interactions: Sequence[LinkedInteraction], pushes: _TurnsByExchange
     ) -> Iterator[RecordedInteraction]:
         """Yield interactions as the cassette has them."""
         number_by_interaction = {}
         number_by_last_exchange = {}
-        for interaction_number, interaction in enumerate(linked_and_earlier, start=1):
+        for interaction_number, interaction in enumerate(all_interactions, start=1):
             number_by_interaction[interaction] = interaction_number
             number_by_last_exchange[interaction.exchange_numbers[-1]] = (
                 interaction_number
@@ -619,17 +617,13 @@ class _Assembly:
                 )
 
             steps = []
-            for number, polls in interaction.poll_counts_by_step.items():
-                steps.append(TaskStep(self._finished_exchange(number), polls))
+            for number, poll_count in interaction.poll_counts_by_step.items():
+                steps.append(TaskStep(self._finished_exchange(number), poll_count))
 
+            exchanges = map(self._finished_exchange, interaction.exchange_numbers)
             yield RecordedInteraction(
                 interaction_number,
-                tuple(
-                    [
-                        self._finished_exchange(number)
-                        for number in interaction.exchange_numbers
-                    ]
-                ),
+                tuple(exchanges),
                 branch,
                 interaction.is_orphan,
                 tuple(turns),
@@ -646,26 +640,20 @@ class _Assembly:
         """Return the turn of an exchange; interactions are numbered by their last exchanges."""
         pushed_requests = []
         for key, pushing_number, piece in turn.pushes:
-            interaction_of_push = (
-                None
-                if pushing_number == number
-                else number_by_last_exchange[pushing_number]
-            )
+            interaction_of_push = None
+            if pushing_number != number:
+                interaction_of_push = number_by_last_exchange[pushing_number]
+
+            pushing_exchange = self._finished_exchange(pushing_number)
             pushed_requests.append(
-                PushedRequest(
-                    key,
-                    self._finished_exchange(pushing_number),
-                    piece,
-                    interaction_of_push,
-                )
+                PushedRequest(key, pushing_exchange, piece, interaction_of_push)
             )
 
-        answers = []
+        posted_answers = []
         for index, posted_number in turn.answers:
-            answers.append(
-                PostedAnswer(
-                    turn.pushes[index].key, self._finished_exchange(posted_number)
-                )
+            answering_exchange = self._finished_exchange(posted_number)
+            posted_answers.append(
+                PostedAnswer(turn.pushes[index].key, answering_exchange)
             )
 
-        return PushedTurn(position, tuple(pushed_requests), tuple(answers))
+        return PushedTurn(position, tuple(pushed_requests), tuple(posted_answers))

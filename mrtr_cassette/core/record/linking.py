@@ -41,6 +41,8 @@ class Moment(NamedTuple):
 
 
 NEVER = Moment(2**53, 0.0)
+_BEFORE_ALL_OF_ITS_COUNT = -1.0
+"""Milliseconds that sort a request before all else that came when as many had arrived."""
 
 
 class Push(NamedTuple):
@@ -151,18 +153,15 @@ def facts_of(
         issued_hashes = (exchange.issued_sha256,)
 
     ask = exchange.ask
-    is_listening = (
-        ask is None
-        and resumed_call_number is None
-        and is_listening_stream(call, response)
-    )
+    is_of_call = ask is not None or resumed_call_number is not None
+    is_listening = not is_of_call and is_listening_stream(call, response)
     pushes: tuple[Push, ...] = ()
     responses: tuple[tuple[str, Moment], ...] = ()
     if response is not None and response.is_message_stream:
         is_shared = is_listening or resumed_call_number is not None
-        pushes, responses = _stream_facts(response, is_shared=is_shared)
+        pushes, responses = _pushes_and_responses_in(response, is_shared=is_shared)
 
-    end_moment, has_response = _end_of_response(exchange)
+    end_moment, has_response = _end_and_completeness_of_response(exchange)
     return ExchangeFacts(
         session=intern(session_of_exchange(exchange)),
         is_listening=is_listening,
@@ -230,7 +229,9 @@ def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     )
 
 
-def _end_of_response(exchange: RecordedExchange) -> tuple[Moment, bool]:
+def _end_and_completeness_of_response(
+    exchange: RecordedExchange,
+) -> tuple[Moment, bool]:
     """Return when a response ended, and whether it has the one to its JSON-RPC request."""
     response = exchange.response
     moment = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
@@ -242,7 +243,7 @@ def _end_of_response(exchange: RecordedExchange) -> tuple[Moment, bool]:
     return moment, not response.is_message_stream or is_answered(response)
 
 
-def _moment_of(piece: Piece) -> Moment:
+def _moment_of_piece(piece: Piece) -> Moment:
     return Moment(piece.arrived_count, piece.at_ms)
 
 
@@ -250,10 +251,10 @@ def _moment_of_ask(ask: Ask | None, response: Response | None) -> Moment:
     """Return when an ask was complete; never if a response asks nothing."""
     if ask is None or response is None:
         return NEVER
-    return _moment_of(response.pieces[ask.piece])
+    return _moment_of_piece(response.pieces[ask.piece])
 
 
-def _stream_facts(
+def _pushes_and_responses_in(
     response: Response, *, is_shared: bool
 ) -> tuple[tuple[Push, ...], tuple[tuple[str, Moment], ...]]:
     """Return the requests that a stream pushes, and its responses to other requests than its own.
@@ -273,7 +274,7 @@ def _stream_facts(
             continue
 
         message_id = message.comparable_id
-        moment = _moment_of(piece)
+        moment = _moment_of_piece(piece)
         if message.kind is Kind.REQUEST and message.method != PING:
             method = intern(message.method)
             pushes.append(Push(intern(message_id), method, index, moment))
@@ -317,11 +318,12 @@ def streams_opened_while_closing(
         else:
             last_number_by_session[session] = number
 
-    return [
-        number
-        for number in reopened_streams
-        if number > last_number_by_session[facts[number].session]
-    ]
+    streams_after_last_request = []
+    for number in reopened_streams:
+        if number > last_number_by_session[facts[number].session]:
+            streams_after_last_request.append(number)
+
+    return streams_after_last_request
 
 
 def _reopens_stream(
@@ -383,24 +385,27 @@ class _Ask(NamedTuple):
     @property
     def is_answered(self) -> bool:
         """Whether its interaction goes on."""
-        return self.position < len(self.interaction.exchange_numbers)
+        exchange_count = len(self.interaction.exchange_numbers)
+        return self.position < exchange_count
 
 
 class _Asks:
     """All asks so far, by call, and by the state that a retry echoes or else the client."""
 
     def __init__(self) -> None:
-        self._asks_by_mark: dict[tuple[str, str], list[_Ask]] = {}
+        self._asks_by_call_and_mark: dict[tuple[str, str], list[_Ask]] = {}
 
-    def add(self, ask: _Ask) -> None:
+    def add_ask(self, ask: _Ask) -> None:
         """Take an ask."""
         facts = ask.facts
-        marks = [f"state {state}" for state in facts.issued_hashes]
+        marks = [f"state {state_hash}" for state_hash in facts.issued_hashes]
         if not marks:
             marks = [f"client {facts.client}"]
 
         for mark in marks:
-            self._asks_by_mark.setdefault((facts.call_sha256, mark), []).append(ask)
+            self._asks_by_call_and_mark.setdefault(
+                (facts.call_sha256, mark), []
+            ).append(ask)
 
     def ask_answered_by(self, number: int, facts: ExchangeFacts) -> _Ask | None:
         """Return the ask that a retry answers.
@@ -410,13 +415,13 @@ class _Asks:
         those that have an answer.
         """
         if facts.echoed_hash is None:
-            mark_of_call = (facts.call_sha256, f"client {facts.client}")
+            call_and_mark = (facts.call_sha256, f"client {facts.client}")
             answered_keys = facts.answered_keys or frozenset()
         else:
-            mark_of_call = (facts.call_sha256, f"state {facts.echoed_hash}")
+            call_and_mark = (facts.call_sha256, f"state {facts.echoed_hash}")
             answered_keys = frozenset()
 
-        asks_with_mark = self._asks_by_mark.get(mark_of_call, [])
+        asks_with_mark = self._asks_by_call_and_mark.get(call_and_mark, [])
         candidates: list[_Ask] = []
         for ask in asks_with_mark:
             has_keys = answered_keys <= (ask.facts.asked_keys or frozenset())
@@ -427,7 +432,7 @@ class _Asks:
             return None
 
         chosen_ask = _oldest_open_ask(candidates, facts.caller) or candidates[-1]
-        self._asks_by_mark[mark_of_call] = _asks_with_chosen_last(
+        self._asks_by_call_and_mark[call_and_mark] = _asks_with_chosen_last(
             asks_with_mark, chosen_ask
         )
         return chosen_ask
@@ -436,11 +441,11 @@ class _Asks:
 def _oldest_open_ask(asks: Iterable[_Ask], caller: str) -> _Ask | None:
     """Return the oldest ask without an answer, one of this caller if there is any."""
 
-    def by_caller_and_age(ask: _Ask) -> tuple[bool, int]:
+    def callers_own_first_then_oldest(ask: _Ask) -> tuple[bool, int]:
         return (ask.facts.caller != caller, ask.facts.asked_moment.arrived_count)
 
     unanswered = [ask for ask in asks if not ask.is_answered]
-    return min(unanswered, key=by_caller_and_age, default=None)
+    return min(unanswered, key=callers_own_first_then_oldest, default=None)
 
 
 def _asks_with_chosen_last(asks: Iterable[_Ask], chosen_ask: _Ask) -> list[_Ask]:
@@ -450,9 +455,8 @@ def _asks_with_chosen_last(asks: Iterable[_Ask], chosen_ask: _Ask) -> list[_Ask]
     """
     remaining_asks: list[_Ask] = []
     for ask in asks:
-        is_outranked = (
-            ask.is_answered and ask.facts.asked_keys == chosen_ask.facts.asked_keys
-        )
+        has_same_keys = ask.facts.asked_keys == chosen_ask.facts.asked_keys
+        is_outranked = ask.is_answered and has_same_keys
         if ask is not chosen_ask and not is_outranked:
             remaining_asks.append(ask)
 
@@ -471,10 +475,10 @@ def linked_interactions(
     """
     builder = _InteractionBuilder(earlier_facts)
     for interaction in earlier:
-        builder.add_earlier(interaction)
+        builder.add_earlier_interaction(interaction)
 
     for number, facts in exchanges.items():
-        builder.add(number, facts)
+        builder.add_exchange(number, facts)
 
     return builder.new_interactions()
 
@@ -489,21 +493,20 @@ class _InteractionBuilder:
         self._steps_by_interaction: dict[LinkedInteraction, list[int]] = {}
         self._interactions: list[LinkedInteraction] = []
 
-    def add_earlier(self, interaction: LinkedInteraction) -> None:
+    def add_earlier_interaction(self, interaction: LinkedInteraction) -> None:
         """Take an interaction of an earlier recording."""
         first_position = interaction.shared_count + 1
-        for position, number in enumerate(
-            interaction.unshared_numbers, start=first_position
-        ):
+        numbers = interaction.unshared_numbers
+        for position, number in enumerate(numbers, start=first_position):
             facts = self._facts[number]
             if facts.asked_keys is not None:
-                self._asks.add(_Ask(facts, interaction, position))
+                self._asks.add_ask(_Ask(facts, interaction, position))
 
         last_facts = self._facts[interaction.exchange_numbers[-1]]
         if last_facts.creates_task:
             self._note_task_owner(last_facts, interaction)
 
-    def add(self, number: int, facts: ExchangeFacts) -> None:
+    def add_exchange(self, number: int, facts: ExchangeFacts) -> None:
         """Take the next exchange."""
         self._facts[number] = facts
         task_owner = self._task_owners.get(facts.task.sha256)
@@ -517,7 +520,9 @@ class _InteractionBuilder:
             self._interactions.append(interaction)
 
         if facts.asked_keys is not None:
-            self._asks.add(_Ask(facts, interaction, len(interaction.exchange_numbers)))
+            self._asks.add_ask(
+                _Ask(facts, interaction, len(interaction.exchange_numbers))
+            )
 
         if facts.creates_task:
             self._note_task_owner(facts, interaction)
@@ -532,15 +537,12 @@ class _InteractionBuilder:
     def new_interactions(self) -> list[LinkedInteraction]:
         """Return the interactions that begin here, by their first requests."""
         for interaction, step_numbers in self._steps_by_interaction.items():
-            _add_steps(interaction, step_numbers, self._facts)
+            _add_task_steps(interaction, step_numbers, self._facts)
 
-        return sorted(
-            self._interactions,
-            key=lambda interaction: (
-                interaction.exchange_numbers[0],
-                interaction.unshared_numbers[0],
-            ),
-        )
+        def first_and_own_number(interaction: LinkedInteraction) -> tuple[int, int]:
+            return interaction.exchange_numbers[0], interaction.unshared_numbers[0]
+
+        return sorted(self._interactions, key=first_and_own_number)
 
 
 def _interaction_of_exchange(
@@ -565,7 +567,7 @@ def _interaction_of_exchange(
     )
 
 
-def _add_steps(
+def _add_task_steps(
     interaction: LinkedInteraction,
     step_numbers: Iterable[int],
     facts: Mapping[int, ExchangeFacts],
@@ -575,22 +577,22 @@ def _add_steps(
     def moment_of_step(number: int) -> Moment:
         if facts[number].task.is_poll:
             return facts[number].end_moment
-        return Moment(number, -1.0)
+        return Moment(number, _BEFORE_ALL_OF_ITS_COUNT)
 
-    steps = interaction.poll_counts_by_step
-    polled_numbers = [number for number in steps if facts[number].task.is_poll]
+    poll_counts = interaction.poll_counts_by_step
+    poll_numbers = [number for number in poll_counts if facts[number].task.is_poll]
     for number in sorted(step_numbers, key=moment_of_step):
         task = facts[number].task
         if not task.is_poll:
-            steps[number] = 1
+            poll_counts[number] = 1
             continue
 
-        last_task = facts[polled_numbers[-1]].task if polled_numbers else NO_TASK
-        if task.polled_sha256 and task.polled_sha256 == last_task.polled_sha256:
-            steps[polled_numbers[-1]] += 1
-        elif task.polled_sha256 and not last_task.is_over:
-            steps[number] = 1
-            polled_numbers.append(number)
+        last_poll = facts[poll_numbers[-1]].task if poll_numbers else NO_TASK
+        if task.polled_sha256 and task.polled_sha256 == last_poll.polled_sha256:
+            poll_counts[poll_numbers[-1]] += 1
+        elif task.polled_sha256 and not last_poll.is_over:
+            poll_counts[number] = 1
+            poll_numbers.append(number)
 
 
 class LiveAsks:

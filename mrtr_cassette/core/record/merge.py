@@ -87,18 +87,18 @@ def merged_cassette(
     Raises:
         CassetteError: they can't be put together, or contradict each other.
     """
-    sources = sorted(sources, key=_source_order)
-    by_id: dict[str, _Recorder] = {}
+    sources = sorted(sources, key=_most_telling_first)
+    recorder_by_id: dict[str, _Recorder] = {}
     for source in sources:
         _check_same_settings(sources[0], source)
         began_ms = source.header.wall_ms or 0.0
         new_recorder = _Recorder(source.recorder, began_ms)
-        recorder = by_id.setdefault(source.recorder, new_recorder)
+        recorder = recorder_by_id.setdefault(source.recorder, new_recorder)
         for number, exchange in source.exchanges.items():
             recorder.add_exchange(number, source, exchange)
 
     recorders = sorted(
-        by_id.values(), key=lambda recorder: (recorder.began_ms, recorder.id)
+        recorder_by_id.values(), key=lambda recorder: (recorder.began_ms, recorder.id)
     )
     earliest_recorder = recorders[0]
     header = next(
@@ -112,11 +112,11 @@ def merged_cassette(
         offset_ms = began_ms - earliest_recorder.began_ms
         facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
 
-    notes = tuple(_notes_of(recorders, providers))
+    notes = tuple(_notes_on_missing_causes(recorders, providers))
     return replace(cassette, recorders=tuple(facts)), notes
 
 
-def _source_order(source: Source) -> tuple[bool, int, str]:
+def _most_telling_first(source: Source) -> tuple[bool, int, str]:
     """Sort what tells most first: a journal has ids of sessions, and a cassette has not."""
     return (source.is_published, -len(source.exchanges), source.name)
 
@@ -139,14 +139,11 @@ def _check_same_settings(first: Source, source: Source) -> None:
             source.name, reason, hint="only pieces of one journal can be merged"
         )
 
-    if _ORIGIN_PATTERN.sub("", header.upstream) != _ORIGIN_PATTERN.sub(
-        "", expected.upstream
-    ):
-        reason = (
-            f"its upstream is {header.upstream}, but {first.name} has "
-            f"{expected.upstream}"
-        )
-
+    path = _ORIGIN_PATTERN.sub("", header.upstream)
+    expected_path = _ORIGIN_PATTERN.sub("", expected.upstream)
+    if path != expected_path:
+        upstream = header.upstream
+        reason = f"its upstream is {upstream}, but {first.name} has {expected.upstream}"
         hint = "another path is another server; merge the recordings of each server separately"
         raise CassetteError(source.name, reason, hint=hint)
 
@@ -271,16 +268,15 @@ def _comparable_content(exchange: RecordedExchange) -> str:
         body = exchange.response.body
 
     first_line = f"{request.method} {request.target} {status}".encode()
-    return strip_volatile(
-        b"\n".join([first_line, request.body, body]).decode("latin-1")
-    )
+    content = b"\n".join([first_line, request.body, body])
+    return strip_volatile(content.decode("latin-1"))
 
 
 def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happening]:
     """Yield what was seen of an exchange, with its causes and what it causes."""
     facts = facts_of(exchange)
     session = facts.session
-    names_session = session_of(exchange.request) != NO_SESSION
+    request_names_session = session_of(exchange.request) != NO_SESSION
     ask = _cause_of_ask(exchange)
     needed_causes = tuple(_causes_needed_before(exchange, facts, ask))
     given_causes: tuple[_Cause, ...] = ()
@@ -302,7 +298,7 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
     moments = _response_moments(exchange, number)
     end_moment = moments[-1]
     yield from map(happening_at, moments)
-    if session != NO_SESSION and not names_session:
+    if session != NO_SESSION and not request_names_session:
         yield happening_at(moments[0], (_SESSION_CAUSE, session))
 
     if exchange.issued_sha256 is not None:
@@ -401,7 +397,7 @@ class _RecorderQueues:
                 *_, index = heappop(self._ready)
             else:
                 # No true cause is missing: a state was issued, or an id used, again.
-                index = min(self._missing_cause_by_index, key=self._place_in_order)
+                index = min(self._missing_cause_by_index, key=self._order_of_next)
                 del self._missing_cause_by_index[index]
 
             happening = self._queues[index].popleft()
@@ -411,15 +407,13 @@ class _RecorderQueues:
 
             self._queue_next(index)
 
-    def _place_in_order(self, index: int) -> tuple[float, bool, int]:
+    def _order_of_next(self, index: int) -> tuple[float, bool, int]:
         """Return when the head of a recorder was seen, with its index."""
         next_happening = self._queues[index][0]
+        wall_ms = self._recorders[index].began_ms + next_happening.at_ms
         # A request of the same moment comes later: its client may have waited for this.
-        return (
-            self._recorders[index].began_ms + next_happening.at_ms,
-            not next_happening.is_piece,
-            index,
-        )
+        comes_later = not next_happening.is_piece
+        return wall_ms, comes_later, index
 
     def _queue_next(self, index: int) -> None:
         """Take the next head of a recorder, if it has any."""
@@ -434,7 +428,7 @@ class _RecorderQueues:
                 self._indexes_waiting_for[cause].append(index)
                 return
 
-        heappush(self._ready, self._place_in_order(index))
+        heappush(self._ready, self._order_of_next(index))
 
     def _note_given_cause(self, cause: _Cause) -> None:
         """Take note of a cause; what waited for it is ready, or waits for the next one."""
@@ -501,7 +495,9 @@ def _needed_causes(
                 yield recorder.exchanges_by_number[happening.exchange_number], cause
 
 
-def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator[str]:
+def _notes_on_missing_causes(
+    recorders: Sequence[_Recorder], providers: _Providers
+) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
     missing_causes: dict[tuple[str, str], list[_Cause]] = {}
     for (source, exchange), cause in _needed_causes(recorders):
@@ -514,10 +510,12 @@ def _notes_of(recorders: Sequence[_Recorder], providers: _Providers) -> Iterator
         if kind == _STATE_CAUSE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
         elif kind == _SESSION_CAUSE:
-            yield (
-                f"{name}: {counted(len(set(causes)), 'session')} began at another recorder, and no "
-                "file tells where; journals have the ids of sessions, but cassettes don't"
+            sessions = counted(len(set(causes)), "session")
+            note = (
+                f"{sessions} began at another recorder, and no file tells where; journals have the "
+                "ids of sessions, but cassettes don't"
             )
+            yield f"{name}: {note}"
 
 
 def _unified_token_of(
@@ -540,37 +538,37 @@ def _unified_token_of(
     for (source, retry), cause in _needed_causes(recorders):
         providers_of_cause = providers.get(cause, ())
         kind_of_cause, *_ = cause
-        if (
-            kind_of_cause not in (_STATE_CAUSE, _ASK_CAUSE)
-            or len(providers_of_cause) != 1
-        ):
+        is_of_retry = kind_of_cause in (_STATE_CAUSE, _ASK_CAUSE)
+        if not is_of_retry or len(providers_of_cause) != 1:
             continue
 
         _, (asking_source, call) = providers_of_cause[0]
         if asking_source.token_namespace == source.token_namespace:
             continue
 
-        call_key, call_tokens = _tokens_in(call)
-        retry_key, retry_tokens = _tokens_in(retry)
+        call_key, call_tokens = _call_key_and_tokens_of(call)
+        retry_key, retry_tokens = _call_key_and_tokens_of(retry)
         if call_key != retry_key:
             continue
 
         for (rule, token), (_, retry_token) in zip(
             call_tokens, retry_tokens, strict=True
         ):
-            both_tokens = [unified_token(rule, token), unified_token(rule, retry_token)]
-            kept_token, dropped_token = sorted(both_tokens)
+            two_tokens = [unified_token(rule, token), unified_token(rule, retry_token)]
+            kept_token, dropped_token = sorted(two_tokens)
             if kept_token != dropped_token:
                 kept_token_by_dropped[rule, dropped_token] = kept_token
 
     return unified_token
 
 
-def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
+def _call_key_and_tokens_of(
+    exchange: RecordedExchange,
+) -> tuple[str, list[tuple[str, str]]]:
     """Return the call key of a request without its tokens, and these with their rules."""
     tokens: list[tuple[str, str]] = []
 
-    def numbered_token(rule: str, token: str) -> int | None:
+    def number_of_noted_token(rule: str, token: str) -> int | None:
         """Return 0 for a journal's token, which is noted; None for another one, which stays."""
         if not is_journal_token(token):
             return None
@@ -578,7 +576,9 @@ def _tokens_in(exchange: RecordedExchange) -> tuple[str, list[tuple[str, str]]]:
         tokens.append((rule, token))
         return 0
 
-    return renumber_secrets("\n".join(exchange.call.key()), numbered_token), tokens
+    return renumber_secrets(
+        "\n".join(exchange.call.key()), number_of_noted_token
+    ), tokens
 
 
 # A cassette's exchanges as the journals of its recorders had them
@@ -644,10 +644,12 @@ def _state_hashes(cassette: Cassette) -> dict[str, str]:
 def _exchanges_by_number(cassette: Cassette) -> dict[int, RecordedExchange]:
     """Return exchanges by their numbers; one that has none gets one after all others."""
     free_numbers = count(cassette.highest_number + 1)
-    return {
-        exchange.number or next(free_numbers): exchange
-        for exchange in cassette.exchanges
-    }
+    exchanges_by_number = {}
+    for exchange in cassette.exchanges:
+        number = exchange.number or next(free_numbers)
+        exchanges_by_number[number] = exchange
+
+    return exchanges_by_number
 
 
 class _ExchangeNumbers(NamedTuple):
@@ -680,15 +682,16 @@ def _with_recorder_numbers(
 
         response = replace(response, pieces=tuple(pieces))
 
-    def count_at_recorder(arrived: int, _: float) -> int:
+    def count_at_recorder(arrived_count: int, _at_ms: float) -> int:
         """Return how many requests had arrived by then at the recorder itself."""
-        count_in_cassette = bisect_right(
-            numbers, arrived, key=lambda pair: pair.in_cassette
+        arrived_of_recorder = bisect_right(
+            numbers, arrived_count, key=lambda pair: pair.in_cassette
         )
-        if count_in_cassette == 0:
+        if arrived_of_recorder == 0:
             return number_at_recorder
 
-        return max(number_at_recorder, numbers[count_in_cassette - 1].at_recorder)
+        last_arrived = numbers[arrived_of_recorder - 1]
+        return max(number_at_recorder, last_arrived.at_recorder)
 
     exchange = replace(exchange, response=response, ended_after=ended_after)
     return renumbered_exchange(
@@ -711,11 +714,14 @@ def _with_hashes_for_names(
         sha256 = exchange.echoed_sha256 or _sha256_of_name(echoed_state, path)
         hash_by_state = {**hash_by_state, echoed_state: sha256}
 
-    change_ref = partial(_journal_ref, hash_by_state, path)
+    issued_sha256 = None if issued_state is None else hash_by_state[issued_state]
+    echoed_sha256 = None if echoed_state is None else hash_by_state[echoed_state]
+    journal_ref = partial(_journal_ref, hash_by_state, path)
+    with_hashes = with_texts(
+        exchange, lambda raw, _: with_changed_refs(raw, journal_ref)
+    )
     return replace(
-        with_texts(exchange, lambda raw, _: with_changed_refs(raw, change_ref)),
-        issued_sha256=None if issued_state is None else hash_by_state[issued_state],
-        echoed_sha256=None if echoed_state is None else hash_by_state[echoed_state],
+        with_hashes, issued_sha256=issued_sha256, echoed_sha256=echoed_sha256
     )
 
 

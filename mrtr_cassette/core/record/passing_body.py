@@ -52,9 +52,10 @@ class PassingBody:
     @property
     def is_whole(self) -> bool:
         """Whether as many bytes have passed as the head tells."""
-        return (
-            self._announced_length is not None and self.size >= self._announced_length
-        )
+        if self._announced_length is None:
+            return False
+
+        return self.size >= self._announced_length
 
     def take_headers(self, headers: Headers, largest: int) -> None:
         """Take the headers; a body is decoded up to the `largest` size."""
@@ -69,7 +70,9 @@ class PassingBody:
         if is_event_stream(headers):
             self._framer = SseFramer()
 
-    def add(self, chunk: bytes, at_ms: float, arrived_count: int) -> Sequence[bytes]:
+    def add_chunk(
+        self, chunk: bytes, at_ms: float, arrived_count: int
+    ) -> Sequence[bytes]:
         """Take the next bytes; return the events or lines that they complete."""
         self.size += len(chunk)
         if self._decoder is not None:
@@ -89,7 +92,7 @@ class PassingBody:
 
         return messages
 
-    def finish(self, at_ms: float, arrived_count: int) -> bool:
+    def add_rest(self, at_ms: float, arrived_count: int) -> bool:
         """Take the end; tell whether bytes were held back that are no whole event."""
         if self._framer is None:
             return False
@@ -112,12 +115,9 @@ class PassingBody:
         elif self._decoder is not None:
             headers = without_header(headers, "content-encoding")
 
-        if (
-            self._announced_length is not None
-            and not self.is_stream
-            and len(pieces) > 1
-        ):
-            # If the size was known from the start, the rhythm is the network's.
+        is_of_known_size = self._announced_length is not None and not self.is_stream
+        if is_of_known_size and len(pieces) > 1:
+            # The rhythm of such a body is the network's.
             body = b"".join([piece.raw for piece in pieces])
             pieces = [pieces[-1]._replace(raw=body)]
 

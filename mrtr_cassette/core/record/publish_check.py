@@ -117,7 +117,7 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[ExchangePlace, Side, s
     """
     found_rules = []
 
-    def token(rule: str, _secret: str) -> str:
+    def note_found_rule(rule: str, _secret: str) -> str:
         found_rules.append(rule)
         return "0"
 
@@ -131,7 +131,7 @@ def exposed_secrets(cassette: Cassette) -> Iterator[tuple[ExchangePlace, Side, s
             }
             for side, (request, response) in sides.items():
                 # A redactor asks for the tokens of equal headers only once.
-                redacted_messages(request, response, Redactor(rules, token))
+                redacted_messages(request, response, Redactor(rules, note_found_rule))
                 for rule in dict.fromkeys(found_rules):
                     yield place, side, rule
 

@@ -237,11 +237,10 @@ def _turn_with_added_push(
 ) -> PushTurn[LinkedPush]:
     """Return the turn to which a request has been added that an exchange's response pushes."""
     push = exchange_facts.pushes[position]
-    owner_number = (
-        number
-        if exchange_facts.resumed_call_number is None
-        else exchange_facts.resumed_call_number
-    )
+    owner_number = number
+    if exchange_facts.resumed_call_number is not None:
+        owner_number = exchange_facts.resumed_call_number
+
     turn, _ = push_turns.add_push(
         exchange_facts.session,
         owner_number,
@@ -256,14 +255,14 @@ def _turn_with_added_push(
 
 def _events_with_pushes(facts: Mapping[int, ExchangeFacts]) -> list[_SessionEvent]:
     """Return what happened, in order, in the sessions in which the server pushed requests."""
-    sessions = {
-        exchange_facts.session
-        for exchange_facts in facts.values()
-        if exchange_facts.pushes
-    }
+    sessions_with_pushes = set()
+    for exchange_facts in facts.values():
+        if exchange_facts.pushes:
+            sessions_with_pushes.add(exchange_facts.session)
+
     events: list[_SessionEvent] = []
     for number, exchange_facts in facts.items():
-        if exchange_facts.session in sessions:
+        if exchange_facts.session in sessions_with_pushes:
             events.extend(_session_events_in_exchange(number, exchange_facts))
 
     return sorted(events)

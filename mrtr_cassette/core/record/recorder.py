@@ -224,9 +224,9 @@ class Recorder:
         message = call.message
         if message is None or message.kind is not Kind.RESPONSE:
             return False
-        return self.arrivals.pushes.is_open(
-            _channel_of(call.request), message.comparable_id
-        )
+
+        channel = _channel_of(call.request)
+        return self.arrivals.pushes.is_open(channel, message.comparable_id)
 
     def note_played_write(self, request: Request, number: int) -> None:
         """Take note that a recorded write is played for a request."""
@@ -248,13 +248,11 @@ class Recorder:
         if self.credentials is not None:
             self.credentials.add_headers(request.headers)
 
-        played_writes = self.arrivals.played_writes.pop(
-            request.header(SESSION_HEADER), []
-        )
+        session = request.header(SESSION_HEADER)
+        played_writes = tuple(self.arrivals.played_writes.pop(session, []))
         call = self.read_request(request)
-        return Observation(
-            self, call, self._kept_call(call), at_ms, tuple(played_writes)
-        )
+        kept_call = self._kept_call(call)
+        return Observation(self, call, kept_call, at_ms, played_writes)
 
     def _kept_call(self, call: Call) -> Call:
         """Return a request as it is recorded, unless its call is left out."""
@@ -263,10 +261,8 @@ class Recorder:
             return call
 
         request = hook.request_after_hook(call.request)
-        echoed_state = call.echoed
-        continues_left_out_call = (
-            bool(echoed_state) and sha256_of(echoed_state) in self.left_out
-        )
+        echoed_hash = _hash_of_state(call.echoed or None)
+        continues_left_out_call = echoed_hash in self.left_out
         if request is None or continues_left_out_call:
             self.left_out.add(self.arrivals.count)
             return call
@@ -327,9 +323,8 @@ class Recorder:
         digests = observed.digests
         # Most responses announce nothing, and have no secret.
         is_changed = response.pieces != sent_response.pieces
-        if exchange_names.ask is None and (
-            is_changed or may_have_sha256(sent_response.body)
-        ):
+        may_need_digests = is_changed or may_have_sha256(sent_response.body)
+        if may_need_digests and exchange_names.ask is None:
             digests = self.announced.add(sent_response, response)
 
         if self.values.names:
@@ -349,9 +344,8 @@ class Recorder:
             played_writes=observed.played_writes,
             digests=digests,
         )
-        return SealedExchange(
-            sealed_exchange, exchange_names.ask, _unread_bodies(call, sent_response)
-        )
+        unread_bodies = _unread_bodies(call, sent_response)
+        return SealedExchange(sealed_exchange, exchange_names.ask, unread_bodies)
 
     def _without_names(
         self, number: int | None, call: Call, sent_response: Response
@@ -365,9 +359,10 @@ class Recorder:
         # Most exchanges have no state and no task: one look at both bodies says so.
         both_bodies = call.request.body + sent_response.body
         has_names = may_have_places(both_bodies) or may_ask(both_bodies)
-        exchange_names = (
-            names_in_exchange(call, response) if has_names else ExchangeNames()
-        )
+        exchange_names = ExchangeNames()
+        if has_names:
+            exchange_names = names_in_exchange(call, response)
+
         replacements: list[Replacement] = []
         if response.is_event_stream and self._is_in_session(number, request, response):
             replacements.extend(sealed_event_ids(response))
@@ -406,8 +401,10 @@ class Recorder:
         if number in self.endpoints.by_stream:
             return True
 
-        header_lists = (request.headers, response.headers)
-        return any(header_value(headers, SESSION_HEADER) for headers in header_lists)
+        if header_value(request.headers, SESSION_HEADER):
+            return True
+
+        return bool(header_value(response.headers, SESSION_HEADER))
 
     def may_repeat_secrets(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
@@ -431,9 +428,11 @@ def _hash_of_state(state: str | None) -> str | None:
 def _unread_bodies(call: Call, response: Response) -> list[UnreadBody]:
     """Return which bodies can't be read, and what on a pipe was no line."""
     request = call.request
-    has_unread_texts = any(
-        not _is_other_json(text, call, response) for text in unread_texts(response)
-    )
+    has_unread_texts = False
+    for text in unread_texts(response):
+        if not _is_other_json(text, call, response):
+            has_unread_texts = True
+
     hides_id = has_unread_texts and hides_response(call.message, response)
     response_reason = why_body_unreadable(response)
     if has_unread_texts and not response_reason:
@@ -527,11 +526,9 @@ class Observation:
         self._response_messages = _ResponseMessages(recorder, self.number, call)
         self._on_disk = _OnDisk.NOTHING
         answered_push = self._response_messages.answered_push
-        if (
-            answered_push is not None
-            and answered_push.exchange_number in recorder.left_out
-        ):
-            recorder.left_out.add(self.number)
+        if answered_push is not None:
+            if answered_push.exchange_number in recorder.left_out:
+                recorder.left_out.add(self.number)
 
     @property
     def is_left_out(self) -> bool:
@@ -631,16 +628,15 @@ class Observation:
         if body.size + len(chunk) > recorder.largest_body:
             self._refuse_large_response(recorder.largest_body)
 
-        messages = body.add(chunk, at_ms, recorder.arrivals.count)
+        messages = body.add_chunk(chunk, at_ms, recorder.arrivals.count)
         if len(body.pieces) > _MOST_EVENTS and messages:
             self._refuse_large_response(_MOST_EVENTS, "events")
 
-        self._response_messages.take_messages(
-            messages, is_first=len(messages) == len(body.pieces)
-        )
-        self.is_answered = (
-            self.is_answered or body.is_whole or self._response_messages.has_response
-        )
+        is_first = len(messages) == len(body.pieces)
+        self._response_messages.take_messages(messages, is_first=is_first)
+        if body.is_whole or self._response_messages.has_response:
+            self.is_answered = True
+
         return self._due_after_bytes(at_ms)
 
     def _due_after_bytes(self, at_ms: float) -> Due | None:
@@ -661,13 +657,13 @@ class Observation:
     def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
         self._response_messages.take_end(call_goes_on=self.status == ACCEPTED)
-        has_rest = self._body.finish(at_ms, self.recorder.arrivals.count)
-        if self._on_disk is _OnDisk.ALL and not has_rest:
+        had_rest = self._body.add_rest(at_ms, self.recorder.arrivals.count)
+        if self._on_disk is _OnDisk.ALL and not had_rest:
             return None
 
-        is_begun = self._on_disk is _OnDisk.BEGINNING
+        has_written_beginning = self._on_disk is _OnDisk.BEGINNING
         self._on_disk = _OnDisk.ALL
-        return self._due_exchange(end, at_ms, continues_written=is_begun)
+        return self._due_exchange(end, at_ms, continues_written=has_written_beginning)
 
     def _refuse_large_response(
         self, limit: int, unit: Literal["bytes", "events"] = "bytes"
@@ -818,13 +814,11 @@ class _ResponseMessages:
     def _take_response(self, message: Message) -> None:
         """Take the response to this request, or to another one."""
         pushes = self._recorder.arrivals.pushes
-        request_message = self._call.message
-        is_call = request_message is not None and request_message.kind is Kind.REQUEST
-        if (
-            request_message is not None
-            and is_call
-            and message.comparable_id == request_message.comparable_id
-        ):
+        request_id = None
+        if self._call.message is not None and self._call.kind is Kind.REQUEST:
+            request_id = self._call.message.comparable_id
+
+        if request_id is not None and message.comparable_id == request_id:
             self.has_response = True
             pushes.end_response(self._channel, self._number)
         else:

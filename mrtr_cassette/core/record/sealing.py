@@ -114,9 +114,8 @@ def sealed_endpoint(target: str, id_spans: Sequence[Span], stream_number: int) -
     """
     if not id_spans:
         separator = "&" if "?" in target else "?"
-        return (
-            f"{target}{separator}session_id={sealed_hash(f'{stream_number} {target}')}"
-        )
+        own_id = sealed_hash(f"{stream_number} {target}")
+        return f"{target}{separator}session_id={own_id}"
 
     raw = target.encode("latin-1")
     replacements: list[Replacement] = []
@@ -287,7 +286,7 @@ def redacted_messages(
     content_type = header_value(response.headers, "content-type")
     redact = partial(redactor.body, content_type=content_type)
 
-    return request, _response_with_changes(response, headers, redact)
+    return request, _response_with_changed_text(response, headers, redact)
 
 
 def without_known_secrets(
@@ -295,13 +294,11 @@ def without_known_secrets(
 ) -> tuple[Request, Response]:
     """Replace the states or the credentials that an exchange repeats."""
     header_values = [value for _, value in (*request.headers, *response.headers)]
-    text_of_heads = "\0".join([request.target, *header_values]).encode(
-        "utf-8", "surrogatepass"
-    )
+    heads = "\0".join([request.target, *header_values])
+    raw_heads = heads.encode("utf-8", "surrogatepass")
+    whole_exchange = b"\0".join((raw_heads, request.body, response.body))
     # One look at all that both say: most exchanges repeat none.
-    if not known_secrets.may_be_in(
-        b"\0".join((text_of_heads, request.body, response.body))
-    ):
+    if not known_secrets.may_be_in(whole_exchange):
         return request, response
 
     return with_references(request, response, known_secrets)
@@ -330,12 +327,11 @@ def with_references(
 ) -> tuple[Request, Response]:
     """Put what stands for known secrets, or for texts that vary, in their place."""
     headers = texts.sealed_headers(response.headers)
-    return texts.sealed_request(request), _response_with_changes(
-        response, headers, texts.seal
-    )
+    sealed_response = _response_with_changed_text(response, headers, texts.seal)
+    return texts.sealed_request(request), sealed_response
 
 
-def _response_with_changes(
+def _response_with_changed_text(
     response: Response, headers: Headers, change_text: Callable[[bytes], bytes]
 ) -> Response:
     """Change a body: piece by piece, or whole, as a changed text may go over two chunks."""
@@ -374,7 +370,7 @@ def _cut_into_pieces(
         end = start + len(piece.raw.splitlines())
         raw = b"".join(lines[start:end])
         # What is replaced may have gone on in the next event.
-        if not raw.endswith(_line_ends_after(piece.raw)):
+        if not raw.endswith(_trailing_line_ends(piece.raw)):
             return None
 
         raw_pieces.append(raw)
@@ -386,6 +382,6 @@ def _cut_into_pieces(
     return raw_pieces
 
 
-def _line_ends_after(raw: bytes) -> bytes:
+def _trailing_line_ends(raw: bytes) -> bytes:
     """Return the line ends with which a text ends."""
     return raw[len(raw.rstrip(b"\r\n")) :]

@@ -37,6 +37,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
     splice,
 )
+from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
 _SHARED_KINDS: Final[tuple[SharedKind, ...]] = ("email", "host", "ip", "user")
@@ -142,21 +143,19 @@ class _Sharing:
         """Take the server's host and path, which are replaced from now on."""
         origin = origin_in(url)
         authority = origin.partition("://")[2].rpartition("@")[2]
-        name = _PORT_PATTERN.sub("", authority)
-        port = authority[len(name) :]
-        names = list(_ANY_MACHINE) if name in _ANY_MACHINE else [name]
-        for host_name in names:
-            if port:
-                self._hosts.add(
-                    f"{host_name}{port}", _HOST_PLACEHOLDER, is_permanent=True
-                )
+        host = _PORT_PATTERN.sub("", authority)
+        colon_and_port = authority[len(host) :]
+        host_names = list(_ANY_MACHINE) if host in _ANY_MACHINE else [host]
+        for host_name in host_names:
+            if colon_and_port:
+                host_and_port = f"{host_name}{colon_and_port}"
+                self._hosts.add(host_and_port, _HOST_PLACEHOLDER, is_permanent=True)
 
-        if name not in _ANY_MACHINE:
+        if host not in _ANY_MACHINE:
             # A name without a dot may be a word.
-            slashes = "" if "." in name else "//"
-            self._hosts.add(
-                f"{slashes}{name}", f"{slashes}{_HOST_PLACEHOLDER}", is_permanent=True
-            )
+            slashes = "" if "." in host else "//"
+            placeholder_text = f"{slashes}{_HOST_PLACEHOLDER}"
+            self._hosts.add(f"{slashes}{host}", placeholder_text, is_permanent=True)
 
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]
@@ -181,11 +180,11 @@ class _Sharing:
             scheme = server.partition("://")[0]
             return f"{scheme}://{_HOST_PLACEHOLDER}{ENDPOINT}"
 
-        words = []
+        words_without_folders = []
         for word in server.replace("\\", "/").split(" "):
-            words.append(word.rpartition("/")[2] or word)
+            words_without_folders.append(word.rpartition("/")[2] or word)
 
-        return self._redactor.text(" ".join(words))
+        return self._redactor.text(" ".join(words_without_folders))
 
     def without_found_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without what rules find in it, and without the server's place."""
@@ -196,17 +195,16 @@ class _Sharing:
         self._credentials.add_headers(request.headers)
         request, response = redacted_messages(request, response, self._redactor)
         if "text" in self.rules.shared:
-            response = self._with_placeholder_for_page(response)
+            response = self._with_placeholder_for_text_body(response)
 
-        return with_texts(
-            with_messages(exchange, request, response), self._with_shared_path
-        )
+        without_secrets = with_messages(exchange, request, response)
+        return with_texts(without_secrets, self._with_shared_path)
 
     def without_known_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
         return exchange_without_known_secrets(exchange, self._credentials.known_secrets)
 
-    def _with_placeholder_for_page(self, response: Response) -> Response:
+    def _with_placeholder_for_text_body(self, response: Response) -> Response:
         """Return a response without a text that is not JSON, such as the page of an error."""
         body = response.body
         if response.is_message_stream or len(body.split()) < 2:
@@ -244,9 +242,9 @@ class _Sharing:
         for _, span in client_infos:
             client_info = parse(span.slice_of(body))
             short_info = {}
-            if isinstance(client_info, dict):
-                names = [name for name in _KEPT_OF_CLIENT if name in client_info]
-                short_info = {name: client_info[name] for name in names}
+            for name in _KEPT_OF_CLIENT:
+                if name in members_of(client_info):
+                    short_info[name] = client_info[name]
 
             if short_info != client_info:
                 replacements.append((span, canonical(short_info).encode()))
@@ -262,7 +260,7 @@ def _numbers_after(cassette: Cassette) -> SecretNumbers:
     def reserve_numbers(raw: bytes, _name: str) -> bytes:
         """Take the numbers of a text's placeholders; return the text as it is."""
         for secret in secrets_in(raw):
-            secret_numbers.reserve(secret)
+            secret_numbers.reserve_number(secret)
 
         return raw
 
