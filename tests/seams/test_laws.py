@@ -300,7 +300,7 @@ def test_framing_loses_nothing_and_does_not_depend_on_the_cut(
     assert [event.data for event in events if event.data is not None] == dispatched(raw)
 
     for event in events:
-        for offset, line in event.lines:
+        for offset, line in event.data_lines:
             assert event.data is not None
             assert event.data[offset:].startswith(event.raw[line.start : line.end])
 

@@ -273,14 +273,14 @@ def _line_tree(raw: bytes) -> Tree:
 def _event_tree(raw: bytes, *, first: bool) -> Tree:
     """Return an event as its JSON and the text around it, or as opaque if it can't be."""
     event = read_event(raw, first=first)
-    if event.data is None or len(event.lines) != 1:
+    if event.data is None or len(event.data_lines) != 1:
         return encode_opaque(raw)
 
     value = _json_that_round_trips(event.data)
     if value is None:
         return encode_opaque(raw)
 
-    _, span = event.lines[0]
+    _, span = event.data_lines[0]
     try:
         text_before = raw[: span.start].decode()
         text_after = raw[span.end :].decode()

@@ -37,11 +37,11 @@ def reply_without_body(call: Call, status: int, headers: Headers = ()) -> Harmle
 
 def json_rpc_reply(call: Call, outcome: bytes, answer: str) -> HarmlessReply:
     """Return a JSON-RPC response with the id of a request."""
-    identity = b"null"
+    spelled_id = b"null"
     if call.message is not None:
-        identity = call.message.spelled_id or identity
+        spelled_id = call.message.spelled_id or spelled_id
 
-    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (identity, outcome)
+    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (spelled_id, outcome)
     return HarmlessReply(call, 200, JSON_HEADERS, body, answer)
 
 
@@ -70,8 +70,8 @@ def answer_of_any_server(
     if lacks_session and message.method != DISCOVER:
         return None
 
-    initializes = (call.endpoint, INITIALIZE) in recorded
-    return _answer_to_message(call, message, initializes=initializes)
+    has_initialize = (call.endpoint, INITIALIZE) in recorded
+    return _answer_to_message(call, message, initializes=has_initialize)
 
 
 def _answer_to_no_message(

@@ -63,7 +63,7 @@ _SESSION_SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _SESSION_HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
 _ANY_SESSION_NAME = re.compile(f"{_SESSION_SURROGATE}|{_SESSION_HASH}", re.ASCII)
 # A hash may also be a digest that a client sends; under such a name it is a session's.
-_IN_URL = re.compile(
+_SESSION_NAME_IN_URL = re.compile(
     f"{_SESSION_SURROGATE}|(?<=[Ss]ession[Ii]d=){_SESSION_HASH}|(?<=session_id=){_SESSION_HASH}",
     re.ASCII,
 )
@@ -90,29 +90,30 @@ def session_ids_in_target(target: str, stream_target: str) -> list[Span]:
     short one is an id by its name, or by a digit, where the target of the stream has it not.
     """
     query_values = list(_QUERY_VALUE.finditer(target))
-    spans = [
-        Span(*match.span(2)) for match in query_values if len(match[2]) >= _SHORTEST_ID
-    ]
-    if spans:
-        return spans
+    spans_of_long_values = []
+    for match in query_values:
+        if len(match[2]) >= _SHORTEST_ID:
+            spans_of_long_values.append(Span(*match.span(2)))
+
+    if spans_of_long_values:
+        return spans_of_long_values
 
     path = target.partition("?")[0]
-    segments = [
-        match
-        for match in _PATH_SEGMENT.finditer(path)
-        if _DECIMAL_DIGIT.search(match[0])
-    ]
-    segments.reverse()
-    for match in segments:
+    segments_with_digit = []
+    for match in _PATH_SEGMENT.finditer(path):
+        if _DECIMAL_DIGIT.search(match[0]):
+            segments_with_digit.append(match)
+
+    segments_with_digit.reverse()
+    for match in segments_with_digit:
         if len(match[0]) >= _SHORTEST_ID:
             return [Span(*match.span())]
 
-    return _short_id_in(
-        query_values, segments, set(_URL_DELIMITER.split(stream_target))
-    )
+    segments_of_stream = set(_URL_DELIMITER.split(stream_target))
+    return _short_session_id_in(query_values, segments_with_digit, segments_of_stream)
 
 
-def _short_id_in(
+def _short_session_id_in(
     values: Iterable[re.Match[str]],
     segments: Iterable[re.Match[str]],
     segments_of_stream: Container[str],
@@ -133,7 +134,7 @@ def _short_id_in(
 @lru_cache(maxsize=1024)
 def without_session(target: str) -> str:
     """Return a URL with one name in the place of any session id."""
-    return _IN_URL.sub("mrtr-session", target)
+    return _SESSION_NAME_IN_URL.sub("mrtr-session", target)
 
 
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
@@ -420,33 +421,30 @@ class Call(NamedTuple):
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
         """Return the call key."""
-        text = self._arguments_text(ignored)
+        arguments = self._arguments_text(ignored)
         if self._message_or_empty.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
-            text = f"notification {text}"
+            arguments = f"notification {arguments}"
 
-        contradiction = self.contradicting_header
-        if contradiction:
-            text = f"{text} {contradiction}"
+        contradicting_header = self.contradicting_header
+        if contradicting_header:
+            arguments = f"{arguments} {contradicting_header}"
 
-        event = resumed_event_id(self.request)
-        if event:
-            text = f"{text} after {event}"
+        event_id = resumed_event_id(self.request)
+        if event_id:
+            arguments = f"{arguments} after {event_id}"
 
         # Nearly all calls share these strings with others.
-        return CallKey(
-            intern(self.endpoint), intern(self.method), intern(self.name), text
-        )
+        endpoint = intern(self.endpoint)
+        return CallKey(endpoint, intern(self.method), intern(self.name), arguments)
 
     def _arguments_text(self, ignored: Collection[MemberPath]) -> str:
         """Return the canonical text of the arguments, without the values at ignored paths."""
         arguments = self.arguments
         is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
         if ignored and is_answer:
-            arguments = {
-                **arguments,
-                "result": without_paths(arguments.get("result"), ignored),
-            }
+            compared_result = without_paths(arguments.get("result"), ignored)
+            arguments = {**arguments, "result": compared_result}
         elif ignored:
             arguments = without_paths(arguments, ignored)
             if self.name and members_of(arguments).get("arguments") == {}:
@@ -559,14 +557,16 @@ class Call(NamedTuple):
     def caller(self) -> str:
         """Its sender: the session, and the members of `_meta` that identify a client."""
         rpc = self._message_or_empty
-        identity = {
-            key: value for key, value in rpc.meta.items() if key not in _NOT_OF_CALLER
-        }
-        if rpc.method == INITIALIZE:
-            identity["clientInfo"] = rpc.params.get("clientInfo")
+        client = {}
+        for key, value in rpc.meta.items():
+            if key not in _NOT_OF_CALLER:
+                client[key] = value
 
-        text = canonical(identity) if identity else "{}"
-        return f"{session_of(self.request)} {text}"
+        if rpc.method == INITIALIZE:
+            client["clientInfo"] = rpc.params.get("clientInfo")
+
+        client_text = canonical(client) if client else "{}"
+        return f"{session_of(self.request)} {client_text}"
 
 
 def _without_callers_values(item: Any) -> Any:
@@ -574,10 +574,8 @@ def _without_callers_values(item: Any) -> Any:
 
     An id that no request can have stays: no response is under it.
     """
-    if (
-        not {"id", "method"} <= members_of(item).keys()
-        or id_or_token_text(item["id"]) is None
-    ):
+    is_request = {"id", "method"} <= members_of(item).keys()
+    if not is_request or id_or_token_text(item["id"]) is None:
         return item
 
     params = item.get("params")
@@ -606,11 +604,16 @@ def traits_of_headers(headers: Headers) -> Traits:
 
     Cached, as a client sends the same headers with all of its calls.
     """
-    lower = [(name.lower(), value) for name, value in headers]
-    names = {name for name, _ in lower}
-    further_headers = sorted(
-        pair for pair in lower if pair[0].startswith(_FURTHER_TRAIT_HEADERS)
-    )
+    names = set()
+    spelled_headers = []
+    meant_headers = []
+    for spelled_name, value in headers:
+        name = spelled_name.lower()
+        names.add(name)
+        if name.startswith(_FURTHER_TRAIT_HEADERS):
+            spelled_headers.append((name, value))
+            meant_headers.append((name, header_meaning(name, value)))
+
     accept = header_value(headers, "accept")
     weights = media_ranges(accept)
 
@@ -619,14 +622,10 @@ def traits_of_headers(headers: Headers) -> Traits:
         session=header_value(headers, SESSION_HEADER),
         is_authorized="authorization" in names,
         protocol_version=header_value(headers, "mcp-protocol-version"),
-        further_headers=tuple(
-            sorted(
-                (name, header_meaning(name, value)) for name, value in further_headers
-            )
-        ),
+        further_headers=tuple(sorted(meant_headers)),
         accepted=frozenset(media for media, weight in weights if weight),
         weights=weights,
-        spellings=(*further_headers, ("accept", accept)),
+        spellings=(*sorted(spelled_headers), ("accept", accept)),
     )
 
 

@@ -130,7 +130,7 @@ def read_request_map(value: Any) -> dict[str, InputRequest] | None:
     return requests
 
 
-def _read_array(value: Any) -> dict[str, InputRequest] | None:
+def _read_request_array(value: Any) -> dict[str, InputRequest] | None:
     """Read `inputRequests` that are an array of requests with ids, or return None."""
     if not isinstance(value, list):
         return None
@@ -154,28 +154,31 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
     return requests
 
 
-def _write_map(answers: Mapping[str, bytes]) -> bytes:
+def _written_answer_map(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are a map by key."""
     members = [to_json(key).encode() + b":" + answer for key, answer in answers.items()]
     return b"{%s}" % b",".join(members)
 
 
-def _write_array(answers: Mapping[str, bytes]) -> bytes:
+def _written_answer_array(answers: Mapping[str, bytes]) -> bytes:
     """Return the `inputResponses` that are an array, in which keys become ids."""
-    items = [
-        replace_members(answer, (), {"id": to_json(key).encode()})
-        for key, answer in answers.items()
-    ]
-    return b"[%s]" % b",".join(items)
+    answers_with_ids = []
+    for key, answer in answers.items():
+        id_member = {"id": to_json(key).encode()}
+        answers_with_ids.append(replace_members(answer, (), id_member))
+
+    return b"[%s]" % b",".join(answers_with_ids)
 
 
 ARRAY: Final = "array"
 """The dialect in which requests for input have a kind of value, and answers are bare values."""
 
 DIALECTS: Final = (
-    Dialect("2026-07-28", "input_required", False, read_request_map, _write_map),
-    Dialect("draft", "incomplete", False, read_request_map, _write_map),
-    Dialect(ARRAY, None, True, _read_array, _write_array),
+    Dialect(
+        "2026-07-28", "input_required", False, read_request_map, _written_answer_map
+    ),
+    Dialect("draft", "incomplete", False, read_request_map, _written_answer_map),
+    Dialect(ARRAY, None, True, _read_request_array, _written_answer_array),
 )
 _DIALECTS_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
@@ -235,11 +238,11 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     if responses is None or isinstance(responses, dict):
         return Answers(responses, state)
 
-    by_id = _answers_by_id(responses)
-    if by_id is None:
+    answers_by_id = _answers_by_id(responses)
+    if answers_by_id is None:
         return Answers({"": responses}, state, "other")
 
-    return Answers(by_id, state, "array")
+    return Answers(answers_by_id, state, "array")
 
 
 def _answers_by_id(responses: Any) -> Mapping[str, Any] | None:
@@ -247,16 +250,16 @@ def _answers_by_id(responses: Any) -> Mapping[str, Any] | None:
     if not isinstance(responses, list):
         return None
 
-    by_id = {}
+    answers_by_id = {}
     for response in responses:
         answer = members_of(response).copy()
-        identity = answer.pop("id", None)
-        if not isinstance(identity, str) or identity in by_id:
+        answer_id = answer.pop("id", None)
+        if not isinstance(answer_id, str) or answer_id in answers_by_id:
             return None
 
-        by_id[identity] = answer
+        answers_by_id[answer_id] = answer
 
-    return by_id
+    return answers_by_id
 
 
 def answers_text(request: bytes) -> bytes | None:
@@ -272,19 +275,19 @@ def with_answer_keys(request: bytes, names: Mapping[str, str | None]) -> bytes:
     if not names:
         return request
 
-    members: dict[str, bytes | None] = {}
-    for old, new in names.items():
-        answer = spelled_at(request, (*ANSWERS_PATH, old))
+    changed_members: dict[str, bytes | None] = {}
+    for old_key, new_key in names.items():
+        answer = spelled_at(request, (*ANSWERS_PATH, old_key))
         if answer is None:
             continue
 
         # A key that another answer gets stays.
-        members.setdefault(old, None)
-        if new is not None:
-            members[new] = answer
+        changed_members.setdefault(old_key, None)
+        if new_key is not None:
+            changed_members[new_key] = answer
 
-    if members:
-        request = replace_members(request, ANSWERS_PATH, members)
+    if changed_members:
+        request = replace_members(request, ANSWERS_PATH, changed_members)
 
     replacements: list[tuple[Span, bytes]] = []
     for _, span in find_spans(request, [ANSWERS_PATH]):
@@ -299,10 +302,11 @@ def _items_with_new_ids(
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield the spans of an array's answers that get other ids, and their new texts."""
     for span in item_spans(request, array):
-        item = span.slice_of(request)
-        name = names.get(members_of(parse(item)).get("id", ""))
-        if name is not None:
-            yield span, replace_members(item, (), {"id": to_json(name).encode()})
+        answer = span.slice_of(request)
+        old_id = members_of(parse(answer)).get("id", "")
+        new_id = names.get(old_id)
+        if new_id is not None:
+            yield span, replace_members(answer, (), {"id": to_json(new_id).encode()})
 
 
 def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
@@ -311,11 +315,15 @@ def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
     Raises:
         NotJsonError: an answer in the array dialect is no object.
     """
-    texts = {}
+    spelled_answers = {}
     for key, answer in answers.items():
-        texts[key] = answer if isinstance(answer, bytes) else to_json(answer).encode()
+        spelled_answer = answer
+        if not isinstance(answer, bytes):
+            spelled_answer = to_json(answer).encode()
 
-    return _DIALECTS_BY_NAME[dialect].write_responses(texts)
+        spelled_answers[key] = spelled_answer
+
+    return _DIALECTS_BY_NAME[dialect].write_responses(spelled_answers)
 
 
 def write_retry(

@@ -103,10 +103,10 @@ class Hook:
         try:
             return self._user_function(*requests)
         except Exception as error:
-            place = extract_tb(error.__traceback__)[-1]
-            where = f"line {place.lineno} of {place.filename.rpartition('/')[2]}"
-            text = str(error).partition("\n")[0]
-            problem = f"raised {type(error).__name__} at {where}: {text}"
+            frame = extract_tb(error.__traceback__)[-1]
+            where = f"line {frame.lineno} of {frame.filename.rpartition('/')[2]}"
+            first_line = str(error).partition("\n")[0]
+            problem = f"raised {type(error).__name__} at {where}: {first_line}"
             raise self.error(problem) from error
 
 
@@ -121,15 +121,16 @@ class MatchHook(Hook):
         Raises:
             HookError: the function fails, or returns neither True nor False.
         """
-        two_requests = (request_for_hooks(recorded), request_for_hooks(received))
-        if two_requests[0] is None or two_requests[1] is None:
+        recorded_request = request_for_hooks(recorded)
+        received_request = request_for_hooks(received)
+        if recorded_request is None or received_request is None:
             return False
 
-        answer = self._call_function(two_requests[0], two_requests[1])
-        if not isinstance(answer, bool):
-            raise self.error(f"returned {answer!r}, and not True or False")
+        is_match = self._call_function(recorded_request, received_request)
+        if not isinstance(is_match, bool):
+            raise self.error(f"returned {is_match!r}, and not True or False")
 
-        return answer
+        return is_match
 
 
 class RecordHook(Hook):
@@ -164,25 +165,23 @@ class RecordHook(Hook):
         if unchangeable_members != returned_members:
             raise self.error("changed more than values of arguments and answers")
 
-        place = _arguments_path(unchanged_request.method)
-        changes = dict(
-            _changed_values(place, unchanged_request.arguments, returned.arguments)
-        )
+        arguments_path = _arguments_path(unchanged_request.method)
+        arguments = unchanged_request.arguments
+        changes = dict(_changed_values(arguments_path, arguments, returned.arguments))
         headers = list(request.headers)
         if changes:
             # They repeat arguments.
             headers = [pair for pair in headers if not _is_parameter_header(pair[0])]
 
-        changes |= _changed_values(
-            ANSWERS_PATH, unchanged_request.answers, returned.answers
-        )
-        body = self._with_values(request.body, changes)
+        answers = unchanged_request.answers
+        changes |= _changed_values(ANSWERS_PATH, answers, returned.answers)
+        body = self._body_with_values(request.body, changes)
         if body == request.body:
             return request
 
         return replace(request, headers=tuple(headers), body=body)
 
-    def _with_values(self, body: bytes, changes: dict[MemberPath, Any]) -> bytes:
+    def _body_with_values(self, body: bytes, changes: dict[MemberPath, Any]) -> bytes:
         """Replace values in a body; all of its other bytes stay."""
         replacements: list[tuple[Span, bytes]] = []
         missing_paths = set(changes)

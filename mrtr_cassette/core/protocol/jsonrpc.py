@@ -102,16 +102,16 @@ class Message(NamedTuple):
         if method_of(self.method).named_by != TASK_ID:
             return None
 
-        identity = self.params.get(TASK_ID)
-        return identity if isinstance(identity, str) else None
+        task_id = self.params.get(TASK_ID)
+        return task_id if isinstance(task_id, str) else None
 
     @property
     def cancelled_id(self) -> str | None:
         """Canonical text of the id of the request that it cancels; None if it cancels nothing."""
-        identity = self.params.get("requestId")
-        if self.method != CANCELLED or identity is None:
+        request_id = self.params.get("requestId")
+        if self.method != CANCELLED or request_id is None:
             return None
-        return canonical(identity)
+        return canonical(request_id)
 
     @property
     def spelled_id(self) -> bytes | None:
@@ -119,9 +119,9 @@ class Message(NamedTuple):
         has_single_key = self.raw.count(ID_KEY) == 1 and b"\\u" not in self.raw
         if self.id is not None and has_single_key:
             # So the key is the id's, and what is behind it need not be read.
-            member = PLAIN_ID.search(self.raw)
-            if member is not None:
-                return member[1]
+            id_member = PLAIN_ID.search(self.raw)
+            if id_member is not None:
+                return id_member[1]
 
         return self.spelled(ID_PATH)
 
@@ -136,11 +136,11 @@ def message_in(raw: bytes) -> Message | None:
     What was read lately is not read again: its tree is for all who ask, and nobody changes it.
     """
     if len(raw) <= _MOST_SMALL_BYTES:
-        return _read_small(raw)
+        return _small_message_in(raw)
     if len(raw) <= _MOST_MEDIUM_BYTES:
-        return _read_medium(raw)
+        return _medium_message_in(raw)
     if len(raw) <= _MOST_LARGE_BYTES:
-        return _read_large(raw)
+        return _large_message_in(raw)
     return _unremembered_message(raw)
 
 
@@ -152,9 +152,9 @@ def _unremembered_message(raw: bytes) -> Message | None:
         return None
 
 
-_read_small = lru_cache(maxsize=2048)(_unremembered_message)
-_read_medium = lru_cache(maxsize=16)(_unremembered_message)
-_read_large = lru_cache(maxsize=1)(_unremembered_message)
+_small_message_in = lru_cache(maxsize=2048)(_unremembered_message)
+_medium_message_in = lru_cache(maxsize=16)(_unremembered_message)
+_large_message_in = lru_cache(maxsize=1)(_unremembered_message)
 
 
 def server_messages(raw: bytes) -> list[tuple[Message, int]]:
@@ -202,7 +202,7 @@ def message_of(raw: bytes, tree: Any) -> Message | None:
         return None
 
     method = tree.get("method")
-    identity = id_or_token_text(tree.get("id"))
+    message_id = id_or_token_text(tree.get("id"))
     if not isinstance(method, str):
         if "result" not in tree and "error" not in tree:
             return None
@@ -212,14 +212,14 @@ def message_of(raw: bytes, tree: Any) -> Message | None:
         drop_null_outcome(tree)
     elif "id" not in tree:
         kind = Kind.NOTIFICATION
-    elif identity is None:
+    elif message_id is None:
         return None
     else:
         kind = Kind.REQUEST
 
     params = members_of(tree.get("params"))
     meta = members_of(params.get("_meta"))
-    return Message(raw, kind, tree, method, identity, params, meta)
+    return Message(raw, kind, tree, method, message_id, params, meta)
 
 
 def drop_null_outcome(tree: dict[str, Any]) -> None:
@@ -245,8 +245,11 @@ def comparable_id_or_token(id_or_token: str | None) -> str | None:
     if id_or_token is None:
         return None
 
-    as_text = _NUMBER_AS_TEXT.fullmatch(id_or_token)
-    return id_or_token if as_text is None else as_text[1]
+    number_as_text = _NUMBER_AS_TEXT.fullmatch(id_or_token)
+    if number_as_text is None:
+        return id_or_token
+
+    return number_as_text[1]
 
 
 def meant_id_or_token(
@@ -332,8 +335,8 @@ def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
 
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
-    own_keys = 0 if value is None else 1
-    is_certain = raw.count(key) == own_keys and b"\\u" not in raw
+    own_key_count = 0 if value is None else 1
+    is_certain = raw.count(key) == own_key_count and b"\\u" not in raw
     if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
     if echoed_member is None:
@@ -349,14 +352,14 @@ def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
 def _echoes_by_path(message: Message, request: Message) -> list[Echo]:
     """Return the caller's values in a message, looked for at all paths that may have them."""
     request_values = {"id": request.id, "progress_token": request.progress_token}
-    places = {
-        place.path: place
-        for place in ECHO_PLACES
-        if _may_have_echo(place, message, request)
-    }
+    value_name_by_path = {}
+    for place in ECHO_PLACES:
+        if _may_have_echo(place, message, request):
+            value_name_by_path[place.path] = place.value
+
     echoes: list[Echo] = []
-    for path, span in find_spans(message.raw, places.keys()):
-        name = places[path].value
+    for path, span in find_spans(message.raw, value_name_by_path.keys()):
+        name = value_name_by_path[path]
         value = id_or_token_text(parse_tolerantly(span.slice_of(message.raw)))
         echoed_member = _echoed_member(name, value, request_values[name])
         if echoed_member is not None:
@@ -425,20 +428,21 @@ def messages_in(response: Response) -> list[LocatedMessage]:
         return list(_messages_of_pieces(response))
 
     body = response.body
-    last = len(response.pieces) - 1
+    last_piece = len(response.pieces) - 1
     whole_message = message_in(body) if body else None
     if whole_message is not None:
-        return [LocatedMessage(whole_message, last, 0)]
+        return [LocatedMessage(whole_message, last_piece, 0)]
 
     if b"\n" in body.strip():
-        by_line = list(_messages_of_lines(response.pieces, body))
-        if by_line:
-            return by_line
+        messages_of_lines = list(_messages_of_lines(response.pieces, body))
+        if messages_of_lines:
+            return messages_of_lines
 
-    return [
-        LocatedMessage(message, last, offset)
-        for message, offset in server_messages(body)
-    ]
+    messages_of_body = []
+    for message, offset in server_messages(body):
+        messages_of_body.append(LocatedMessage(message, last_piece, offset))
+
+    return messages_of_body
 
 
 def _messages_of_pieces(response: Response) -> Iterator[LocatedMessage]:
@@ -494,19 +498,16 @@ def response_to(request: Message | None, response: Response) -> LocatedMessage |
 
 def unread_texts(response: Response) -> list[bytes]:
     """Return what a client may read in a response as messages, and what can't be read here."""
-    texts = list(_message_texts(response))
+    texts = list(_texts_read_as_messages(response))
     if content_coding(response.headers):
         return texts
     return [text for text in texts if _is_unreadable_message(text)]
 
 
-def _message_texts(response: Response) -> Iterator[bytes]:
+def _texts_read_as_messages(response: Response) -> Iterator[bytes]:
     """Yield what clients may read as messages in a response: its body, its lines or its events."""
-    if (
-        response.status >= _LOWEST_REFUSED_STATUS
-        or response.is_acknowledgement
-        or not response.body
-    ):
+    is_refusal = response.status >= _LOWEST_REFUSED_STATUS
+    if is_refusal or response.is_acknowledgement or not response.body:
         return
 
     if not response.is_message_stream or content_coding(response.headers):
@@ -650,9 +651,9 @@ def splice_pieces(
     for piece in pieces:
         piece_end += len(piece.raw)
         while ordered_replacements and ordered_replacements[0][0].start < piece_end:
-            span, new = ordered_replacements.popleft()
+            span, new_bytes = ordered_replacements.popleft()
             if span.start >= replaced_end:
-                growth += len(new)
+                growth += len(new_bytes)
                 replaced_end = span.start
 
             growth -= max(0, span.end - replaced_end)

@@ -66,11 +66,11 @@ def with_client_state(headers: Headers, state: str) -> Headers:
     """Return the headers of an authorization response with the client's own `state`."""
     changed_headers = []
     for name, value in headers:
-        new = value
+        new_value = value
         if name.lower() == "location":
-            new = _STATE_IN_QUERY.sub(lambda _: state, value)
+            new_value = _STATE_IN_QUERY.sub(lambda _: state, value)
 
-        changed_headers.append((name, new))
+        changed_headers.append((name, new_value))
 
     return tuple(changed_headers)
 
@@ -108,7 +108,7 @@ class ServerOrigin:
     def __init__(self, url: str, *, any_port: bool = False) -> None:
         """Take the URL of a server."""
         self._origin_pattern = _origin_pattern(url, any_port=any_port)
-        self._as_spelled = origin_in(url) or url
+        self._server_spelling = origin_in(url) or url
         """How the server last spelled its own origin; it may accept no other spelling."""
         self._announced_targets: set[str] = set()
         """Targets of documents that challenges have announced."""
@@ -120,11 +120,11 @@ class ServerOrigin:
     def path_of(self, url: str) -> str | None:
         """Return a URL without the origin; None where it names one that is not the server's."""
         origin = origin_in(url)
-        spellings = [origin]
+        possible_origins = [origin]
         if origin.startswith("//"):
-            spellings = [f"{scheme}:{origin}" for scheme in _DEFAULT_PORTS]
+            possible_origins = [f"{scheme}:{origin}" for scheme in _DEFAULT_PORTS]
 
-        if origin and not any(map(self.is_named, spellings)):
+        if origin and not any(map(self.is_named, possible_origins)):
             return None
 
         path = url.lstrip()[len(origin) :]
@@ -135,14 +135,16 @@ class ServerOrigin:
 
     def with_origin_replaced(self, text: str, origin: str) -> str:
         """Return a text with the server's origin replaced."""
-        return self._origin_pattern.sub(
-            lambda match: self._origin_as_spelled(origin, match[0]), text
-        )
+
+        def replaced_origin(match: re.Match[str]) -> str:
+            return self._origin_as_spelled(origin, match[0])
+
+        return self._origin_pattern.sub(replaced_origin, text)
 
     def _origin_as_spelled(self, origin: str, spelled: str) -> str:
         """Return an origin in the server's spelling, and remember that unless it is encoded."""
         if "%" not in spelled:
-            self._as_spelled = spelled.replace("\\", "")
+            self._server_spelling = spelled.replace("\\", "")
 
         return _spelled_alike(origin, spelled)
 
@@ -176,17 +178,17 @@ class ServerOrigin:
         """
         new_headers = []
         for name, value in headers:
-            lower = name.lower()
-            if lower == "www-authenticate":
+            lower_name = name.lower()
+            if lower_name == "www-authenticate":
                 self._announced_targets.update(_ANNOUNCED_METADATA.findall(value))
 
-            new = value
-            if lower == "location":
-                new = self._redirect_url(value, origin)
-            elif not lower.startswith("access-control-"):
-                new = self.with_origin_replaced(value, origin)
+            new_value = value
+            if lower_name == "location":
+                new_value = self._redirect_url(value, origin)
+            elif not lower_name.startswith("access-control-"):
+                new_value = self.with_origin_replaced(value, origin)
 
-            new_headers.append((name, new))
+            new_headers.append((name, new_value))
 
         return tuple(new_headers)
 
@@ -207,21 +209,21 @@ class ServerOrigin:
         A document is asked for without a coding, in which nothing could be found.
         """
         if self.asks_for_metadata(request):
-            return replace(
-                request, headers=without_header(request.headers, "accept-encoding")
-            )
+            headers = without_header(request.headers, "accept-encoding")
+            return replace(request, headers=headers)
 
-        resource = _resource_pattern(origin)
+        resource_pattern = _resource_pattern(origin)
 
-        def put(match: re.Match[str]) -> str:
-            return match[1] + _spelled_alike(self._as_spelled, match[2])
+        def with_server_origin(match: re.Match[str]) -> str:
+            return match[1] + _spelled_alike(self._server_spelling, match[2])
 
-        target = resource.sub(put, request.target)
+        target = resource_pattern.sub(with_server_origin, request.target)
         if target != request.target:
             request = replace(request, target=target)
 
         if request.header("content-type").startswith(_FORM_CONTENT_TYPE):
-            body = resource.sub(put, request.body.decode("latin-1")).encode("latin-1")
+            form = request.body.decode("latin-1")
+            body = resource_pattern.sub(with_server_origin, form).encode("latin-1")
             if body != request.body:
                 headers = without_header(request.headers, "content-length")
                 request = replace(request, headers=headers, body=body)
@@ -280,25 +282,23 @@ def _origin_pattern(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
     for name in hosts:
         host_patterns += [re.escape(name), re.escape(name.translate(_PERCENT_ESCAPES))]
 
-    default = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
-    port_number = match["port"] or default
-    schemes = _DEFAULT_PORTS if default else {match["scheme"]: ""}
+    usual_port = _DEFAULT_PORTS.get(match["scheme"].lower(), "")
+    port_number = match["port"] or usual_port
+    schemes = _DEFAULT_PORTS if usual_port else {match["scheme"]: ""}
+    any_host = f"(?:{'|'.join(host_patterns)})"
     origin_patterns = []
     for scheme, default_port in schemes.items():
-        port = f"{_COLON}{port_number}"
+        port_pattern = f"{_COLON}{port_number}"
         if any_port:
-            port = f"{_COLON}[0-9]+"
-        elif port_number == default:
-            port = f"{_COLON}(?:{port_number}|{default_port})"
+            port_pattern = f"{_COLON}[0-9]+"
+        elif port_number == usual_port:
+            port_pattern = f"{_COLON}(?:{port_number}|{default_port})"
 
-        if any_port or port_number in (default, default_port):
-            port = f"(?:{port})?"
+        if any_port or port_number in (usual_port, default_port):
+            port_pattern = f"(?:{port_pattern})?"
 
-        origin_patterns.append(
-            f"{scheme}{_COLON}{_SLASH}{{2}}(?:{'|'.join(host_patterns)}){port}"
-        )
+        origin_patterns.append(f"{scheme}{_COLON}{_SLASH}{{2}}{any_host}{port_pattern}")
 
-    return re.compile(
-        rf"(?<![\w.+-])(?:{'|'.join(origin_patterns)})(?![\w.:@-]|%3A|%40)",
-        re.IGNORECASE,
-    )
+    any_origin = f"(?:{'|'.join(origin_patterns)})"
+    delimited_origin = rf"(?<![\w.+-]){any_origin}(?![\w.:@-]|%3A|%40)"
+    return re.compile(delimited_origin, re.IGNORECASE)

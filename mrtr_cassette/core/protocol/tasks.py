@@ -34,7 +34,7 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as clients and servers declare it."""
 
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-_NOT_DISTINCT: Final = frozenset(
+_MEMBERS_THAT_VARY: Final = frozenset(
     {*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE}
 )
 
@@ -61,17 +61,22 @@ class TaskState:
     @property
     def digest(self) -> str:
         """The same for polls that say the same, whenever they came."""
-        members = {
-            name: self.tree[name] for name in self.tree if name not in _NOT_DISTINCT
-        }
-        return canonical(members)
+        lasting_members = {}
+        for name, member in self.tree.items():
+            if name not in _MEMBERS_THAT_VARY:
+                lasting_members[name] = member
+
+        return canonical(lasting_members)
 
     @property
     def response(self) -> dict[str, Any]:
         """The members `result` or `error` of a terminal state: what the call came to."""
-        return {
-            name: self.tree[name] for name in ("result", "error") if name in self.tree
-        }
+        outcome = {}
+        for name in ("result", "error"):
+            if name in self.tree:
+                outcome[name] = self.tree[name]
+
+        return outcome
 
 
 def created_task(request: Message | None, response: Message | None) -> TaskState | None:
@@ -90,10 +95,11 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
 
 def created_task_id(request: Message | None, response: Message | None) -> str | None:
     """Return the id of the task that a response creates, as either version of MCP has it."""
-    # MCP 2025-11-25 has the task as a member.
-    task = created_task(request, response) or _task_state_in(
-        _result_in(response).get(TASK)
-    )
+    task = created_task(request, response)
+    if task is None:
+        # MCP 2025-11-25 has the task as a member.
+        task = _task_state_in(_result_in(response).get(TASK))
+
     return None if task is None else task.id
 
 
@@ -104,13 +110,13 @@ def stable_key_names(
 
     Servers make such a key of the id and something random, and show their questions in any order.
     """
-    names = {key: key for key in requests}
-    with_id = [key for key in requests if task_id and task_id in key]
-    with_id.sort(key=lambda key: canonical(dict(requests[key].definition)))
-    for number, key in enumerate(with_id, start=1):
-        names[key] = f"{TASK}:{number}"
+    name_by_key = {key: key for key in requests}
+    keys_with_id = [key for key in requests if task_id and task_id in key]
+    keys_with_id.sort(key=lambda key: canonical(dict(requests[key].definition)))
+    for number, key in enumerate(keys_with_id, start=1):
+        name_by_key[key] = f"{TASK}:{number}"
 
-    return names
+    return name_by_key
 
 
 def polled_state(response: Message | None) -> TaskState | None:
@@ -142,9 +148,8 @@ def notified_states(response: Response | None) -> list[TaskState]:
 def clock_spans(message: Message) -> Iterator[tuple[str, Span]]:
     """Yield the members of a state that depend on the clock: times, and how often to poll."""
     state_member = "params" if message.method else "result"
-    for path, span in find_spans(
-        message.raw, [(state_member, name) for name in _CLOCK_MEMBERS]
-    ):
+    clock_paths = [(state_member, name) for name in _CLOCK_MEMBERS]
+    for path, span in find_spans(message.raw, clock_paths):
         yield path[-1], span
 
 
@@ -158,14 +163,13 @@ def _result_in(response: Message | None) -> dict[str, Any]:
 def _task_state_in(value: Any) -> TaskState | None:
     """Return the state of a task that a result or params have; None for anything else."""
     tree = members_of(value)
-    identity = tree.get(TASK_ID)
+    task_id = tree.get(TASK_ID)
     status = tree.get("status")
-    if not isinstance(identity, str) or not isinstance(status, str):
+    if not isinstance(task_id, str) or not isinstance(status, str):
         return None
 
-    return TaskState(
-        identity, status, read_request_map(tree.get(INPUT_REQUESTS)) or {}, tree
-    )
+    input_requests = read_request_map(tree.get(INPUT_REQUESTS)) or {}
+    return TaskState(task_id, status, input_requests, tree)
 
 
 _TIME_TEXT: Final = re.compile(

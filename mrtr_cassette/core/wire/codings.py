@@ -90,11 +90,10 @@ class ContentDecoder:
     @property
     def is_whole(self) -> bool:
         """Whether the bytes so far end where a compressed body may end."""
-        return (
-            not self.failed
-            and self._current_stream is not None
-            and _has_ended(self._current_stream)
-        )
+        if self.failed or self._current_stream is None:
+            return False
+
+        return _has_ended(self._current_stream)
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what the next bytes decode to, up to a little more than the limit."""
@@ -138,11 +137,9 @@ class ContentDecoder:
             self._current_stream = _stream_decompressor(self._coding, part[0])
 
         # Brotli's has another name.
-        decode = (
-            getattr(self._current_stream, "process", None)
-            or self._current_stream.decompress
-        )
-        return bytes(decode(part))
+        brotli_process = getattr(self._current_stream, "process", None)
+        decompress = brotli_process or self._current_stream.decompress
+        return bytes(decompress(part))
 
 
 def with_decoded_body(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:

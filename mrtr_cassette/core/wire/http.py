@@ -207,10 +207,8 @@ def header_text(text: str) -> str:
 @lru_cache(maxsize=1024)
 def is_event_stream(headers: Headers) -> bool:
     """Tell whether a response with these headers is a stream of Server-Sent Events."""
-    return (
-        header_value(headers, "content-type").partition(";")[0].strip().lower()
-        == EVENT_STREAM
-    )
+    media_type, _, _ = header_value(headers, "content-type").partition(";")
+    return media_type.strip().lower() == EVENT_STREAM
 
 
 def kept_request_headers(
@@ -220,11 +218,14 @@ def kept_request_headers(
 
     Of credentials only the names are kept, and of conditions that the user didn't name.
     """
-    only_named = CREDENTIAL_HEADERS | (CONDITION_HEADERS - names_of_user)
-    return tuple(
-        (name, "" if name.lower() in only_named else value)
-        for name, value in _kept_headers(headers, _KEPT_REQUEST_HEADERS | names_of_user)
-    )
+    names_without_value = CREDENTIAL_HEADERS | (CONDITION_HEADERS - names_of_user)
+    kept_names = _KEPT_REQUEST_HEADERS | names_of_user
+    kept_headers = []
+    for name, value in _kept_headers(headers, kept_names):
+        kept_value = "" if name.lower() in names_without_value else value
+        kept_headers.append((name, kept_value))
+
+    return tuple(kept_headers)
 
 
 @lru_cache(maxsize=1024)

@@ -92,10 +92,8 @@ def _canonical_number(text: str) -> str:
     if 0 <= exponent <= _MOST_WRITTEN_OUT_DIGITS - len(digits):
         return f"{sign}{digits}{'0' * exponent}"
 
-    if (
-        -_MOST_WRITTEN_OUT_DIGITS <= exponent < 0
-        and len(digits) <= _MOST_WRITTEN_OUT_DIGITS
-    ):
+    is_short_fraction = -_MOST_WRITTEN_OUT_DIGITS <= exponent < 0
+    if is_short_fraction and len(digits) <= _MOST_WRITTEN_OUT_DIGITS:
         padded_digits = digits.rjust(1 - exponent, "0")
         return f"{sign}{padded_digits[:exponent]}.{padded_digits[exponent:]}"
 
@@ -315,10 +313,10 @@ def to_json(value: Any, spell_number: Callable[[str], str] = str) -> str:
         return spell_number(value.text)
 
     if isinstance(value, dict):
-        members = [
-            f"{json.dumps(key)}:{to_json(value[key], spell_number)}"
-            for key in sorted(value)
-        ]
+        members = []
+        for key in sorted(value):
+            members.append(f"{json.dumps(key)}:{to_json(value[key], spell_number)}")
+
         return f"{{{','.join(members)}}}"
 
     if isinstance(value, list | tuple):
@@ -337,12 +335,12 @@ def find_spans(
         NotJsonError: `raw` is no JSON that any client reads.
     """
     try:
-        return _find_spans(raw, paths)
+        return _spans_in_valid_json(raw, paths)
     except NotJsonError:
-        return _find_spans(repaired_json(raw), paths)
+        return _spans_in_valid_json(repaired_json(raw), paths)
 
 
-def _find_spans(
+def _spans_in_valid_json(
     raw: bytes, paths: Collection[MemberPath]
 ) -> list[tuple[MemberPath, Span]]:
     """Return the spans at some paths, as `find_spans` does, of JSON that needs no repair."""
@@ -367,12 +365,14 @@ def _spans_of_members(
     text: str, start: int, paths: frozenset[MemberPath], outer_path: MemberPath
 ) -> Iterator[tuple[MemberPath, Span]]:
     """Yield path and span of the members at some paths of the object at `outer_path`."""
-    deeper = {path[len(outer_path)] for path in paths if len(path) > len(outer_path)}
-    if not deeper or text[start] != "{":
+    names_on_paths = {
+        path[len(outer_path)] for path in paths if len(path) > len(outer_path)
+    }
+    if not names_on_paths or text[start] != "{":
         return
 
     for member in _parts_of(text, start):
-        if member.name in deeper:
+        if member.name in names_on_paths:
             member_path = (*outer_path, member.name)
             if member_path in paths:
                 yield member_path, member.value
@@ -410,9 +410,9 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
 
     parts: list[bytes] = []
     end_of_last = 0
-    for span, new in sorted(replacements):
+    for span, new_bytes in sorted(replacements):
         if span.start >= end_of_last:
-            parts += (raw[end_of_last : span.start], new)
+            parts += (raw[end_of_last : span.start], new_bytes)
 
         end_of_last = max(end_of_last, span.end)
 

@@ -110,21 +110,17 @@ def differing_places_within(place: ValuesAt) -> list[ValuesAt] | None:
 
         return differing_places
 
-    if (
-        isinstance(recorded_value, list)
-        and isinstance(received_value, list)
-        and len(recorded_value) == len(received_value)
-    ):
-        for index, recorded in enumerate(recorded_value):
-            received = received_value[index]
-            if not _are_same_plainly(recorded, received):
-                differing_places.append(
-                    ValuesAt(f"{pointer}/{index}", recorded, received)
-                )
+    if not isinstance(recorded_value, list) or not isinstance(received_value, list):
+        return None
+    if len(recorded_value) != len(received_value):
+        return None
 
-        return differing_places
+    for index, recorded in enumerate(recorded_value):
+        received = received_value[index]
+        if not _are_same_plainly(recorded, received):
+            differing_places.append(ValuesAt(f"{pointer}/{index}", recorded, received))
 
-    return None
+    return differing_places
 
 
 def _are_same_plainly(recorded: Any, received: Any) -> bool:
@@ -149,10 +145,11 @@ def pointer_path(pointer: str) -> MemberPath:
     if not pointer.startswith("/"):
         raise ValueError(pointer)
 
-    return tuple(
-        step.replace("~1", "/").replace("~0", "~")
-        for step in pointer.removeprefix("/").split("/")
-    )
+    keys = []
+    for step in pointer.removeprefix("/").split("/"):
+        keys.append(step.replace("~1", "/").replace("~0", "~"))
+
+    return tuple(keys)
 
 
 def pointer_to(path: MemberPath) -> str:
@@ -222,9 +219,10 @@ def _kept_members(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the members or items that stay; `paths_by_key` has the paths that are left out."""
     for name, part in parts:
-        paths = paths_by_key.get(name, ())
-        if () not in paths:
-            yield name, without_paths(part, paths)
+        paths_within_part = paths_by_key.get(name, ())
+        is_left_out = () in paths_within_part
+        if not is_left_out:
+            yield name, without_paths(part, paths_within_part)
 
 
 def texts_in(value: Any, path: MemberPath = ()) -> Iterator[tuple[MemberPath, str]]:

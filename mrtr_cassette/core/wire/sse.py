@@ -34,22 +34,22 @@ class Event:
     """Where its first line begins, after a byte order mark."""
 
     @cached_property
-    def lines(self) -> list[tuple[int, Span]]:
+    def data_lines(self) -> list[tuple[int, Span]]:
         """Where each line of the data begins in `data`, and where it is in `raw`."""
-        lines: list[tuple[int, Span]] = []
+        data_lines: list[tuple[int, Span]] = []
         offset = 0
         for match in _DATA_LINE.finditer(self.raw[self.begin :]):
             start, end = match.span(1)
-            lines.append((offset, Span(self.begin + start, self.begin + end)))
+            data_lines.append((offset, Span(self.begin + start, self.begin + end)))
             offset += end - start + 1
 
-        return lines
+        return data_lines
 
     def raw_span(self, span: Span) -> Span | None:
         """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
-        index = bisect_right(self.lines, span.start, key=lambda line: line[0]) - 1
+        index = bisect_right(self.data_lines, span.start, key=lambda line: line[0]) - 1
         if index >= 0:
-            offset, line = self.lines[index]
+            offset, line = self.data_lines[index]
             if span.end <= offset + line.end - line.start:
                 return span.moved(line.start - offset)
 
@@ -58,9 +58,9 @@ class Event:
 
 def read_event(raw: bytes, *, first: bool) -> Event:
     """Read the data lines of one event."""
-    begin = _line_start(raw, first=first)
-    lines = _DATA_LINE.findall(raw[begin:])
-    data = b"\n".join(lines) if lines else None
+    begin = _start_of_first_line(raw, first=first)
+    data_lines = _DATA_LINE.findall(raw[begin:])
+    data = b"\n".join(data_lines) if data_lines else None
 
     return Event(raw, data, begin)
 
@@ -96,7 +96,7 @@ def retry_ms(raw: bytes) -> int | None:
     return None if match is None else int(match[1])
 
 
-def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
+def _start_of_first_line(raw: bytes | bytearray, *, first: bool) -> int:
     """Return where the first line begins: after a byte order mark, if the stream begins here."""
     return len(_BOM) if first and raw.startswith(_BOM) else 0
 
@@ -115,7 +115,7 @@ class SseFramer:
         pending += chunk
         events = []
         start = 0
-        content_start = _line_start(pending, first=self._is_at_first_event)
+        content_start = _start_of_first_line(pending, first=self._is_at_first_event)
         search_start = self._searched_length
         while end := _LINE_END.match(pending, content_start) or _BLANK_LINE.search(
             pending, search_start
@@ -137,7 +137,7 @@ class SseFramer:
         Either may be empty.
         """
         pending = bytes(self._pending_bytes)
-        start = _line_start(pending, first=self._is_at_first_event)
+        start = _start_of_first_line(pending, first=self._is_at_first_event)
         is_blank = len(pending) == start + 1 or pending[-2:].startswith((b"\r", b"\n"))
         if is_blank and pending.endswith(b"\r"):
             return pending, b""
