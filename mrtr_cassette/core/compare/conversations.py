@@ -421,13 +421,13 @@ def _comparable_interactions_of(
     cassette: Cassette, ignored_for: IgnoredFor
 ) -> Iterator[_ComparableInteraction]:
     """Yield the interactions of a cassette as a comparison reads them."""
-    pages: dict[tuple[str, str, str | None], int] = {}
+    page_by_cursor: dict[tuple[str, str, str | None], int] = {}
     for interaction in without_pongs(in_conversation_order(cassette.interactions)):
         call = interaction.exchanges[0].call
         issued_cursor = interaction.exchanges[-1].next_cursor
-        page = pages.get((call.endpoint, call.method, call.cursor), 0)
+        page = page_by_cursor.get((call.endpoint, call.method, call.cursor), 0)
         if issued_cursor is not None:
-            pages[call.endpoint, call.method, issued_cursor] = page + 1
+            page_by_cursor[call.endpoint, call.method, issued_cursor] = page + 1
 
         ignored_pointers = ignored_for(call)
         ignored_paths = _unmasked_paths(ignored_pointers)

@@ -373,70 +373,77 @@ class _RecorderQueues:
     def __init__(self, recorders: Sequence[_Recorder], providers: _Providers) -> None:
         self._recorders = recorders
         self._queues = [deque(recorder.happenings) for recorder in recorders]
-        self._provider_indexes_by_cause: dict[_Cause, set[int]] = {}
+        self._providing_recorders_by_cause: dict[_Cause, set[int]] = {}
         for cause, providers_of_cause in providers.items():
-            self._provider_indexes_by_cause[cause] = {
-                index for index, _ in providers_of_cause
+            self._providing_recorders_by_cause[cause] = {
+                recorder_index for recorder_index, _ in providers_of_cause
             }
 
         self._ready: list[tuple[float, bool, int]] = []
         """A heap of moments, each with the index of its recorder."""
 
-        self._missing_cause_by_index: dict[int, _Cause] = {}
+        self._missing_cause_by_recorder: dict[int, _Cause] = {}
         """A cause that is missing, by the index of the recorder."""
 
-        self._indexes_waiting_for: dict[_Cause, list[int]] = defaultdict(list)
+        self._recorders_waiting_for: dict[_Cause, list[int]] = defaultdict(list)
         self._given_causes: set[_Cause] = set()
-        for index in range(len(recorders)):
-            self._queue_next(index)
+        for recorder_index in range(len(recorders)):
+            self._queue_next_happening(recorder_index)
 
     def ordered_happenings(self) -> Iterator[tuple[int, _Happening]]:
         """Yield all, the earliest first that has its causes."""
-        while self._ready or self._missing_cause_by_index:
+        while self._ready or self._missing_cause_by_recorder:
             if self._ready:
-                *_, index = heappop(self._ready)
+                *_, recorder_index = heappop(self._ready)
             else:
                 # No true cause is missing: a state was issued, or an id used, again.
-                index = min(self._missing_cause_by_index, key=self._order_of_next)
-                del self._missing_cause_by_index[index]
+                recorder_index = min(
+                    self._missing_cause_by_recorder, key=self._order_of_next
+                )
+                del self._missing_cause_by_recorder[recorder_index]
 
-            happening = self._queues[index].popleft()
-            yield index, happening
+            happening = self._queues[recorder_index].popleft()
+            yield recorder_index, happening
             for cause in happening.given_causes:
                 self._note_given_cause(cause)
 
-            self._queue_next(index)
+            self._queue_next_happening(recorder_index)
 
-    def _order_of_next(self, index: int) -> tuple[float, bool, int]:
+    def _order_of_next(self, recorder_index: int) -> tuple[float, bool, int]:
         """Return when the head of a recorder was seen, with its index."""
-        next_happening = self._queues[index][0]
-        wall_ms = self._recorders[index].began_ms + next_happening.at_ms
+        next_happening = self._queues[recorder_index][0]
+        wall_ms = self._recorders[recorder_index].began_ms + next_happening.at_ms
         # A request of the same moment comes later: its client may have waited for this.
         comes_later = not next_happening.is_piece
-        return wall_ms, comes_later, index
+        return wall_ms, comes_later, recorder_index
 
-    def _queue_next(self, index: int) -> None:
+    def _queue_next_happening(self, recorder_index: int) -> None:
         """Take the next head of a recorder, if it has any."""
-        queue = self._queues[index]
+        queue = self._queues[recorder_index]
         if not queue:
             return
 
         for cause in queue[0].needed_causes:
-            provider_indexes = self._provider_indexes_by_cause.get(cause, {index})
-            if index not in provider_indexes and cause not in self._given_causes:
-                self._missing_cause_by_index[index] = cause
-                self._indexes_waiting_for[cause].append(index)
+            providing_recorders = self._providing_recorders_by_cause.get(
+                cause, {recorder_index}
+            )
+            if (
+                recorder_index not in providing_recorders
+                and cause not in self._given_causes
+            ):
+                self._missing_cause_by_recorder[recorder_index] = cause
+                self._recorders_waiting_for[cause].append(recorder_index)
                 return
 
-        heappush(self._ready, self._order_of_next(index))
+        heappush(self._ready, self._order_of_next(recorder_index))
 
     def _note_given_cause(self, cause: _Cause) -> None:
         """Take note of a cause; what waited for it is ready, or waits for the next one."""
         self._given_causes.add(cause)
-        for index in self._indexes_waiting_for.pop(cause, ()):
-            if self._missing_cause_by_index.get(index) == cause:
-                del self._missing_cause_by_index[index]
-                self._queue_next(index)
+        for recorder_index in self._recorders_waiting_for.pop(cause, ()):
+            if self._missing_cause_by_recorder.get(recorder_index) == cause:
+                del self._missing_cause_by_recorder[recorder_index]
+                self._queue_next_happening(recorder_index)
 
 
 def _merged_exchanges(

@@ -787,9 +787,9 @@ class _ResponseMessages:
         if message.kind is Kind.RESPONSE:
             self._take_response(message)
         elif message.kind is Kind.REQUEST:
-            self._take_request(message)
+            self._take_server_request(message)
 
-    def _take_request(self, message: Message) -> None:
+    def _take_server_request(self, message: Message) -> None:
         """Take a ping, or a request that the server pushes."""
         pushes = self._recorder.arrivals.pushes
         if message.method == PING:

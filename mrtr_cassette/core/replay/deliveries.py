@@ -511,7 +511,7 @@ class Deliveries:
 
     def __init__(
         self,
-        by_arrival: Sequence[ReplayEntry],
+        entries_by_arrival: Sequence[ReplayEntry],
         timelines: Timelines,
         tasks: Collection[str],
         *,
@@ -527,7 +527,7 @@ class Deliveries:
         """
         self._matchers = matchers
         self._timelines = timelines
-        self._by_arrival = by_arrival
+        self._entries_by_arrival = entries_by_arrival
         self._task_ids = tasks
         self.paced = False
         self._is_stateless = stateless
@@ -727,7 +727,7 @@ class Deliveries:
     def _sessions_by_stream(self) -> dict[int, set[str]]:
         """The recorded sessions that have a listening stream, by the number of its request."""
         sessions: dict[int, set[str]] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if entry.is_listening:
                 sessions.setdefault(entry.numbers.lookup, set()).add(entry.session)
 
@@ -736,7 +736,7 @@ class Deliveries:
     def _equal_stream_in(self, stream: ReplayEntry, session: str) -> ReplayEntry | None:
         """Return the first equal listening stream of a recorded session, or None."""
         lookup_number = stream.numbers.lookup
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             is_in_session = entry.session == session and entry.is_listening
             if is_in_session and entry.numbers.lookup == lookup_number:
                 return entry
@@ -746,7 +746,7 @@ class Deliveries:
     @cached_property
     def _places_of_events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
         """Where events are, by session and id."""
-        return places_of_events(self._by_arrival)
+        return places_of_events(self._entries_by_arrival)
 
     def has_json_rpc_response(self, entry: ReplayEntry) -> bool:
         """Tell whether what is sent for a recorded request has its JSON-RPC response."""

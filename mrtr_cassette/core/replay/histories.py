@@ -288,11 +288,11 @@ class WriteHistories:
             timelines: tell when calls ended, and what was posted meanwhile.
         """
         # A task goes on by itself, whatever is written.
-        self._by_arrival: list[ReplayEntry] = []
+        self._entries_by_arrival: list[ReplayEntry] = []
         self._by_path: dict[int, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
             if entry.task_creator is None:
-                self._by_arrival.append(entry)
+                self._entries_by_arrival.append(entry)
                 self._by_path.setdefault(entry.numbers.path, []).append(entry)
 
         self._equal_calls_by_path: dict[int, list[CallSequence]] = {}
@@ -304,7 +304,7 @@ class WriteHistories:
         self._opened_sessions = opened_sessions
         self._call_effects = effects
         self._history_mode = mode
-        has_repeated = len(self._by_path) < len(self._by_arrival)
+        has_repeated = len(self._by_path) < len(self._entries_by_arrival)
         self._holds_any = mode == "strict" or (mode == "auto" and has_repeated)
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
@@ -332,8 +332,10 @@ class WriteHistories:
     def _recorded_writes(self) -> dict[HistoryKey, _RecordedWrites]:
         """The writes of each history."""
         writes_by_history: dict[HistoryKey, list[HistoryPoint]] = {}
-        entry_by_number = {entry.exchange.number: entry for entry in self._by_arrival}
-        for entry in self._by_arrival:
+        entry_by_number = {
+            entry.exchange.number: entry for entry in self._entries_by_arrival
+        }
+        for entry in self._entries_by_arrival:
             point = self._points_by_entry[entry]
             history_writes = writes_by_history.setdefault(point.history_key, [])
             # A run that appended had played these one after the other, before the request came.
@@ -367,7 +369,7 @@ class WriteHistories:
         """Where in its history each request belongs."""
         lifetimes = self._call_lifetimes()
         points: dict[ReplayEntry, HistoryPoint] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             first_request = entry
             while first_request.answered_ask is not None:
                 if first_request in points:
@@ -394,7 +396,7 @@ class WriteHistories:
     def _call_lifetimes(self) -> dict[tuple[int, HistoryKey], Lifetime]:
         """Return when each call began, and when it ended with all its rounds and steps."""
         lifetimes: dict[tuple[int, HistoryKey], Lifetime] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             call = (entry.interaction, self._history_key_of(entry))
             start, end = self._timelines.lifetime_of(entry)
             for step in self._steps_by_call.get(entry, ()):
@@ -419,7 +421,7 @@ class WriteHistories:
     @cached_property
     def _runs_by_recorder(self) -> dict[str, int]:
         """The run to which each recorder belongs."""
-        exchanges = [entry.exchange for entry in self._by_arrival]
+        exchanges = [entry.exchange for entry in self._entries_by_arrival]
         return run_number_by_recorder(exchanges, self._recorders)
 
     # What a play has made
@@ -682,7 +684,7 @@ class WriteHistories:
     def _digests_by_entry(self) -> dict[ReplayEntry, bytes]:
         """Digests of the answers to calls that were recorded repeatedly."""
         digests: dict[ReplayEntry, bytes] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if len(self._by_path[entry.numbers.path]) > 1:
                 digests[entry] = answer_digest(
                     entry, self._steps_by_call.get(entry, ())
@@ -727,7 +729,7 @@ class WriteHistories:
                 answered_differently.add(call)
 
         # A retry came after the call that it answers.
-        for entry in reversed(self._by_arrival):
+        for entry in reversed(self._entries_by_arrival):
             answered_ask = entry.answered_ask
             if answered_ask is None:
                 continue
@@ -744,9 +746,9 @@ class WriteHistories:
         """Whether reads that the default history lets through are told: there are also writes."""
         if self._history_mode != "auto":
             return False
-        if not any(map(self._is_watched, self._by_arrival)):
+        if not any(map(self._is_watched, self._entries_by_arrival)):
             return False
-        return any(map(self._call_effects.is_write, self._by_arrival))
+        return any(map(self._call_effects.is_write, self._entries_by_arrival))
 
     def _is_watched(self, entry: ReplayEntry) -> bool:
         """Tell whether a call is known to read what writes may change."""

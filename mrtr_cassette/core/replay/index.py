@@ -44,15 +44,15 @@ class RecordingIndex:
 
     stand_in_by_entry: Mapping[ReplayEntry, ReplayEntry] = MappingProxyType({})
 
-    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        self._by_arrival = by_arrival
+    def __init__(self, entries_by_arrival: Sequence[ReplayEntry]) -> None:
+        self._entries_by_arrival = entries_by_arrival
         self.entries_by_lookup: dict[LookupKey, list[ReplayEntry]] = {}
         self._groups_by_lookup: dict[LookupKey, dict[Traits, list[ReplayEntry]]] = {}
         """Those of each key that was asked for, by all that headers say."""
         self._entries_by_stricter_lookup: dict[
             tuple[LookupKey, int, LookupKey], list[ReplayEntry]
         ] = {}
-        for entry in by_arrival:
+        for entry in entries_by_arrival:
             if entry.task_creator is None and entry not in self.stand_in_by_entry:
                 self._index_entry(entry)
 
@@ -117,7 +117,7 @@ class RecordingIndex:
     def _asks_by_state(self) -> dict[str | None, ReplayEntry]:
         """The asks by the hashes of the states that they issue."""
         asks: dict[str | None, ReplayEntry] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             for sha256 in (entry.issued_sha256, entry.exchange.issued_sha256):
                 if entry.is_ask and sha256 is not None:
                     asks.setdefault(sha256, entry)
@@ -128,7 +128,7 @@ class RecordingIndex:
     def _retries_by_equal_ask(self) -> dict[object, list[ReplayEntry]]:
         """The retries by their call, their answers, and what they answer."""
         retries: dict[object, list[ReplayEntry]] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if entry.answered_ask is not None and entry.task_creator is None:
                 lookup = entry.normalised.lookup
                 key = (lookup.call, lookup.answers, *_equal_ask_key(entry.answered_ask))
@@ -249,7 +249,7 @@ class SecretMapping:
     def __init__(self) -> None:
         self._received_by_recorded: dict[Ref, Ref] = {}
 
-    def fitting_entries(
+    def entries_fitting_secrets(
         self, candidates: Candidates, received_secrets: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the recorded exchanges whose secrets can be those of a request."""
@@ -271,12 +271,12 @@ class SecretMapping:
         if not candidates.have_retries:
             return entries
 
-        fitting_entries = []
+        entries_fitting_secrets = []
         for entry in entries:
             if not self._contradicts_earlier_round(entry, received_secrets):
-                fitting_entries.append(entry)
+                entries_fitting_secrets.append(entry)
 
-        return fitting_entries
+        return entries_fitting_secrets
 
     def _contradicts_earlier_round(
         self, entry: ReplayEntry, received_secrets: tuple[Ref, ...]
@@ -532,19 +532,21 @@ class StatelessIndex(RecordingIndex):
         self, candidates: Candidates, normalised: NormalisedRequest
     ) -> ReplayEntry | None:
         """Return the first of some equal recordings that fits, its caller's if possible."""
-        fitting_entries = candidates.entries
+        entries_fitting_secrets = candidates.entries
         if normalised.secrets:
-            fitting_entries = self._fitting_entries(candidates, normalised.secrets)
-            if not fitting_entries:
+            entries_fitting_secrets = self._entries_fitting_secrets(
+                candidates, normalised.secrets
+            )
+            if not entries_fitting_secrets:
                 return None
 
-        for entry in fitting_entries:
+        for entry in entries_fitting_secrets:
             if self.indexed_request(entry).caller == normalised.caller:
                 return entry
 
-        return fitting_entries[0]
+        return entries_fitting_secrets[0]
 
-    def _fitting_entries(
+    def _entries_fitting_secrets(
         self, candidates: Candidates, received_secrets: tuple[Ref, ...]
     ) -> Sequence[ReplayEntry]:
         """Return the exchanges whose secrets can be those of a request."""

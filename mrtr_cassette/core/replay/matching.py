@@ -603,14 +603,14 @@ _Likeness = tuple[bytes, str, str, Traits]
 class RecordedRequests:
     """The recorded requests as they are matched, among which a client's is recognised."""
 
-    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        self._by_arrival = by_arrival
+    def __init__(self, entries_by_arrival: Sequence[ReplayEntry]) -> None:
+        self._entries_by_arrival = entries_by_arrival
 
     @cached_property
     def by_likeness(self) -> dict[_Likeness, ReplayEntry]:
         """The first recorded exchange of requests that differ in caller's values only."""
         entries_by_likeness: dict[_Likeness, ReplayEntry] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             digest = entry.normalised.digest
             if digest is not None:
                 entries_by_likeness.setdefault(
@@ -623,7 +623,7 @@ class RecordedRequests:
     def endpoints_and_methods(self) -> set[tuple[str, str]]:
         """The endpoint and the method of each recorded request that resumes no stream."""
         pairs = set()
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if not resumed_event_id(entry.normalised.request):
                 pairs.add((entry.key.endpoint, entry.key.method))
 
@@ -632,7 +632,7 @@ class RecordedRequests:
     @cached_property
     def _recorded_lookups(self) -> set[LookupKey]:
         """The keys of all recorded requests."""
-        return {entry.normalised.lookup for entry in self._by_arrival}
+        return {entry.normalised.lookup for entry in self._entries_by_arrival}
 
     def recognised_request(self, request: Request) -> PreparedRequest | None:
         """Return how a request is matched that differs from a recorded one in caller's values only.
@@ -661,7 +661,9 @@ class RecordedRequests:
 
         possible_values = []
         last_reading = prepared
-        for values in _learnable_values(known_values, self._by_arrival, request):
+        for values in _learnable_values(
+            known_values, self._entries_by_arrival, request
+        ):
             normaliser.values = values
             reading = normaliser.prepared_request(request)
             normaliser.values = known_values

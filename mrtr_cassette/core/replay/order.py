@@ -540,7 +540,7 @@ class PlayOrder:
         """Return the recordings that a request can get, whatever was played; or why none."""
         remaining_entries = candidates.entries
         if normalised.secrets:
-            remaining_entries = self._secret_mapping.fitting_entries(
+            remaining_entries = self._secret_mapping.entries_fitting_secrets(
                 candidates, normalised.secrets
             )
             if not remaining_entries:

@@ -169,7 +169,7 @@ class Player:
         entries = entries_of(cassette, self._normaliser.normalised_recorded_request)
         self._recorded_requests = RecordedRequests(entries.by_arrival)
         self.interactions = entries.by_interaction
-        self._by_arrival = entries.by_arrival
+        self._entries_by_arrival = entries.by_arrival
         self._answered_by_proxy = entries.answered_by_proxy
         self._recorded_pings = entries.pings
         issued_names = None
@@ -245,7 +245,9 @@ class Player:
     @cached_property
     def _entries_leading_elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
-        return entries_leading_elsewhere(self._by_arrival, origin_of(self.recording))
+        return entries_leading_elsewhere(
+            self._entries_by_arrival, origin_of(self.recording)
+        )
 
     @cached_property
     def origin(self) -> ServerOrigin:
@@ -273,7 +275,7 @@ class Player:
         Args:
             wall_s: the seconds since 1970, to which times of tasks are moved; without it they stay.
         """
-        return self.commit(self.choose(request, wall_s))
+        return self.commit_choice(self.choose_reply(request, wall_s))
 
     def stopping_miss_for(self, request: Request) -> Miss | None:
         """Return the miss after which no request is answered any more, and count this one.
@@ -291,7 +293,7 @@ class Player:
 
     # Choosing
 
-    def choose(self, request: Request, wall_s: float | None = None) -> Choice:
+    def choose_reply(self, request: Request, wall_s: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
         session = self._play_order.session_of(request)
         request_as_recorded, hook_failure = self._request_as_recorded(request, session)
@@ -392,7 +394,7 @@ class Player:
 
     # Playing
 
-    def commit(self, choice: Choice) -> Play | Miss | HarmlessReply:
+    def commit_choice(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
         self._play_order.remember_session(session)
@@ -702,7 +704,7 @@ class Player:
     @cached_property
     def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
         """The placeholders in each recorded response that has any."""
-        return placeholders_by_entry(self._by_arrival)
+        return placeholders_by_entry(self._entries_by_arrival)
 
     def _refuse_pending_call(
         self, received_answer: Message, session: LiveSession, miss: Miss
@@ -792,7 +794,7 @@ class Player:
 
         These are pointers to what was to be left out, and the names of what was to only read.
         """
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             self._normaliser.note_ignored_members_in(entry.normalised.request)
 
         unused = []
@@ -832,7 +834,7 @@ class Player:
         played_entries = self._play_order.played_entries
         played_lookup_numbers = {entry.numbers.lookup for entry in played_entries}
         numbers = set()
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if entry in played_entries:
                 continue
             if self._has_to_be_played(entry, played_lookup_numbers):

@@ -161,8 +161,8 @@ def _gates_of_pieces_and_end(
 class Timelines:
     """What the clients of each recorded session sent; no session waits for another one."""
 
-    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
-        self._by_arrival = by_arrival
+    def __init__(self, entries_by_arrival: Sequence[ReplayEntry]) -> None:
+        self._entries_by_arrival = entries_by_arrival
         self._requests_by_session: dict[str, list[ReplayEntry]] = {}
         self._other_causes_by_session: dict[str, list[ReplayEntry]] = {}
         """What is no request and may cause something."""
@@ -176,7 +176,7 @@ class Timelines:
         ] = {}
         self._cancellations: dict[ReplayEntry, ReplayEntry] = {}
         self._cancelled_calls: dict[ReplayEntry, ReplayEntry] = {}
-        for entry in by_arrival:
+        for entry in entries_by_arrival:
             # Nothing waits for the answer to a ping.
             if entry.exchange.number is not None and not entry.is_pong:
                 self._index_entry(entry)
@@ -297,7 +297,7 @@ class Timelines:
         ending_times = [entry.exchange.ended_ms]
         if response is not None and response.is_acknowledgement:
             # HTTP+SSE: responses come on the stream that opened the session.
-            for stream in self._by_arrival:
+            for stream in self._entries_by_arrival:
                 if stream.is_listening and stream.session == entry.session:
                     ending_times.append(stream.exchange.ended_ms)
 
@@ -307,7 +307,7 @@ class Timelines:
     def _arrived_by_response_elsewhere(self) -> dict[ReplayEntry, float]:
         """How many requests had arrived with responses on a stream that another request began."""
         arrived_by_end: dict[ReplayEntry, float] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             response = entry.exchange.response
             if entry.is_listening and response is not None:
                 gates = self.waits_of(entry).piece_gates
@@ -440,7 +440,7 @@ class Timelines:
     def _responses_by_session(self) -> dict[str, list[_TimedCall]]:
         """The calls of each session whose responses were theirs alone, by when these came."""
         responses_by_session: dict[str, list[_TimedCall]] = {}
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             exchange = entry.exchange
             located = exchange.located_response
             if exchange.response is None or located is None:
@@ -492,7 +492,7 @@ class Timelines:
         """
         session_answers = []
         answers_with_id = []
-        for entry in self._by_arrival:
+        for entry in self._entries_by_arrival:
             if entry.answered_question is None or entry.session != session:
                 continue
 

@@ -235,11 +235,11 @@ def _may_be_deep(raw: bytes) -> bool:
 def is_deep(tree: Any) -> bool:
     """Tell whether a value has more levels of nesting than are read."""
     # The first one is not the value's own.
-    too_deep_levels = islice(_levels_of(tree), DEEPEST_NESTING + 1, None)
+    too_deep_levels = islice(_containers_by_level(tree), DEEPEST_NESTING + 1, None)
     return next(too_deep_levels, None) is not None
 
 
-def _levels_of(tree: Any) -> Iterator[list[Any]]:
+def _containers_by_level(tree: Any) -> Iterator[list[Any]]:
     """Yield the objects and arrays of each level, after an array that has the value alone."""
     containers: list[Any] = [[tree]]
     # Without recursion: a call for each object would take longer than the rest.
@@ -267,7 +267,7 @@ def _is_exact(raw: bytes, tree: Any) -> bool:
     if len(raw) <= _SMALL_TEXT_BYTES:
         return False
 
-    for containers in _levels_of(tree):
+    for containers in _containers_by_level(tree):
         for container in containers:
             values = container.values() if type(container) is dict else container
             if float in set(map(type, values)):
@@ -349,7 +349,7 @@ def _spans_in_valid_json(
     text = raw.decode("latin-1")
     spans: list[tuple[MemberPath, Span]] = []
     try:
-        start = _skip_space(text, 0)
+        start = _offset_after_space(text, 0)
         # What is no object has no members, but it has to be JSON.
         if () in paths or text[start] != "{":
             spans.append(((), Span(start, _scan_value(text, start)[1])))
@@ -371,7 +371,7 @@ def _spans_of_members(
     if not names_on_paths or text[start] != "{":
         return
 
-    for member in _parts_of(text, start):
+    for member in _members_or_items_in(text, start):
         if member.name in names_on_paths:
             member_path = (*outer_path, member.name)
             if member_path in paths:
@@ -394,7 +394,7 @@ def spelled_at(raw: bytes, path: MemberPath) -> bytes | None:
     return spelled_value
 
 
-def _skip_space(text: str, index: int) -> int:
+def _offset_after_space(text: str, index: int) -> int:
     """Return the offset of the first character that is no white space, from an index on."""
     match = _WHITE_SPACE.match(text, index)
     return match.end() if match else index
@@ -436,37 +436,43 @@ def replace_members(
         if text[span.start] != "{":
             raise NotJsonError("no object")
 
-        existing_parts = list(_parts_of(text, span.start))
+        existing_members = list(_members_or_items_in(text, span.start))
         inside_span = Span(span.start + 1, span.start + 1)
-        if existing_parts:
-            inside_span = Span(existing_parts[0].start, existing_parts[-1].value.end)
+        if existing_members:
+            inside_span = Span(
+                existing_members[0].start, existing_members[-1].value.end
+            )
 
-        replacements.append((inside_span, _with_members(raw, existing_parts, members)))
+        replacements.append(
+            (inside_span, _with_members(raw, existing_members, members))
+        )
 
     return splice(raw, replacements)
 
 
 def _with_members(
-    raw: bytes, existing_parts: Sequence[_Part], members: Mapping[str, bytes | None]
+    raw: bytes,
+    existing_members: Sequence[_MemberOrItem],
+    new_values: Mapping[str, bytes | None],
 ) -> bytes:
     """Return the inside of an object with some members changed, added or taken out."""
-    written_parts: list[bytes] = []
-    for part, following_part in zip_longest(existing_parts, existing_parts[1:]):
-        value = members.get(part.name, part.value.slice_of(raw))
+    written_bytes: list[bytes] = []
+    for member, following_member in zip_longest(existing_members, existing_members[1:]):
+        value = new_values.get(member.name, member.value.slice_of(raw))
         if value is not None:
             separator = b","
-            if following_part is not None:
-                separator = raw[part.value.end : following_part.start]
+            if following_member is not None:
+                separator = raw[member.value.end : following_member.start]
 
-            written_parts += (raw[part.start : part.value.start], value, separator)
+            written_bytes += (raw[member.start : member.value.start], value, separator)
 
-    names = {part.name for part in existing_parts}
-    for name, new_value in members.items():
+    names = {member.name for member in existing_members}
+    for name, new_value in new_values.items():
         if new_value is not None and name not in names:
-            written_parts += (json.dumps(name).encode(), b":", new_value, b",")
+            written_bytes += (json.dumps(name).encode(), b":", new_value, b",")
 
     # Behind the last member nothing is separated.
-    return b"".join(written_parts[:-1])
+    return b"".join(written_bytes[:-1])
 
 
 def item_spans(raw: bytes, array_span: Span) -> list[Span]:
@@ -476,7 +482,10 @@ def item_spans(raw: bytes, array_span: Span) -> list[Span]:
         NotJsonError: no client reads the array.
     """
     valid = raw if is_json(raw) else repaired_json(raw)
-    return [item.value for item in _parts_of(valid.decode("latin-1"), array_span.start)]
+    return [
+        item.value
+        for item in _members_or_items_in(valid.decode("latin-1"), array_span.start)
+    ]
 
 
 def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
@@ -487,7 +496,7 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
     """
     valid = raw if is_json(raw) else repaired_json(raw)
     text = valid.decode("latin-1")
-    start = _skip_space(text, 0)
+    start = _offset_after_space(text, 0)
     # A list and no recursion, as JSON may be deep.
     pending_spans: list[tuple[MemberPath, Span]] = [
         ((), Span(start, _scan_value(text, start)[1]))
@@ -499,14 +508,14 @@ def spans_of_values(raw: bytes) -> Iterator[tuple[MemberPath, Span]]:
             continue
 
         inner_spans = []
-        for index, part in enumerate(_parts_of(text, span.start)):
+        for index, part in enumerate(_members_or_items_in(text, span.start)):
             name = part.name if text[span.start] == "{" else str(index)
             inner_spans.append(((*path, name), part.value))
 
         pending_spans += reversed(inner_spans)
 
 
-class _Part(NamedTuple):
+class _MemberOrItem(NamedTuple):
     """A member of an object, or an item of an array, which has no name."""
 
     name: str
@@ -514,10 +523,10 @@ class _Part(NamedTuple):
     value: Span
 
 
-def _parts_of(text: str, start: int) -> Iterator[_Part]:
+def _members_or_items_in(text: str, start: int) -> Iterator[_MemberOrItem]:
     """Yield the members of the object, or the items of the array, that begins at an offset."""
     is_object = text[start] == "{"
-    index = _skip_space(text, start + 1)
+    index = _offset_after_space(text, start + 1)
     while text[index] not in "}]":
         begin = index
         name = ""
@@ -528,13 +537,13 @@ def _parts_of(text: str, start: int) -> Iterator[_Part]:
                 # Tolerant clients read a name that is no UTF-8, too.
                 name = parse(spelled_name.decode("utf-8", "replace").encode())
 
-            index = _skip_space(text, _skip_space(text, index) + 1)
+            index = _offset_after_space(text, _offset_after_space(text, index) + 1)
 
         end = _scan_value(text, index)[1]
-        yield _Part(name, begin, Span(index, end))
-        index = _skip_space(text, end)
+        yield _MemberOrItem(name, begin, Span(index, end))
+        index = _offset_after_space(text, end)
         if text[index] == ",":
-            index = _skip_space(text, index + 1)
+            index = _offset_after_space(text, index + 1)
 
 
 # Making JSON valid that tolerant clients read although it is not, without moving a byte
@@ -645,8 +654,8 @@ class _Repair:
         self.is_whole = False
         """Whether the first value has ended, and all that follows is blank."""
         self._depth = 0
-        self._deep_start = 0
-        self._last_part = ""
+        self._start_of_deep_value = 0
+        self._last_mark_or_kind = ""
         """The last token of the text: a mark, or the kind of another one."""
         self._comma_start = 0
 
@@ -664,7 +673,7 @@ class _Repair:
         """Take the next token."""
         kind = token.lastgroup or ""
         lexeme = token[0]
-        is_name_of_no_string = lexeme == ":" and self._last_part == "word"
+        is_name_of_no_string = lexeme == ":" and self._last_mark_or_kind == "word"
         if kind == "other" or is_name_of_no_string:
             raise _unreadable_error()
 
@@ -677,7 +686,7 @@ class _Repair:
         elif kind:
             self._take_value(kind, token)
 
-        self._last_part = lexeme if kind == "mark" else kind
+        self._last_mark_or_kind = lexeme if kind == "mark" else kind
         if self._depth == 0:
             self._replace_by_spaces(token.end(), len(self.text))
             self.is_whole = True
@@ -687,13 +696,13 @@ class _Repair:
         if mark in "{[":
             self._depth += 1
             if self._depth == DEEPEST_NESTING + 1:
-                self._deep_start = start
+                self._start_of_deep_value = start
         elif mark in "}]":
-            if self._last_part == ",":
+            if self._last_mark_or_kind == ",":
                 self._replace_by_spaces(self._comma_start, self._comma_start + 1)
 
             if self._depth == DEEPEST_NESTING + 1:
-                self._quote_bytes(self._deep_start, start + 1)
+                self._quote_bytes(self._start_of_deep_value, start + 1)
 
             self._depth -= 1
         elif mark == ",":

@@ -309,7 +309,7 @@ class ReplayServer:
             return
 
         if self.faults is not None:
-            choice = self.player.choose(request, self.clock.wall())
+            choice = self.player.choose_reply(request, self.clock.wall())
             lookup = choice.prepared.normalised.lookup
             fault = self.faults.fault_met_by(
                 lookup, choice.recording.entry, session_of(request)
