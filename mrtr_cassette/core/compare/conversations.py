@@ -439,9 +439,11 @@ def _comparable_interactions_of(
         if page:
             ignored_paths.append(("cursor",))
 
-        key = call.key(tuple(ignored_paths))
-        keys = _partner_keys(key, page, answers, masks_in(ignored_pointers))
-        yield _ComparableInteraction(interaction, turns, key, keys, ignored_pointers)
+        call_key = call.key(tuple(ignored_paths))
+        keys = _partner_keys(call_key, page, answers, masks_in(ignored_pointers))
+        yield _ComparableInteraction(
+            interaction, turns, call_key, keys, ignored_pointers
+        )
 
 
 def _unmasked_paths(pointers: Collection[str]) -> list[MemberPath]:
@@ -508,9 +510,9 @@ def _answers_of_retry(retry: RecordedExchange, ignored: Collection[MemberPath]) 
         return ABSENT
 
     answers = {}
-    text = answers_text(retry.request.body)
-    if text is not None:
-        answers = without_null_members(comparable_tree(text))
+    spelled_answers = answers_text(retry.request.body)
+    if spelled_answers is not None:
+        answers = without_null_members(comparable_tree(spelled_answers))
 
     return without_paths({INPUT_RESPONSES: answers}, ignored).get(INPUT_RESPONSES, {})
 
@@ -549,12 +551,12 @@ def _keys_without_partner(
     level: str,
 ) -> list[tuple[int, object]]:
     """Return the keys of a level of the interactions without a partner, with their indices."""
-    keys = []
+    indexed_keys = []
     for index, comparable in enumerate(interactions):
         if index not in paired_indices:
-            keys.append((index, getattr(comparable.keys, level)))
+            indexed_keys.append((index, getattr(comparable.keys, level)))
 
-    return keys
+    return indexed_keys
 
 
 def _request_differences(
@@ -625,12 +627,12 @@ def _stages_of(
         old_turn = _turn_at(old, old_index)
         new_turn = _turn_at(new, new_index)
         index = new_index if old_index is None else old_index
-        number = 1 + (index or 0)
+        turn_number = 1 + (index or 0)
         mark = _mark_of(old_index, new_index)
         asked, answered = _turn_changes(old_turn, new_turn, verdict)
-        yield Stage("ask", number, mark, tuple(asked))
+        yield Stage("ask", turn_number, mark, tuple(asked))
         if old_turn.answers is not ABSENT or new_turn.answers is not ABSENT:
-            yield Stage("answer", number, mark, tuple(answered))
+            yield Stage("answer", turn_number, mark, tuple(answered))
 
     old_end = _last_exchange(old)
     new_end = _last_exchange(new)
@@ -699,6 +701,6 @@ def _turn_changes(
     else:
         changes = question_changes(old.question, new.question)
 
-    names = renamed_keys(old.question, new.question)
-    received = with_recorded_keys(new.answers, names)
+    new_keys = renamed_keys(old.question, new.question)
+    received = with_recorded_keys(new.answers, new_keys)
     return changes, value_changes(old.answers, received, _ANSWERS_POINTER)

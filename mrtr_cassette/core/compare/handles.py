@@ -87,11 +87,11 @@ def sent_back_in(cassette: Cassette) -> Iterator[SentBack]:
     client_tokens: set[str] = set()
     for number, exchange in exchanges:
         for token in sorted(handles_sent_in(exchange.request) - client_tokens):
-            texts = issued_texts.issued_texts_for(token)
-            if not texts:
+            issued_handles = issued_texts.issued_texts_for(token)
+            if not issued_handles:
                 client_tokens.add(token)
 
-            for text in texts:
+            for text in issued_handles:
                 yield SentBack(token, text, issued_texts.first_issuer[text], number)
 
         for text in handles_issued_in(exchange):
@@ -114,15 +114,15 @@ class _IssuedTexts:
 
     def issued_texts_for(self, token: str) -> list[str]:
         """Return the texts that a client may send back by a token: itself, or a commit's sha."""
-        texts = []
+        possible_texts = []
         if token in self.first_issuer:
-            texts.append(token)
+            possible_texts.append(token)
 
         whole_commit_sha = self._sha_by_digits.get(token[:_SHORTEST_COMMIT_SHA], "")
         if whole_commit_sha != token and _is_start_of_sha(token, whole_commit_sha):
-            texts.append(whole_commit_sha)
+            possible_texts.append(whole_commit_sha)
 
-        return texts
+        return possible_texts
 
 
 def _is_start_of_sha(token: str, sha: str) -> bool:
@@ -135,11 +135,11 @@ def handles_sent_in(request: Request) -> set[str]:
     if read_call(request).message is None:
         return set()
 
-    tokens: set[str] = set()
+    sent_words: set[str] = set()
     for _, span in find_spans(request.body, _PATHS_OF_SENT_HANDLES):
-        tokens.update(_long_words_outside_refs(span.slice_of(request.body)))
+        sent_words.update(_long_words_outside_refs(span.slice_of(request.body)))
 
-    return set(filter(_is_handle, tokens))
+    return set(filter(_is_handle, sent_words))
 
 
 def handles_issued_in(exchange: RecordedExchange) -> set[str]:

@@ -389,9 +389,9 @@ def with_recorded_keys(value: Any, names: Mapping[str, str]) -> Any:
 
     items_with_recorded_ids = []
     for item in value:
-        key = item["id"]
+        new_key = item["id"]
         items_with_recorded_ids.append(
-            {**item, "id": recorded_key_by_new.get(key, key)}
+            {**item, "id": recorded_key_by_new.get(new_key, new_key)}
         )
 
     return items_with_recorded_ids
@@ -493,12 +493,17 @@ def outcome_value(exchange: RecordedExchange) -> Any:
     if "#error" in members:
         return {"error": members["#error"]}
 
-    result = {}
+    result_members = {}
     for name, value in members.items():
         if not name.startswith("#"):
-            result[name] = value
+            result_members[name] = value
 
-    return result or members.get("#body") or members["#messages"] or members["#status"]
+    return (
+        result_members
+        or members.get("#body")
+        or members["#messages"]
+        or members["#status"]
+    )
 
 
 def whole_response_value(exchange: RecordedExchange) -> Any:
@@ -731,17 +736,19 @@ def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
 def _verdict_of_place(change: Change) -> Verdict | None:
     """Return the verdict on a change by its place, and for some by its values; else None."""
     pointer = change.pointer
-    values = [value for value in (change.recorded, change.received) if value]
+    present_values = [value for value in (change.recorded, change.received) if value]
     # The recorded answer repeats a state.
     is_lost_state = pointer == f"/{REQUEST_STATE}" and change.received is None
     if is_lost_state or is_below(pointer, ASKS_POINTER):
         return "question-changed"
 
-    is_refused = pointer == "/#status" and max(values) >= "400"
+    is_refused = pointer == "/#status" and max(present_values) >= "400"
     if is_refused or pointer in _FAILURE_POINTERS:
         return "error-changed"
 
-    is_framing = pointer == "/#headers/content-type" and EVENT_STREAM in "".join(values)
+    is_framing = pointer == "/#headers/content-type" and EVENT_STREAM in "".join(
+        present_values
+    )
     if is_framing or pointer in _SHAPE_POINTERS:
         return "shape-changed"
 

@@ -143,17 +143,17 @@ def without_ignored_changes(
 
 def _only_words_differ(change: Change, ignored: Collection[str]) -> bool:
     """Tell whether two texts differ only in words whose places are ignored."""
-    places = set()
+    ignored_word_places = set()
     for pointer in ignored:
         text, _, place = pointer.partition(WORD_STEP)
         if place.isdigit() and is_below(change.pointer, text):
-            places.add(int(place))
+            ignored_word_places.add(int(place))
 
-    if not places:
+    if not ignored_word_places:
         return False
 
     differing_words = changed_words(change)
-    return bool(differing_words) and places.issuperset(differing_words)
+    return bool(differing_words) and ignored_word_places.issuperset(differing_words)
 
 
 def changed_words(change: Change) -> list[int]:
@@ -196,9 +196,9 @@ def without_times_and_ids(value: str) -> str:
 
 def is_time_or_id(value: str) -> bool:
     """Tell whether a JSON value, or the text that it is, is as a whole a time or an id."""
-    text = _decoded_json_text(value)
-    match = _TIME_OR_ID.match(text)
-    return match is not None and match.end() == len(text)
+    decoded_value = _decoded_json_text(value)
+    match = _TIME_OR_ID.match(decoded_value)
+    return match is not None and match.end() == len(decoded_value)
 
 
 def _decoded_json_text(value: str) -> str:
@@ -216,21 +216,21 @@ def _decoded_json_text(value: str) -> str:
 
 def changed_texts(change: Change) -> tuple[str, str] | None:
     """Return both values if they are texts."""
-    old = parse((change.recorded or "null").encode())
-    new = parse((change.received or "null").encode())
-    if isinstance(old, str) and isinstance(new, str):
-        return old, new
+    old_value = parse((change.recorded or "null").encode())
+    new_value = parse((change.received or "null").encode())
+    if isinstance(old_value, str) and isinstance(new_value, str):
+        return old_value, new_value
 
     return None
 
 
 def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list[str]:
     """Return the pointers at or below which nothing was left out."""
-    places = {change.pointer for change in left_out}
+    changed_pointers = {change.pointer for change in left_out}
     unused = []
     for pointer in pointers:
         outer, _, _ = without_side(pointer, "params", "result").partition(WORD_STEP)
-        if not any(is_below(place, outer) for place in places):
+        if not any(is_below(place, outer) for place in changed_pointers):
             unused.append(pointer)
 
     return unused
@@ -290,18 +290,18 @@ Pair = tuple[int | None, int | None]
 
 def paired_indices(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
-    pairs: list[Pair] = []
+    index_pairs: list[Pair] = []
     next_old = 0
     next_new = 0
     equal_pairs = longest_rising_pairs(matching_places(enumerate(old), enumerate(new)))
     equal_pairs.append((len(old), len(new)))
     for at_old, at_new in equal_pairs:
-        pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
-        pairs.append((at_old, at_new))
+        index_pairs += zip_longest(range(next_old, at_old), range(next_new, at_new))
+        index_pairs.append((at_old, at_new))
         next_old = at_old + 1
         next_new = at_new + 1
 
-    return pairs[:-1]
+    return index_pairs[:-1]
 
 
 OldPlace = TypeVar("OldPlace")
@@ -316,12 +316,12 @@ def matching_places(
     for new_place, item in new:
         places_by_item[item].append(new_place)
 
-    pairs = []
+    place_pairs = []
     for old_place, item in old:
         if places_by_item[item]:
-            pairs.append((old_place, places_by_item[item].popleft()))
+            place_pairs.append((old_place, places_by_item[item].popleft()))
 
-    return pairs
+    return place_pairs
 
 
 def longest_rising_pairs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -436,15 +436,15 @@ def _item_places(pair_items: PairItems, place: ValuesAt) -> list[ValuesAt] | Non
         if shuffled_places:
             return shuffled_places
 
-    places = []
+    item_places = []
     for at_old, at_new in pair_items(old, new):
         index = at_new if at_old is None else at_old
         item_values = ValuesAt(
             f"{pointer}/{index}", _item_at(old, at_old), _item_at(new, at_new)
         )
-        places.append(item_values)
+        item_places.append(item_values)
 
-    return places
+    return item_places
 
 
 def _item_at(items: list[Any], index: int | None) -> Any:

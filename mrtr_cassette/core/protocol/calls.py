@@ -162,10 +162,10 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
     """Return the types of media that an `Accept` names, each with its weight."""
     weights: dict[MediaRange, Decimal] = {}
     for item in _LIST_ITEM.findall(accept):
-        parts = [part.strip() for part in _ITEM_PART.findall(item)]
+        type_and_parameters = [part.strip() for part in _ITEM_PART.findall(item)]
         weight = _FULL_WEIGHT
         parameters = []
-        for part in parts[1:]:
+        for part in type_and_parameters[1:]:
             name, _, value = part.partition("=")
             name = name.strip().lower()
             value = value.strip().strip('"')
@@ -174,8 +174,8 @@ def media_ranges(accept: str) -> frozenset[tuple[MediaRange, Decimal]]:
             elif name:
                 parameters.append(f"{name}={value}")
 
-        if parts and parts[0]:
-            weights[parts[0].lower(), *sorted(parameters)] = weight
+        if type_and_parameters and type_and_parameters[0]:
+            weights[type_and_parameters[0].lower(), *sorted(parameters)] = weight
 
     return frozenset(weights.items())
 
@@ -200,14 +200,14 @@ def header_meaning(name: str, value: str) -> str:
         return value
 
     decoded_value = decoded_header(value)
-    text = value if decoded_value is None else decoded_value
-    if not is_parameter or not _DECIMAL_NUMBER.fullmatch(text):
-        return text
+    decoded_text = value if decoded_value is None else decoded_value
+    if not is_parameter or not _DECIMAL_NUMBER.fullmatch(decoded_text):
+        return decoded_text
 
     try:
-        return canonical(parse(text.encode()))
+        return canonical(parse(decoded_text.encode()))
     except NotJsonError:
-        return text
+        return decoded_text
 
 
 _FURTHER_TRAIT_HEADERS = (

@@ -212,8 +212,10 @@ def _ask_in_dialect(
 ) -> InputRequired | None:
     """Return what a result asks for in a dialect, or None if it doesn't ask in that dialect."""
     state = result.get(REQUEST_STATE)
-    value = result.get(INPUT_REQUESTS)
-    requests = {} if value is None else dialect.read_requests(value)
+    spelled_requests = result.get(INPUT_REQUESTS)
+    requests = (
+        {} if spelled_requests is None else dialect.read_requests(spelled_requests)
+    )
     if requests is None or not isinstance(state, str | None):
         return None
     if dialect.needs_both and not (requests and state):
@@ -334,8 +336,10 @@ def write_retry(
     Raises:
         NotJsonError: `request` is no JSON object, or its params are none.
     """
-    state = None if request_state is None else to_json(request_state).encode()
-    return with_params(request, {INPUT_RESPONSES: answers, REQUEST_STATE: state})
+    spelled_state = None if request_state is None else to_json(request_state).encode()
+    return with_params(
+        request, {INPUT_RESPONSES: answers, REQUEST_STATE: spelled_state}
+    )
 
 
 def with_params(request: bytes, members: Mapping[str, bytes | None]) -> bytes:

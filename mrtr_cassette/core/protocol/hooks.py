@@ -191,11 +191,13 @@ class RecordHook(Hook):
 
             missing_paths.discard(path)
             try:
-                text = json.dumps(changes[path], separators=(",", ":"), allow_nan=False)
+                spelled_value = json.dumps(
+                    changes[path], separators=(",", ":"), allow_nan=False
+                )
             except (TypeError, ValueError) as error:
                 raise self.error(f"returned what is no JSON: {error}") from None
 
-            replacements.append((span, text.encode()))
+            replacements.append((span, spelled_value.encode()))
 
         if missing_paths:
             pointer = pointer_to(min(missing_paths))

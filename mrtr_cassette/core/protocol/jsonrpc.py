@@ -169,18 +169,18 @@ def server_messages(raw: bytes) -> list[tuple[Message, int]]:
         return []
 
     try:
-        items = parse_tolerantly(raw)
-        spans = [Span(0, len(raw))]
-        if isinstance(items, list):
+        message_trees = parse_tolerantly(raw)
+        message_spans = [Span(0, len(raw))]
+        if isinstance(message_trees, list):
             ((_, array),) = find_spans(raw, [()])
-            spans = item_spans(raw, array)
+            message_spans = item_spans(raw, array)
         else:
-            items = [items]
+            message_trees = [message_trees]
     except NotJsonError:
         return []
 
     messages = []
-    for span, item in zip(spans, items, strict=True):
+    for span, item in zip(message_spans, message_trees, strict=True):
         message = message_of(span.slice_of(raw), item)
         if message is not None:
             messages.append((message, span.start))
@@ -323,20 +323,22 @@ def echoes_of_request(message: Message, request: Message) -> list[Echo]:
 def _echoes_by_search(message: Message, request: Message) -> list[Echo] | None:
     """Return the same by a search, which takes a moment; None where that is not certain."""
     if message.kind is Kind.RESPONSE:
-        value = message.id
-        key = ID_KEY
+        id_or_token = message.id
+        id_or_token_key = ID_KEY
         pattern = PLAIN_ID
-        echoed_member = _echoed_member("id", value, request.id)
+        echoed_member = _echoed_member("id", id_or_token, request.id)
     else:
-        value = repeated_token(message)
-        key = TOKEN_KEY
+        id_or_token = repeated_token(message)
+        id_or_token_key = TOKEN_KEY
         pattern = PLAIN_TOKEN
-        echoed_member = _echoed_member("progress_token", value, request.progress_token)
+        echoed_member = _echoed_member(
+            "progress_token", id_or_token, request.progress_token
+        )
 
     raw = message.raw
     # A key that stands once in the bytes, in its only spelling, is the message's own.
-    own_key_count = 0 if value is None else 1
-    is_certain = raw.count(key) == own_key_count and b"\\u" not in raw
+    own_key_count = 0 if id_or_token is None else 1
+    is_certain = raw.count(id_or_token_key) == own_key_count and b"\\u" not in raw
     if not is_certain or b"subscriptionId" in raw or method_of(request.method).listens:
         return None
     if echoed_member is None:
@@ -466,12 +468,12 @@ def _messages_of_lines(
     pieces: tuple[Piece, ...], body: bytes
 ) -> Iterator[LocatedMessage]:
     """Yield the messages in the lines of a body, with the pieces in which the lines end."""
-    ends = list(accumulate(len(piece.raw) for piece in pieces))
+    piece_ends = list(accumulate(len(piece.raw) for piece in pieces))
     offset = 0
     for line in body.splitlines(keepends=True):
-        index = bisect_left(ends, offset + len(line))
+        piece_index = bisect_left(piece_ends, offset + len(line))
         for message, in_text in server_messages(line):
-            yield LocatedMessage(message, index, offset, None, in_text)
+            yield LocatedMessage(message, piece_index, offset, None, in_text)
 
         offset += len(line)
 
@@ -647,7 +649,7 @@ def splice_pieces(
     piece_end = 0
     replaced_end = 0
     growth = 0
-    start = 0
+    start_of_piece = 0
     for piece in pieces:
         piece_end += len(piece.raw)
         while ordered_replacements and ordered_replacements[0][0].start < piece_end:
@@ -660,8 +662,8 @@ def splice_pieces(
             replaced_end = max(replaced_end, span.end)
 
         # A span that begins in one piece may end in a later one.
-        end = max(piece_end, replaced_end) + growth
-        changed_pieces.append(piece._replace(raw=body[start:end]))
-        start = end
+        end_of_piece = max(piece_end, replaced_end) + growth
+        changed_pieces.append(piece._replace(raw=body[start_of_piece:end_of_piece]))
+        start_of_piece = end_of_piece
 
     return tuple(changed_pieces)

@@ -150,8 +150,8 @@ class ServerOrigin:
 
     def document_with_origin(self, body: bytes, origin: str) -> bytes:
         """Return a metadata document with the server's origin replaced."""
-        text = body.decode("utf-8", "surrogateescape")
-        return self.with_origin_replaced(text, origin).encode(
+        document = body.decode("utf-8", "surrogateescape")
+        return self.with_origin_replaced(document, origin).encode(
             "utf-8", "surrogateescape"
         )
 

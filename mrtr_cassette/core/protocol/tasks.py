@@ -193,19 +193,21 @@ def read_time(value: object) -> datetime | None:
 def shifted_time(spelled: object, delay: timedelta) -> str | None:
     """Return a later time, spelled like a recorded one; None for no time, or beyond year 9999."""
     time = read_time(spelled)
-    match = _TIME_TEXT.fullmatch(str(spelled))
-    if time is None or match is None:
+    spelled_parts = _TIME_TEXT.fullmatch(str(spelled))
+    if time is None or spelled_parts is None:
         return None
 
-    fraction, zone = match.groups(default="")
-    unit = "seconds"
+    fraction, zone = spelled_parts.groups(default="")
+    smallest_unit = "seconds"
     if fraction:
-        unit = "milliseconds" if len(fraction) <= len(".999") else "microseconds"
+        smallest_unit = (
+            "milliseconds" if len(fraction) <= len(".999") else "microseconds"
+        )
 
     try:
         later_time = time + delay
     except OverflowError:
         return None
 
-    separator = match[0][10]
-    return later_time.replace(tzinfo=None).isoformat(separator, unit) + zone
+    separator = spelled_parts[0][10]
+    return later_time.replace(tzinfo=None).isoformat(separator, smallest_unit) + zone

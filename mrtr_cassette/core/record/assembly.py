@@ -256,12 +256,12 @@ class _SurrogateNames:
         issued_hash = exchange.issued_sha256
         echoed_hash = exchange.echoed_sha256
         if issued_hash is not None:
-            name = state_surrogate(call_sha256, occurrence, turn + 1)
+            new_name = state_surrogate(call_sha256, occurrence, turn + 1)
             if exchange.created_task_id is not None:
-                name = task_surrogate(call_sha256, occurrence)
+                new_name = task_surrogate(call_sha256, occurrence)
 
-            self.issued_name_by_number[number] = name
-            self.state_names.setdefault(issued_hash, name)
+            self.issued_name_by_number[number] = new_name
+            self.state_names.setdefault(issued_hash, new_name)
 
         if echoed_hash is not None and exchange.call.task is None:
             answered_state = None
@@ -483,12 +483,14 @@ class _Assembly:
     ) -> None:
         """Give numbers to secrets, and names to states and ids, in the order of the file."""
         for interaction in all_interactions:
-            numbers = interaction.unshared_numbers
+            numbers_in_file_order = interaction.unshared_numbers
             for number in interaction.unshared_numbers:
                 for turn in pushes.get(number, ()):
-                    numbers.extend(posted_number for _, posted_number in turn.answers)
+                    numbers_in_file_order.extend(
+                        posted_number for _, posted_number in turn.answers
+                    )
 
-            for number in (*numbers, *interaction.poll_counts_by_step):
+            for number in (*numbers_in_file_order, *interaction.poll_counts_by_step):
                 if number > 0:
                     self._number_session_and_secrets(number)
 

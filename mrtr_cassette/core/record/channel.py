@@ -72,9 +72,9 @@ class Channel(Generic[E]):
     def _take_message_without_response(self, message: Message) -> None:
         """Take a client's answer, or its notice that it does not wait for a response any more."""
         if message.kind is Kind.RESPONSE:
-            name = meant_id_or_token(self._exchange_by_question, message.id)
-            if name is not None:
-                self._exchange_by_question.pop(name, None)
+            question_id = meant_id_or_token(self._exchange_by_question, message.id)
+            if question_id is not None:
+                self._exchange_by_question.pop(question_id, None)
         elif message.cancelled_id is not None:
             # No response is expected any more; one that comes is still the request's own.
             for exchange in self._pending_requests.get(message.cancelled_id, ()):
@@ -144,8 +144,12 @@ class Channel(Generic[E]):
         """Return the exchange that a message of the server names, or None."""
         token = message.params.get("progressToken")
         if token is not None:
-            name = meant_id_or_token(self._exchange_by_token, canonical(token))
-            return None if name is None else self._exchange_by_token[name]
+            pending_token = meant_id_or_token(self._exchange_by_token, canonical(token))
+            return (
+                None
+                if pending_token is None
+                else self._exchange_by_token[pending_token]
+            )
 
         if message.method == CANCELLED:
             return self._exchange_of_cancellation(message.cancelled_id)
@@ -179,8 +183,8 @@ class Channel(Generic[E]):
         if request_id is None:
             return None
 
-        name = meant_id_or_token(self._pending_requests, request_id)
-        return None if name is None else self._pending_requests[name][0]
+        pending_id = meant_id_or_token(self._pending_requests, request_id)
+        return None if pending_id is None else self._pending_requests[pending_id][0]
 
     def ended_exchanges(self, *, by_server: bool) -> list[tuple[E, End | None]]:
         """Return what the end of the channel ends; by the server, or by the client that left.

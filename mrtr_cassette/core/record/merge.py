@@ -106,14 +106,14 @@ def merged_cassette(
     )
     providers = _providers_by_cause(recorders)
     cassette = assemble(header, _merged_exchanges(recorders, providers), tool)
-    facts: list[RecorderFacts] = []
+    recorder_facts: list[RecorderFacts] = []
     for recorder in recorders:
         began_ms = recorder.began_ms
         offset_ms = began_ms - earliest_recorder.began_ms
-        facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
+        recorder_facts.append(RecorderFacts(recorder.id, began_ms, offset_ms))
 
     notes = tuple(_notes_on_missing_causes(recorders, providers))
-    return replace(cassette, recorders=tuple(facts)), notes
+    return replace(cassette, recorders=tuple(recorder_facts)), notes
 
 
 def _most_telling_first(source: Source) -> tuple[bool, int, str]:
@@ -127,8 +127,10 @@ def _check_same_settings(first: Source, source: Source) -> None:
     header = source.header
     for name in ("transport", "request_state", "redaction", "answers", "values"):
         if getattr(expected, name) != getattr(header, name):
-            words = RULE_WORDS.get(name, name.replace("_", " "))
-            reason = f"it was recorded with another {words} than {first.name}"
+            setting_in_words = RULE_WORDS.get(name, name.replace("_", " "))
+            reason = (
+                f"it was recorded with another {setting_in_words} than {first.name}"
+            )
             raise CassetteError(
                 source.name, reason, hint="merge recordings with the same settings"
             )

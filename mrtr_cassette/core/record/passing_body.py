@@ -98,11 +98,11 @@ class PassingBody:
             return False
 
         last_event, incomplete_event = self._framer.finish()
-        raw = last_event or incomplete_event
-        if raw:
-            self.pieces.append(Piece(raw, at_ms, arrived_count))
+        rest = last_event or incomplete_event
+        if rest:
+            self.pieces.append(Piece(rest, at_ms, arrived_count))
 
-        return bool(raw)
+        return bool(rest)
 
     def response_so_far(
         self, response_head: Response, end: End, first_piece: int

@@ -85,8 +85,10 @@ class Outcomes:
         if not self.has_only_errors:
             return failure
 
-        count = len(self.errors)
-        requests = "the only request" if count == 1 else f"all {count} requests"
+        error_count = len(self.errors)
+        requests = (
+            "the only request" if error_count == 1 else f"all {error_count} requests"
+        )
         error_names = " or ".join(sorted({error for error, _ in self.errors.values()}))
         error, path = next(iter(self.errors.values()))
         advice = _ADVICE_BY_ERROR.get(error, "is the upstream an MCP server?").format(

@@ -42,8 +42,12 @@ class PushTurn(Generic[P]):
         """Return the key of one more request."""
         kind = method_of(method).asks_for
         if not kind:
-            name = method.rpartition("/")[2]
-            kind = name if _PLAIN_NAME.fullmatch(name) else "request"
+            last_part_of_method = method.rpartition("/")[2]
+            kind = (
+                last_part_of_method
+                if _PLAIN_NAME.fullmatch(last_part_of_method)
+                else "request"
+            )
 
         self._count_by_kind[kind] += 1
         return f"{kind}-{self._count_by_kind[kind]}"

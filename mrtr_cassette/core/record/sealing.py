@@ -117,13 +117,13 @@ def sealed_endpoint(target: str, id_spans: Sequence[Span], stream_number: int) -
         own_id = sealed_hash(f"{stream_number} {target}")
         return f"{target}{separator}session_id={own_id}"
 
-    raw = target.encode("latin-1")
+    raw_target = target.encode("latin-1")
     replacements: list[Replacement] = []
     for span in id_spans:
         session_id = span.slice_of(target)
         replacements.append((span, sealed_hash(session_id).encode()))
 
-    return splice(raw, replacements).decode("latin-1")
+    return splice(raw_target, replacements).decode("latin-1")
 
 
 def with_sealed_endpoint(response: Response, sealed_target: str) -> Response:
@@ -133,14 +133,16 @@ def with_sealed_endpoint(response: Response, sealed_target: str) -> Response:
         return response
 
     piece = response.pieces[index]
-    span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
-    if span is None:
+    url_span = read_event(piece.raw, first=index == 0).raw_span(Span(0, len(url)))
+    if url_span is None:
         return response
 
     origin = origin_in(url.decode("latin-1"))
-    raw = splice(piece.raw, [(span, (origin + sealed_target).encode("latin-1"))])
+    sealed_event = splice(
+        piece.raw, [(url_span, (origin + sealed_target).encode("latin-1"))]
+    )
     pieces = list(response.pieces)
-    pieces[index] = piece._replace(raw=raw)
+    pieces[index] = piece._replace(raw=sealed_event)
 
     return replace(response, pieces=tuple(pieces))
 
@@ -149,12 +151,12 @@ def sealed_event_ids(response: Response) -> Iterator[Replacement]:
     """Yield a hash for the id of each event, from which a client may resume its stream."""
     offset = 0
     for piece in response.pieces:
-        raw = piece.raw
-        for span in event_id_spans(raw):
-            event_id = span.slice_of(raw).decode("utf-8", "surrogateescape")
+        event_bytes = piece.raw
+        for span in event_id_spans(event_bytes):
+            event_id = span.slice_of(event_bytes).decode("utf-8", "surrogateescape")
             yield span.moved(offset), _sealed_id(event_id).encode()
 
-        offset += len(raw)
+        offset += len(event_bytes)
 
 
 # States and ids of tasks
@@ -267,9 +269,9 @@ def _places_in_event(
     event = read_event(raw, first=is_first)
     places: list[StatePlace] = []
     for place in find_places(event.data or b"", known_states):
-        span = event.raw_span(place.span)
-        if span is not None:
-            places.append(place._replace(span=span))
+        span_in_event = event.raw_span(place.span)
+        if span_in_event is not None:
+            places.append(place._replace(span=span_in_event))
 
     return places
 
@@ -363,20 +365,20 @@ def _cut_into_pieces(
     changed_body: bytes, pieces: Sequence[Piece]
 ) -> list[bytes] | None:
     """Cut a changed body where its pieces ended, by their lines; None where they end otherwise."""
-    lines = changed_body.splitlines(keepends=True)
+    changed_lines = changed_body.splitlines(keepends=True)
     raw_pieces = []
     start = 0
     for piece in pieces:
         end = start + len(piece.raw.splitlines())
-        raw = b"".join(lines[start:end])
+        raw_piece = b"".join(changed_lines[start:end])
         # What is replaced may have gone on in the next event.
-        if not raw.endswith(_trailing_line_ends(piece.raw)):
+        if not raw_piece.endswith(_trailing_line_ends(piece.raw)):
             return None
 
-        raw_pieces.append(raw)
+        raw_pieces.append(raw_piece)
         start = end
 
-    if start != len(lines):
+    if start != len(changed_lines):
         return None
 
     return raw_pieces

@@ -213,8 +213,8 @@ class _Sharing:
         try:
             parse(body)
         except NotJsonError:
-            text = body.decode("latin-1")
-            placeholder = self._redactor.placeholder(rule_of_kind("text"), text)
+            page = body.decode("latin-1")
+            placeholder = self._redactor.placeholder(rule_of_kind("text"), page)
             placeholder_piece = response.pieces[-1]._replace(raw=placeholder.encode())
 
             return replace(response, pieces=(placeholder_piece,))

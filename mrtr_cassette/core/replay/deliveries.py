@@ -200,14 +200,14 @@ class Delivery:
         if self.is_finished:
             return False
 
-        part = self._due_part()
-        if part is None:
+        due_part = self._due_part()
+        if due_part is None:
             return False
         # Clients of several requests have progress of each on one stream, always before the end.
-        if part.gate.subject_request is call and not part.gate.is_response:
-            return part.arrival.arrived_count <= response_arrival.arrived_count
+        if due_part.gate.subject_request is call and not due_part.gate.is_response:
+            return due_part.arrival.arrived_count <= response_arrival.arrived_count
 
-        return part.arrival <= response_arrival
+        return due_part.arrival <= response_arrival
 
     @property
     def is_whole(self) -> bool:
@@ -252,13 +252,13 @@ class Delivery:
             raw = session.unrecorded_events.popleft()
             return Sending(raw, 0, is_last=False, pieces=range(0))
 
-        part = self._due_part()
-        if part is None and self._are_all_parts_sent:
+        due_part = self._due_part()
+        if due_part is None and self._are_all_parts_sent:
             return self._end_if_nothing_more_comes()
-        if part is None or self._streams_due_before(part):
+        if due_part is None or self._streams_due_before(due_part):
             return None
 
-        return self._send_part(part)
+        return self._send_part(due_part)
 
     def _send_part(self, part: Part) -> Sending | Refusal:
         """Take a part as sent; return it with live values, or the miss that stands for it."""

@@ -172,10 +172,8 @@ def miss_of_ambiguous_value(
             if name in choice.texts:
                 choices_in_words.append(f"{{{name}}} = {choice.texts[name]}")
 
-    texts = counted(len(choices), "text")
-    detail = (
-        f"{texts} of a value make it a recorded request: {', '.join(choices_in_words)}"
-    )
+    text_count = counted(len(choices), "text")
+    detail = f"{text_count} of a value make it a recorded request: {', '.join(choices_in_words)}"
     return Miss(call, Reason.VALUE_UNKNOWN, detail)
 
 
@@ -361,8 +359,8 @@ def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) ->
     if method_of(key.method).named_by == TASK_ID:
         return "no call that was recorded created this task"
 
-    names = {f'"{entry.key.name}"' for entry in same_method}
-    listed_names = ", ".join(sorted(names))
+    quoted_names = {f'"{entry.key.name}"' for entry in same_method}
+    listed_names = ", ".join(sorted(quoted_names))
     return printable(f"{key.method} was recorded only for {listed_names}")
 
 
@@ -408,19 +406,19 @@ def _answers_in(call: Call) -> dict[str, Any]:
 def _compared_part(call: Call, reason: Reason, ignored: Collection[MemberPath]) -> Any:
     """Return what of a call is compared for a reason: its arguments, or its answers."""
     message = call.message
-    value: Any = call.arguments
+    compared_value: Any = call.arguments
     if reason is Reason.ARGUMENTS_DIFFER:
-        if isinstance(value, bytes):
-            value = value.decode("latin-1")
+        if isinstance(compared_value, bytes):
+            compared_value = compared_value.decode("latin-1")
 
-        return without_paths(value, ignored)
+        return without_paths(compared_value, ignored)
 
     if message is not None and message.kind is Kind.RESPONSE:
-        value = posted_answer_value(message)
+        compared_value = posted_answer_value(message)
     else:
-        value = {INPUT_RESPONSES: _answers_in(call)}
+        compared_value = {INPUT_RESPONSES: _answers_in(call)}
 
-    return without_null_members(without_paths(value, ignored))
+    return without_null_members(without_paths(compared_value, ignored))
 
 
 def _nearest_miss(
@@ -510,13 +508,13 @@ class MissSearch:
             detail = printable(f'no recorded stream goes on after the event "{event}"')
             return Miss(call, Reason.STATE_UNKNOWN, detail)
 
-        key = self._lookup.call
+        call_key = self._lookup.call
         if not self._same_method_entries:
-            detail = _detail_of_unknown_method(key, self.entries)
+            detail = _detail_of_unknown_method(call_key, self.entries)
             return Miss(call, Reason.UNKNOWN_METHOD, detail)
 
         if not self._same_name_entries:
-            detail = _detail_of_unknown_name(key, self._same_method_entries)
+            detail = _detail_of_unknown_name(call_key, self._same_method_entries)
             return Miss(call, Reason.UNKNOWN_NAME, detail)
 
         header = call.contradicting_header
@@ -700,9 +698,9 @@ class MissSearch:
 
     def _miss_of_other_arguments(self, candidates: Sequence[ReplayEntry]) -> Miss:
         """Explain in what the arguments differ from the nearest recorded ones."""
-        key = candidates[0].key
+        recorded_key = candidates[0].key
         ignored = self.ignored
-        detail = f"{key} was recorded with other arguments"
+        detail = f"{recorded_key} was recorded with other arguments"
         miss = _nearest_miss(
             self.call, candidates, Reason.ARGUMENTS_DIFFER, detail, ignored
         )
@@ -716,7 +714,7 @@ class MissSearch:
 
         received_kind = message.kind
         detail = (
-            f"{key} was recorded as a {recorded_kind.value}, but this is a "
+            f"{recorded_key} was recorded as a {recorded_kind.value}, but this is a "
             f"{received_kind.value}"
         )
         return replace(miss, detail=detail)
@@ -764,8 +762,8 @@ class MissSearch:
         answers = self._lookup.answers
         for entry in self._same_call_entries:
             if answers is not None and entry.normalised.lookup.answers == answers:
-                place = entry.place.in_file
-                return f"{place} has this answer, to another ask of this call"
+                place_in_file = entry.place.in_file
+                return f"{place_in_file} has this answer, to another ask of this call"
 
         received_answers = self.call.answers
         recorded_answers = _matched_call_of(nearest).answers
@@ -782,8 +780,8 @@ class MissSearch:
 
 def _is_orphan(entry: ReplayEntry, state: str) -> bool:
     """Tell whether a retry has a state that no recorded ask issued."""
-    states = (entry.normalised.lookup.state, entry.exchange.echoed_sha256)
-    return entry.answered_ask is None and state in states
+    echoed_states = (entry.normalised.lookup.state, entry.exchange.echoed_sha256)
+    return entry.answered_ask is None and state in echoed_states
 
 
 # Recordings that a play has left

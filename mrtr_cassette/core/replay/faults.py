@@ -231,8 +231,8 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
 
     faults = []
     for number, table in enumerate(tables, start=1):
-        name = f"fault {number}"
-        where = f"{place}, {name}" if place else name
+        fault_name = f"fault {number}"
+        where = f"{place}, {fault_name}" if place else fault_name
         _check_fault_table(table, where)
         for key in _HTTP_ONLY_KEYS:
             if is_piped and key in table:
@@ -242,8 +242,8 @@ def read_faults(tables: Any, place: str = "", *, is_piped: bool = False) -> list
         for key, value in table.items():
             settings_in_words.append(key if value is True else f"{key} {value}")
 
-        name = printable(f"{name} ({', '.join(settings_in_words)})")
-        faults.append(Fault(name=name, **table))
+        fault_name = printable(f"{fault_name} ({', '.join(settings_in_words)})")
+        faults.append(Fault(name=fault_name, **table))
 
     return faults
 

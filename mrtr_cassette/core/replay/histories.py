@@ -162,14 +162,14 @@ class _WriteHistory:
         if ending_write is None:
             return False
 
-        start = equal_writes.next_start
-        if start > self.end_of_first_unmade_write(point.family, others_in_flight):
+        next_start = equal_writes.next_start
+        if next_start > self.end_of_first_unmade_write(point.family, others_in_flight):
             return False
 
         self._made_entries.add(equal_writes.use_up_next(point.entry))
         self._ended_entries.add(ending_write.entry)
         self._skip_ended()
-        self._note_latest_start(point.family, start)
+        self._note_latest_start(point.family, next_start)
 
         return True
 
@@ -321,8 +321,8 @@ class WriteHistories:
         answers = []
         for step in self._steps_by_call.get(entry, ()):
             if step.state is None:
-                text = str(step.normalised.lookup.answers)
-                answers.append(with_changed_refs(text, ref_without_number))
+                answers_text = str(step.normalised.lookup.answers)
+                answers.append(with_changed_refs(answers_text, ref_without_number))
 
         return answers
 
@@ -667,14 +667,17 @@ class WriteHistories:
 
     def _are_held_to_histories(self, entries: Sequence[ReplayEntry]) -> bool:
         """Tell whether equal calls are held to their histories."""
-        first = entries[0]
-        last = entries[-1]
+        first_call = entries[0]
+        last_call = entries[-1]
         if self._history_mode == "strict":
             return True
-        if self._session_independent_call(first) in self._calls_with_several_answers:
+        if (
+            self._session_independent_call(first_call)
+            in self._calls_with_several_answers
+        ):
             return True
         # A caller that is like none of the recorded ones may get what was recorded of several.
-        if first.normalised.traits == last.normalised.traits:
+        if first_call.normalised.traits == last_call.normalised.traits:
             return False
 
         digests = set(map(self._digests_by_entry.get, entries))
@@ -724,8 +727,8 @@ class WriteHistories:
         for entry, digest in self._digests_by_entry.items():
             call = self._session_independent_call(entry)
             # Tasks that were answered differently are branches.
-            key = (call, tuple(self._task_answers(entry)))
-            if first_digests.setdefault(key, digest) != digest:
+            call_and_task_answers = (call, tuple(self._task_answers(entry)))
+            if first_digests.setdefault(call_and_task_answers, digest) != digest:
                 answered_differently.add(call)
 
         # A retry came after the call that it answers.

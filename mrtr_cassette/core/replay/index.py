@@ -110,8 +110,8 @@ class RecordingIndex:
         if ask is None:
             return None, []
 
-        key = (lookup.call, lookup.answers, *_equal_ask_key(ask))
-        return ask, self._retries_by_equal_ask.get(key, [])
+        retry_key = (lookup.call, lookup.answers, *_equal_ask_key(ask))
+        return ask, self._retries_by_equal_ask.get(retry_key, [])
 
     @cached_property
     def _asks_by_state(self) -> dict[str | None, ReplayEntry]:
@@ -131,8 +131,12 @@ class RecordingIndex:
         for entry in self._entries_by_arrival:
             if entry.answered_ask is not None and entry.task_creator is None:
                 lookup = entry.normalised.lookup
-                key = (lookup.call, lookup.answers, *_equal_ask_key(entry.answered_ask))
-                retries.setdefault(key, []).append(entry)
+                retry_key = (
+                    lookup.call,
+                    lookup.answers,
+                    *_equal_ask_key(entry.answered_ask),
+                )
+                retries.setdefault(retry_key, []).append(entry)
 
         return retries
 
@@ -405,11 +409,11 @@ class StatelessIndex(RecordingIndex):
                 why_dependent = "a stream has events that other requests caused"
 
             if why_dependent:
-                number = f"({entry.place.in_file})"
+                place_in_words = f"({entry.place.in_file})"
                 if entry.session:
-                    number = f"{entry.session} {number}"
+                    place_in_words = f"{entry.session} {place_in_words}"
 
-                dependent_items.append(f"{number}: {why_dependent}")
+                dependent_items.append(f"{place_in_words}: {why_dependent}")
 
         reason = (
             f"<<stateless>> can't play what one process has to remember; {_REMEDY}, "
@@ -584,8 +588,8 @@ def _first_answered(group: Sequence[ReplayEntry]) -> ReplayEntry:
 
 def _numbers_and_call(group: Sequence[ReplayEntry]) -> str:
     """Name a group by the numbers of its interactions, and by its call."""
-    places = {entry.interaction: entry.place.in_file for entry in group}
-    numbers = [str(places[number]) for number in sorted(places)]
+    place_by_number = {entry.interaction: entry.place.in_file for entry in group}
+    numbers = [str(place_by_number[number]) for number in sorted(place_by_number)]
     return f"{shorten(', '.join(numbers))}: {_first_answered(group).key}"
 
 

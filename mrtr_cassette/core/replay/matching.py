@@ -280,8 +280,8 @@ class RequestNormaliser:
             called_key, _, answers = lookup_key(
                 read_call(request), self._ignored_members
             )
-            texts = "\n".join([*called_key, answers or ""])
-            secrets = tuple([ref.plain for ref in secrets_in(texts)])
+            looked_up_text = "\n".join([*called_key, answers or ""])
+            secrets = tuple([ref.plain for ref in secrets_in(looked_up_text)])
             request = _with_one_secret_per_rule(request)
 
         call = read_call(request)
@@ -622,12 +622,12 @@ class RecordedRequests:
     @cached_property
     def endpoints_and_methods(self) -> set[tuple[str, str]]:
         """The endpoint and the method of each recorded request that resumes no stream."""
-        pairs = set()
+        endpoints_and_methods = set()
         for entry in self._entries_by_arrival:
             if not resumed_event_id(entry.normalised.request):
-                pairs.add((entry.key.endpoint, entry.key.method))
+                endpoints_and_methods.add((entry.key.endpoint, entry.key.method))
 
-        return pairs
+        return endpoints_and_methods
 
     @cached_property
     def _recorded_lookups(self) -> set[LookupKey]:
@@ -691,8 +691,8 @@ def _learnable_values(
     for entry in recorded_entries:
         texts = _texts_between(values, entry.exchange.call, received_call)
         if texts:
-            key = tuple(sorted(texts.items()))
-            values_by_texts.setdefault(key, values.with_texts(texts))
+            sorted_texts = tuple(sorted(texts.items()))
+            values_by_texts.setdefault(sorted_texts, values.with_texts(texts))
 
     return list(values_by_texts.values())
 

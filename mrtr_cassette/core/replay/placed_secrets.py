@@ -49,8 +49,8 @@ class _PlacedSecret(NamedTuple):
         if not text.startswith(self.text_before) or not text.endswith(self.text_after):
             return ""
 
-        end = len(text) - len(self.text_after)
-        placed_text = text[len(self.text_before) : end]
+        end_of_secret = len(text) - len(self.text_after)
+        placed_text = text[len(self.text_before) : end_of_secret]
         if NOT_ISSUED_MARK in placed_text or any(map(str.isspace, placed_text)):
             return ""
 
@@ -62,10 +62,12 @@ _PlacesByMember = dict[MemberPath, set[_PlacedSecret]]
 
 def numbering_redactor(rules: RedactionRules) -> Redactor:
     """Return what replaces secrets that a request has, each by one of its own."""
-    tokens: dict[tuple[str, str], str] = {}
+    token_by_secret: dict[tuple[str, str], str] = {}
 
     def token_of_secret(rule: str, secret: str) -> str:
-        return tokens.setdefault((rule, secret), f"{RECEIVED}{len(tokens)}")
+        return token_by_secret.setdefault(
+            (rule, secret), f"{RECEIVED}{len(token_by_secret)}"
+        )
 
     return Redactor(rules, token_of_secret)
 
@@ -125,12 +127,12 @@ class PlacedSecrets:
         given_values = _given_values(call)
         sent_secrets: dict[Ref, str] = {}
         for path, places in places_by_member.items():
-            text = value_at(given_values, path)
-            if not isinstance(text, str):
+            given_text = value_at(given_values, path)
+            if not isinstance(given_text, str):
                 continue
 
             for placed_secret in places:
-                sent_text = placed_secret.secret_in_text(text)
+                sent_text = placed_secret.secret_in_text(given_text)
                 learned_text = sent_text
                 is_known_from_earlier = False
                 if learned_secrets is not None:

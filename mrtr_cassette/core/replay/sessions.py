@@ -125,16 +125,16 @@ class LiveSession:
     def latest_number_since(self, place: int) -> int:
         """Return the largest recorded number of a request that has come at a place or later."""
         arrivals = self._latest_arrivals
-        index = bisect_left(arrivals, place, key=itemgetter(0))
-        if index == len(arrivals):
+        first_index = bisect_left(arrivals, place, key=itemgetter(0))
+        if first_index == len(arrivals):
             return 0
 
-        return arrivals[index][1]
+        return arrivals[first_index][1]
 
     def arrival_place_of(self, entry: ReplayEntry) -> int:
         """Return the place of the request that stands for a recorded one, or the first place."""
-        number = (entry.numbers.lookup, entry.numbers.occurrence)
-        return self._places_by_arrival.get(number, 0)
+        arrival = (entry.numbers.lookup, entry.numbers.occurrence)
+        return self._places_by_arrival.get(arrival, 0)
 
     def switch_to_session(self, recorded_session: str) -> None:
         """Play another recorded session, of which nothing has come yet."""
@@ -175,8 +175,8 @@ class LiveSession:
 
     def caller_values_of(self, entry: ReplayEntry) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
-        number = (entry.numbers.lookup, entry.numbers.occurrence)
-        return self._values_by_arrival.get(number, _NO_CALLER_VALUES)
+        arrival = (entry.numbers.lookup, entry.numbers.occurrence)
+        return self._values_by_arrival.get(arrival, _NO_CALLER_VALUES)
 
     def request_as_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""

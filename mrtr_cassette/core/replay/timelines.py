@@ -83,11 +83,11 @@ class Gate(NamedTuple):
         if self.subject_request not in (None, entry):
             return True
 
-        number = _arrival_number(entry)
+        own_number = _arrival_number(entry)
         for cause in self.causes:
             if cause.kind is Kind.NOTIFICATION or is_reading_request(cause):
                 continue
-            if _arrival_number(cause) > number:
+            if _arrival_number(cause) > own_number:
                 return True
 
         return False
@@ -470,8 +470,8 @@ class Timelines:
             id_or_token = comparable_id_or_token(repeated_token(message))
 
         if id_or_token is not None and exchange.response is not None:
-            key = (stream.session, is_response, id_or_token)
-            possible_requests = self._requests_by_id_or_token.get(key, [])
+            session_and_id = (stream.session, is_response, id_or_token)
+            possible_requests = self._requests_by_id_or_token.get(session_and_id, [])
             arrived_count = exchange.response.pieces[piece].arrived_count
             count_so_far = _count_arrived_by(possible_requests, arrived_count)
             if count_so_far:

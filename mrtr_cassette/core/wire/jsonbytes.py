@@ -40,14 +40,14 @@ class Number:
 def decimal_of(value: Any) -> Decimal | None:
     """Return the exact value of a number; None for one out of all bounds, or any other value."""
     if isinstance(value, Number):
-        text = value.text
+        spelled_number = value.text
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        text = str(value)
+        spelled_number = str(value)
     else:
         return None
 
     try:
-        return Decimal(text)
+        return Decimal(spelled_number)
     except InvalidOperation:
         return None
 
@@ -349,12 +349,14 @@ def _spans_in_valid_json(
     text = raw.decode("latin-1")
     spans: list[tuple[MemberPath, Span]] = []
     try:
-        start = _offset_after_space(text, 0)
+        start_of_value = _offset_after_space(text, 0)
         # What is no object has no members, but it has to be JSON.
-        if () in paths or text[start] != "{":
-            spans.append(((), Span(start, _scan_value(text, start)[1])))
+        if () in paths or text[start_of_value] != "{":
+            spans.append(
+                ((), Span(start_of_value, _scan_value(text, start_of_value)[1]))
+            )
 
-        spans += _spans_of_members(text, start, frozenset(paths), ())
+        spans += _spans_of_members(text, start_of_value, frozenset(paths), ())
     except (StopIteration, ValueError, IndexError, TypeError, RuntimeError) as error:
         raise NotJsonError(str(error)) from None
 
@@ -408,16 +410,16 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     if not replacements:
         return raw
 
-    parts: list[bytes] = []
+    kept_and_new_bytes: list[bytes] = []
     end_of_last = 0
     for span, new_bytes in sorted(replacements):
         if span.start >= end_of_last:
-            parts += (raw[end_of_last : span.start], new_bytes)
+            kept_and_new_bytes += (raw[end_of_last : span.start], new_bytes)
 
         end_of_last = max(end_of_last, span.end)
 
-    parts.append(raw[end_of_last:])
-    return b"".join(parts)
+    kept_and_new_bytes.append(raw[end_of_last:])
+    return b"".join(kept_and_new_bytes)
 
 
 def replace_members(
@@ -528,20 +530,20 @@ def _members_or_items_in(text: str, start: int) -> Iterator[_MemberOrItem]:
     is_object = text[start] == "{"
     index = _offset_after_space(text, start + 1)
     while text[index] not in "}]":
-        begin = index
+        start_of_part = index
         name = ""
         if is_object:
             name, index = _scan_value(text, index)
             if not name.isascii():
-                spelled_name = text[begin:index].encode("latin-1")
+                spelled_name = text[start_of_part:index].encode("latin-1")
                 # Tolerant clients read a name that is no UTF-8, too.
                 name = parse(spelled_name.decode("utf-8", "replace").encode())
 
             index = _offset_after_space(text, _offset_after_space(text, index) + 1)
 
-        end = _scan_value(text, index)[1]
-        yield _MemberOrItem(name, begin, Span(index, end))
-        index = _offset_after_space(text, end)
+        end_of_value = _scan_value(text, index)[1]
+        yield _MemberOrItem(name, start_of_part, Span(index, end_of_value))
+        index = _offset_after_space(text, end_of_value)
         if text[index] == ",":
             index = _offset_after_space(text, index + 1)
 

@@ -75,11 +75,14 @@ def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
     if max(len(recorded), len(received)) <= SHOWN_CHARS:
         return recorded, received
 
-    begin = _common_start_length(recorded, received) - _SHOWN_BEFORE
-    if begin <= 0:
+    start_of_excerpt = _common_start_length(recorded, received) - _SHOWN_BEFORE
+    if start_of_excerpt <= 0:
         return shorten(recorded), shorten(received)
 
-    return f"… {shorten(recorded[begin:])}", f"… {shorten(received[begin:])}"
+    return (
+        f"… {shorten(recorded[start_of_excerpt:])}",
+        f"… {shorten(received[start_of_excerpt:])}",
+    )
 
 
 def _common_start_length(recorded: str, received: str) -> int:
@@ -208,8 +211,8 @@ def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
         paths_by_key.setdefault(path[0], []).append(path[1:])
 
     if isinstance(value, list):
-        items = [(str(index), item) for index, item in enumerate(value)]
-        return [item for _, item in _kept_members(items, paths_by_key)]
+        indexed_items = [(str(index), item) for index, item in enumerate(value)]
+        return [item for _, item in _kept_members(indexed_items, paths_by_key)]
 
     return dict(_kept_members(value.items(), paths_by_key))
 

@@ -47,9 +47,11 @@ class Event:
 
     def raw_span(self, span: Span) -> Span | None:
         """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
-        index = bisect_right(self.data_lines, span.start, key=lambda line: line[0]) - 1
-        if index >= 0:
-            offset, line = self.data_lines[index]
+        line_index = (
+            bisect_right(self.data_lines, span.start, key=lambda line: line[0]) - 1
+        )
+        if line_index >= 0:
+            offset, line = self.data_lines[line_index]
             if span.end <= offset + line.end - line.start:
                 return span.moved(line.start - offset)
 
@@ -58,11 +60,11 @@ class Event:
 
 def read_event(raw: bytes, *, first: bool) -> Event:
     """Read the data lines of one event."""
-    begin = _start_of_first_line(raw, first=first)
-    data_lines = _DATA_LINE.findall(raw[begin:])
+    start_of_first_line = _start_of_first_line(raw, first=first)
+    data_lines = _DATA_LINE.findall(raw[start_of_first_line:])
     data = b"\n".join(data_lines) if data_lines else None
 
-    return Event(raw, data, begin)
+    return Event(raw, data, start_of_first_line)
 
 
 def event_id_spans(raw: bytes) -> list[Span]:
@@ -78,8 +80,8 @@ def event_id(raw: bytes) -> str:
     if not spans:
         return ""
 
-    last = spans[-1]
-    return last.slice_of(raw).decode("utf-8", "replace")
+    last_span = spans[-1]
+    return last_span.slice_of(raw).decode("utf-8", "replace")
 
 
 def event_type(raw: bytes) -> bytes:
@@ -114,7 +116,7 @@ class SseFramer:
         pending = self._pending_bytes
         pending += chunk
         events = []
-        start = 0
+        start_of_event = 0
         content_start = _start_of_first_line(pending, first=self._is_at_first_event)
         search_start = self._searched_length
         while end := _LINE_END.match(pending, content_start) or _BLANK_LINE.search(
@@ -122,11 +124,11 @@ class SseFramer:
         ):
             content_start = end.end()
             search_start = content_start
-            events.append(bytes(pending[start:content_start]))
-            start = content_start
+            events.append(bytes(pending[start_of_event:content_start]))
+            start_of_event = content_start
             self._is_at_first_event = False
 
-        del pending[:start]
+        del pending[:start_of_event]
         # The last three bytes may begin a blank line.
         self._searched_length = max(len(pending) - 3, 0)
         return events
