@@ -14,7 +14,11 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedTurn,
     in_conversation_order,
 )
-from mrtr_cassette.core.compare.surface import SERVER_INFO, offers_more, pairs_by_name
+from mrtr_cassette.core.compare.surface import (
+    SERVER_INFO_MEMBERS,
+    offers_more,
+    pairs_by_name,
+)
 from mrtr_cassette.core.compare.values import (
     Change,
     Verdict,
@@ -725,7 +729,7 @@ def _change_with_verdict(change: Change, *, is_surface: bool) -> Change:
 
     steps = pointer_path(change.pointer)
     is_in_surface = is_surface and not change.pointer.startswith("/#")
-    if is_in_surface or not SERVER_INFO.isdisjoint(steps):
+    if is_in_surface or not SERVER_INFO_MEMBERS.isdisjoint(steps):
         return change._replace(
             verdict="surface-changed", is_information=offers_more(change, steps)
         )

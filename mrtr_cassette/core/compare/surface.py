@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.compare.values import (
     Change,
-    Pair,
+    IndexPair,
     matching_places,
     pairs_by_place,
 )
@@ -20,21 +20,23 @@ from mrtr_cassette.core.wire.jsonbytes import canonical
 _NAME_MEMBERS: Final = ("uri", "uriTemplate", "name")
 """Members that identify an item in two lists; the first one found counts."""
 
-SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
+SERVER_INFO_MEMBERS: Final = frozenset(
+    {"serverInfo", "io.modelcontextprotocol/serverInfo"}
+)
 _INPUT_SCHEMA: Final = "inputSchema"
 _REQUIRED: Final = "required"
-_ONLY_DESCRIBES: Final = frozenset(
+_DESCRIBING_KEYWORDS: Final = frozenset(
     {"$comment", "$schema", "default", "deprecated", "description", "examples", "title"}
 )
 """Keywords of JSON Schema that refuse no value."""
 
-_ALTERNATIVES: Final = frozenset(
+_KEYWORDS_ALLOWING_MORE: Final = frozenset(
     {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
 )
 """Keywords of JSON Schema below which an addition allows more values."""
 
 
-def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
+def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[IndexPair]:
     """Pair the items of two lists by their names, or without names by their places."""
     old_names = list(map(_name_of_item, recorded))
     new_names = list(map(_name_of_item, received))
@@ -42,7 +44,7 @@ def pairs_by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
         return pairs_by_place(recorded, received)
 
     partners = dict(matching_places(enumerate(old_names), enumerate(new_names)))
-    pairs: list[Pair] = []
+    pairs: list[IndexPair] = []
     first_place_by_name: dict[str | None, int] = {}
     for index, name in enumerate(old_names):
         pairs.append((index, partners.get(index)))
@@ -76,7 +78,7 @@ def _name_of_item(item: Any) -> str | None:
 
 def offers_more(change: Change, steps: tuple[str, ...]) -> bool:
     """Tell whether a server offers more, or demands less, by a change at the place of `steps`."""
-    if not SERVER_INFO.isdisjoint(steps):
+    if not SERVER_INFO_MEMBERS.isdisjoint(steps):
         return change.received is not None and steps[-1] != "name"
     if change.received is None:
         return _INPUT_SCHEMA in steps and _REQUIRED in steps[-2:]
@@ -104,7 +106,7 @@ def _allows_more(steps: tuple[str, ...]) -> bool:
         return True
 
     steps_in_schema = steps[steps.index(_INPUT_SCHEMA) + 1 :]
-    if not steps_in_schema or steps_in_schema[-1] in _ONLY_DESCRIBES:
+    if not steps_in_schema or steps_in_schema[-1] in _DESCRIBING_KEYWORDS:
         return True
 
-    return len(steps_in_schema) > 1 and steps_in_schema[-2] in _ALTERNATIVES
+    return len(steps_in_schema) > 1 and steps_in_schema[-2] in _KEYWORDS_ALLOWING_MORE

@@ -284,13 +284,13 @@ def common_pointer(pointers: Sequence[str]) -> str:
     return "/".join(common_steps)
 
 
-Pair = tuple[int | None, int | None]
+IndexPair = tuple[int | None, int | None]
 """Indices of two items that belong together; None if an item has no partner."""
 
 
-def paired_indices(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Pair]:
+def paired_indices(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[IndexPair]:
     """Pair the items of two sequences in order: equal ones, and between these the n-th ones."""
-    index_pairs: list[Pair] = []
+    index_pairs: list[IndexPair] = []
     next_old = 0
     next_new = 0
     equal_pairs = longest_rising_pairs(matching_places(enumerate(old), enumerate(new)))
@@ -345,11 +345,11 @@ def longest_rising_pairs(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, in
     return chosen_pairs[::-1]
 
 
-PairItems = Callable[[list[Any], list[Any]], list[Pair]]
+PairItems = Callable[[list[Any], list[Any]], list[IndexPair]]
 """Says which items of two arrays are compared with one another."""
 
 
-def pairs_by_place(recorded: list[Any], received: list[Any]) -> list[Pair]:
+def pairs_by_place(recorded: list[Any], received: list[Any]) -> list[IndexPair]:
     """Pair items by their index; in arrays of different lengths equal ones first."""
     if len(recorded) == len(received):
         places = range(len(recorded))

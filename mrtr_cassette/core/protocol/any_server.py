@@ -16,7 +16,7 @@ from mrtr_cassette.core.wire.http import (
     Headers,
 )
 
-_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
+_METHOD_NOT_FOUND_ERROR: Final = b'"error":{"code":-32601,"message":"Method not found"}'
 """A refusal of `server/discover` that clients take for a server of the 2025 era."""
 
 
@@ -106,6 +106,6 @@ def _answer_to_message(
     if message.method == PING:
         return json_rpc_reply(call, b'"result":{}', "{}")
     if message.method == DISCOVER and initializes:
-        return json_rpc_reply(call, _NO_METHOD, "Method not found")
+        return json_rpc_reply(call, _METHOD_NOT_FOUND_ERROR, "Method not found")
 
     return None

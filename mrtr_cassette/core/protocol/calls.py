@@ -137,7 +137,7 @@ def without_session(target: str) -> str:
     return _SESSION_NAME_IN_URL.sub("mrtr-session", target)
 
 
-_NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
+_PARAMS_NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -219,7 +219,7 @@ _FURTHER_TRAIT_HEADERS = (
 _EMPTY_MESSAGE: Final = Message(b"", Kind.RESPONSE, {}, "", None, {}, {})
 """Stands for the message of a request that has none."""
 
-_NOT_OF_CALLER = frozenset(
+_META_NOT_OF_CALLER = frozenset(
     {
         "progressToken",
         "traceparent",
@@ -381,7 +381,7 @@ class Call(NamedTuple):
             del remaining_params[member]
 
         method = method_of(self.method)
-        for member in (*_NEVER_IN_KEY, *method.not_in_key):
+        for member in (*_PARAMS_NEVER_IN_KEY, *method.not_in_key):
             remaining_params.pop(member, None)
 
         if method.named_by:
@@ -559,7 +559,7 @@ class Call(NamedTuple):
         rpc = self._message_or_empty
         client = {}
         for key, value in rpc.meta.items():
-            if key not in _NOT_OF_CALLER:
+            if key not in _META_NOT_OF_CALLER:
                 client[key] = value
 
         if rpc.method == INITIALIZE:

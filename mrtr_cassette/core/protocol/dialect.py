@@ -170,7 +170,7 @@ def _written_answer_array(answers: Mapping[str, bytes]) -> bytes:
     return b"[%s]" % b",".join(answers_with_ids)
 
 
-ARRAY: Final = "array"
+ARRAY_DIALECT: Final = "array"
 """The dialect in which requests for input have a kind of value, and answers are bare values."""
 
 DIALECTS: Final = (
@@ -178,7 +178,7 @@ DIALECTS: Final = (
         "2026-07-28", "input_required", False, read_request_map, _written_answer_map
     ),
     Dialect("draft", "incomplete", False, read_request_map, _written_answer_map),
-    Dialect(ARRAY, None, True, _read_request_array, _written_answer_array),
+    Dialect(ARRAY_DIALECT, None, True, _read_request_array, _written_answer_array),
 )
 _DIALECTS_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 

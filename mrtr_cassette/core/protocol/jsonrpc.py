@@ -54,7 +54,7 @@ _NUMBER_AS_TEXT = re.compile(r'"(-?(?:0|[1-9][0-9]{0,17}))"')
 _LOWEST_REFUSED_STATUS = 300
 """HTTP statuses from which on a body is none that a client reads as a message."""
 
-_LIKE_JSON = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
+_START_OF_JSON_OBJECT = re.compile(rb"[\xef\xbb\xbf\xfe\xff\0\s]*(?:\[[\0\s]*)?\{")
 """How an object begins, or an array of them, in any encoding of Unicode."""
 
 _MOST_SMALL_BYTES: Final = 1 << 14
@@ -548,7 +548,7 @@ def _is_unreadable_message(text: bytes) -> bool:
         return False
 
     is_certain = b"2.0" in text and is_json(text)
-    if is_certain or _LIKE_JSON.match(text) is None:
+    if is_certain or _START_OF_JSON_OBJECT.match(text) is None:
         return False
 
     return not any(map(server_messages, [text, *text.splitlines()]))

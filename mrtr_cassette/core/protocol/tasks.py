@@ -33,7 +33,7 @@ TASK: Final = "task"
 TASKS: Final = "io.modelcontextprotocol/tasks"
 """The extension, as clients and servers declare it."""
 
-TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
+TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "cancelled"})
 _MEMBERS_THAT_VARY: Final = frozenset(
     {*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE}
 )
@@ -51,7 +51,7 @@ class TaskState:
     @property
     def is_over(self) -> bool:
         """Whether the state never changes again."""
-        return self.status in TERMINAL
+        return self.status in TERMINAL_STATUSES
 
     @property
     def is_at_work(self) -> bool:

@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.sse import SseFramer
 
-_DIGITS_OF_NO_LENGTH = 20
+_TOO_MANY_DIGITS_FOR_LENGTH = 20
 """Digits of what is no length of a body."""
 
 
@@ -60,7 +60,7 @@ class PassingBody:
     def take_headers(self, headers: Headers, largest: int) -> None:
         """Take the headers; a body is decoded up to the `largest` size."""
         length = header_value(headers, "content-length")
-        if length.isdecimal() and len(length) < _DIGITS_OF_NO_LENGTH:
+        if length.isdecimal() and len(length) < _TOO_MANY_DIGITS_FOR_LENGTH:
             self._announced_length = int(length)
 
         coding = content_coding(headers)

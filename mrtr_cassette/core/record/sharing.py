@@ -48,15 +48,15 @@ _CLIENT_INFO_PATHS: Final[tuple[MemberPath, ...]] = (
 _KEPT_OF_CLIENT: Final = ("name", "version")
 _HOST_PLACEHOLDER: Final = placeholder(rule_of_kind("host"), "1")
 _PORT_PATTERN = re.compile(r":\d+\Z")
-_ANY_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
+_LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _SHORTEST_FOLDER: Final = 6
 """Characters of a folder that no other text has by chance."""
 
 _SHARED_FOLDER: Final = "/shared"
-_BEFORE_PATH: Final = (
+_BEFORE_PATH_PATTERN: Final = (
     rb"((?:\A|%b)(?:/\.well-known/[\w-]+)?)" % _HOST_PLACEHOLDER.encode()
 )
-_PATH_ENDS: Final = rb"(?=[/?#\"\\\s]|\Z)"
+_PATH_END_PATTERN: Final = rb"(?=[/?#\"\\\s]|\Z)"
 
 
 class SharedCassette(NamedTuple):
@@ -145,13 +145,13 @@ class _Sharing:
         authority = origin.partition("://")[2].rpartition("@")[2]
         host = _PORT_PATTERN.sub("", authority)
         colon_and_port = authority[len(host) :]
-        host_names = list(_ANY_MACHINE) if host in _ANY_MACHINE else [host]
+        host_names = list(_LOOPBACK_HOSTS) if host in _LOOPBACK_HOSTS else [host]
         for host_name in host_names:
             if colon_and_port:
                 host_and_port = f"{host_name}{colon_and_port}"
                 self._hosts.add(host_and_port, _HOST_PLACEHOLDER, is_permanent=True)
 
-        if host not in _ANY_MACHINE:
+        if host not in _LOOPBACK_HOSTS:
             # A name without a dot may be a word.
             slashes = "" if "." in host else "//"
             placeholder_text = f"{slashes}{_HOST_PLACEHOLDER}"
@@ -160,7 +160,7 @@ class _Sharing:
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]
         if path and path != ENDPOINT:
-            self._add_path(_BEFORE_PATH, path, ENDPOINT)
+            self._add_path(_BEFORE_PATH_PATTERN, path, ENDPOINT)
 
         if len(folder) >= _SHORTEST_FOLDER:
             self._add_path(rb"()", folder, _SHARED_FOLDER)
@@ -168,7 +168,7 @@ class _Sharing:
     def _add_path(self, before_pattern: bytes, path: str, new_path: str) -> None:
         """Take a path that another one replaces from now on, after what a pattern matches."""
         spelled_path = re.escape(as_bytes(path)).replace(b"/", rb"\\?/")
-        pattern = re.compile(before_pattern + spelled_path + _PATH_ENDS)
+        pattern = re.compile(before_pattern + spelled_path + _PATH_END_PATTERN)
         self._path_replacements.append((pattern, rb"\g<1>%b" % new_path.encode()))
 
     def shareable_server(self, server: str) -> str:

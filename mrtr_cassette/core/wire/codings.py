@@ -26,8 +26,8 @@ _MODULES_BY_CODING: Final = {
 }
 """The modules that can decode a coding; one is enough, and most are only there if installed."""
 
-_GZIP: Final = ("gzip", "x-gzip")
-_WITH_SEVERAL_STREAMS: Final = (*_GZIP, "zstd")
+_GZIP_CODINGS: Final = ("gzip", "x-gzip")
+_CODINGS_WITH_SEVERAL_STREAMS: Final = (*_GZIP_CODINGS, "zstd")
 _HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
 """The low half of the first byte; many servers send deflate without a header."""
 
@@ -125,13 +125,13 @@ class ContentDecoder:
 
     def _is_padding(self, byte: int) -> bool:
         """Tell whether a byte is a NUL behind gzip, which clients skip."""
-        return byte == 0 and self._coding in _GZIP and self.is_whole
+        return byte == 0 and self._coding in _GZIP_CODINGS and self.is_whole
 
     def _decode_part(self, part: bytes) -> bytes:
         """Decode a part of a body; begin another stream if the coding allows several."""
         is_first = self._current_stream is None
         if is_first or self.is_whole:
-            if not is_first and self._coding not in _WITH_SEVERAL_STREAMS:
+            if not is_first and self._coding not in _CODINGS_WITH_SEVERAL_STREAMS:
                 raise ValueError("bytes behind the end")
 
             self._current_stream = _stream_decompressor(self._coding, part[0])

@@ -106,7 +106,7 @@ MemberPath = tuple[str, ...]
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789eE,[", b"000000000..::")
 """Makes 0 of digits, a point of marks within a number, and a colon of what precedes a value."""
 
-_BETWEEN = b" \t\n\r-"
+_BETWEEN_COLON_AND_NUMBER = b" \t\n\r-"
 """What may be between a number and the `:` that comes before it, after `_DIGITS_AS_ZEROS`."""
 
 _LEAST_LONG_NUMBER = 10**18
@@ -117,7 +117,7 @@ _SMALL_TEXT_BYTES = 4096
 """Bytes up to which reading a text again is faster than looking at all of its values."""
 
 _ALL_BUT_MARKS = bytes(set(range(256)) - set(b'[]{}"'))
-_FLAT_PASSES = 5
+_PASSES_OVER_INNERMOST_LEVELS = 5
 """How often the innermost levels of a text are taken away before the others are counted."""
 
 _CONTAINER_TYPES = frozenset({dict, list})
@@ -224,7 +224,7 @@ def _may_be_deep(raw: bytes) -> bool:
     without_escapes = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Quotes stay, so that a bracket in a string never meets one of the structure.
     marks = without_escapes.translate(None, _ALL_BUT_MARKS)
-    for _ in range(_FLAT_PASSES):
+    for _ in range(_PASSES_OVER_INNERMOST_LEVELS):
         # The innermost level, or two.
         marks = marks.replace(b'""', b"").replace(b"{}", b"").replace(b"[]", b"")
 
@@ -260,7 +260,7 @@ def _containers_by_level(tree: Any) -> Iterator[list[Any]]:
 def _is_exact(raw: bytes, tree: Any) -> bool:
     """Tell whether orjson has surely read all numbers of a text exactly."""
     # A text may be a number as a whole.
-    digits = b":" + raw.translate(_DIGITS_AS_ZEROS, _BETWEEN)
+    digits = b":" + raw.translate(_DIGITS_AS_ZEROS, _BETWEEN_COLON_AND_NUMBER)
     may_be_long = _LEAST_LONG_DIGITS in digits
     if not may_be_long and _FRACTION.search(digits) is None:
         return True

@@ -14,7 +14,7 @@ ANY: Final = "*"
 ABSENT: Final = object()
 """Stands for a value that is not there."""
 
-_SHOWN_BEFORE: Final = 40
+_SHOWN_BEFORE_DIFFERENCE: Final = 40
 """Characters that are shown before the first one in which two long texts differ."""
 
 
@@ -75,7 +75,9 @@ def differing_excerpts(recorded: str, received: str) -> tuple[str, str]:
     if max(len(recorded), len(received)) <= SHOWN_CHARS:
         return recorded, received
 
-    start_of_excerpt = _common_start_length(recorded, received) - _SHOWN_BEFORE
+    start_of_excerpt = (
+        _common_start_length(recorded, received) - _SHOWN_BEFORE_DIFFERENCE
+    )
     if start_of_excerpt <= 0:
         return shorten(recorded), shorten(received)
 
