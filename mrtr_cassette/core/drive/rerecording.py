@@ -32,7 +32,7 @@ from mrtr_cassette.core.compare.conversations import (
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames, with_times_of
 from mrtr_cassette.core.replay.matching import RequestNormaliser
-from mrtr_cassette.core.replay.timelines import connected_interactions
+from mrtr_cassette.core.replay.timelines import interactions_connected_by_streams
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
 
 _recording_settings: Final = attrgetter(
@@ -186,7 +186,7 @@ def _connected_numbers(cassette: Cassette) -> dict[int, set[int]]:
     numbers_by_number = {}
     form = RequestNormaliser(cassette, ignored=())
     entries = entries_of(cassette, form.normalised_recorded_request)
-    pairs = list(connected_interactions(entries.by_arrival))
+    pairs = list(interactions_connected_by_streams(entries.by_arrival))
     for interaction in cassette.interactions:
         numbers_by_number[interaction.number] = {interaction.number}
         if interaction.branch is not None:

@@ -91,7 +91,7 @@ _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
 
 
-class Due(NamedTuple):
+class DueExchange(NamedTuple):
     """An exchange that has to be written now; nothing has been taken out of it yet."""
 
     exchange: RecordedExchange
@@ -597,7 +597,7 @@ class Observation:
 
     def response_started(
         self, status: int, headers: Headers, at_ms: float = 0.0
-    ) -> Due | None:
+    ) -> DueExchange | None:
         """Take the response's head."""
         recorder = self.recorder
         if recorder.credentials is not None:
@@ -617,7 +617,7 @@ class Observation:
 
         return None
 
-    def response_bytes(self, chunk: bytes, at_ms: float) -> Due | None:
+    def response_bytes(self, chunk: bytes, at_ms: float) -> DueExchange | None:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
@@ -637,9 +637,9 @@ class Observation:
         if body.is_whole or self._response_messages.has_response:
             self.is_answered = True
 
-        return self._due_after_bytes(at_ms)
+        return self._due_exchange_after_bytes(at_ms)
 
-    def _due_after_bytes(self, at_ms: float) -> Due | None:
+    def _due_exchange_after_bytes(self, at_ms: float) -> DueExchange | None:
         """Return what has to be written after some bytes."""
         if self._on_disk in (_OnDisk.ALL, _OnDisk.UP_TO_RESPONSE):
             self._on_disk = _OnDisk.UP_TO_RESPONSE
@@ -654,7 +654,9 @@ class Observation:
 
         return None
 
-    def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
+    def response_ended(
+        self, at_ms: float, end: End = End.COMPLETE
+    ) -> DueExchange | None:
         """Take the end of the bytes, whatever caused it."""
         self._response_messages.take_end(call_goes_on=self.status == ACCEPTED)
         had_rest = self._body.add_rest(at_ms, self.recorder.arrivals.count)
@@ -689,7 +691,7 @@ class Observation:
         exchange, self.ask, _ = self.recorder.seal(due.exchange, due.call)
         return exchange
 
-    def _due_stream_part(self, at_ms: float) -> Due:
+    def _due_stream_part(self, at_ms: float) -> DueExchange:
         """Return what has come of a stream since it was due last."""
         due = self._due_exchange(
             End.OPEN, at_ms, continues_written=self._on_disk is _OnDisk.BEGINNING
@@ -701,7 +703,7 @@ class Observation:
 
     def _due_exchange(
         self, end: End, at_ms: float, *, continues_written: bool = False
-    ) -> Due:
+    ) -> DueExchange:
         """Return the exchange as it is now, or what continues its beginning on disk."""
         response = None
         if self._response_head is not None:
@@ -718,7 +720,7 @@ class Observation:
             ended_after=self.recorder.arrivals.count,
             played_writes=self._writes_played_before,
         )
-        return Due(exchange, self._kept_call, continues_written)
+        return DueExchange(exchange, self._kept_call, continues_written)
 
 
 class _ResponseMessages:

@@ -454,7 +454,7 @@ class Delivery:
         if not entry.session or entry.session != session.recorded_session:
             return False
 
-        call = self.timelines.call_concerned(entry)
+        call = self.timelines.cancelled_or_asking_call(entry)
         if call is not None and not session.has_arrived(call):
             # Without the call it can't come.
             return entry.kind is Kind.NOTIFICATION or self._is_passed_over(call, gate)

@@ -305,7 +305,7 @@ class WriteHistories:
         self._call_effects = effects
         self._history_mode = mode
         has_repeated = len(self._by_path) < len(self._entries_by_arrival)
-        self._holds_any = mode == "strict" or (mode == "auto" and has_repeated)
+        self._holds_any_calls = mode == "strict" or (mode == "auto" and has_repeated)
 
     def _write_key(self, entry: ReplayEntry) -> WriteKey:
         """Return what an entry shares with equal writes, in whichever history."""
@@ -456,7 +456,7 @@ class WriteHistories:
 
         Return whether it is a read that was recorded after other writes.
         """
-        if not (self._holds_any or self._is_watching_reads):
+        if not (self._holds_any_calls or self._is_watching_reads):
             return False
 
         if entry.task_creator is not None:
@@ -479,12 +479,14 @@ class WriteHistories:
 
             return False
 
-        is_watched = self._is_watching_reads and self._is_watched(entry)
+        is_watched = self._is_watching_reads and self._is_watched_read(entry)
         return is_watched and not self._is_read_after_same_writes(entry, played_writes)
 
     def take_back_ask(self, ask: ReplayEntry, played_writes: PlayedWrites) -> None:
         """Take note that a call that was asked something has not begun after all."""
-        if ask.answered_ask is None and (self._holds_any or self._is_watching_reads):
+        if ask.answered_ask is None and (
+            self._holds_any_calls or self._is_watching_reads
+        ):
             played_writes.in_flight[self._points_by_entry[ask].family] -= 1
 
     def _note_task_step(
@@ -527,7 +529,7 @@ class WriteHistories:
 
     def sequences_by_caller(self, entries: Sequence[ReplayEntry]) -> list[CallSequence]:
         """Return some equal calls by their callers, and by history where they are held to one."""
-        is_held = self._holds_any and self._are_held_to_histories(entries)
+        is_held = self._holds_any_calls and self._are_held_to_histories(entries)
         return self._grouped_sequences(entries, is_held=is_held)
 
     def _grouped_sequences(
@@ -749,11 +751,11 @@ class WriteHistories:
         """Whether reads that the default history lets through are told: there are also writes."""
         if self._history_mode != "auto":
             return False
-        if not any(map(self._is_watched, self._entries_by_arrival)):
+        if not any(map(self._is_watched_read, self._entries_by_arrival)):
             return False
         return any(map(self._call_effects.is_write, self._entries_by_arrival))
 
-    def _is_watched(self, entry: ReplayEntry) -> bool:
+    def _is_watched_read(self, entry: ReplayEntry) -> bool:
         """Tell whether a call is known to read what writes may change."""
         if _has_no_point(entry) or not self._call_effects.only_reads(entry.key):
             return False

@@ -230,7 +230,7 @@ class Timelines:
         """Return the notification that cancels a call, or None."""
         return self._cancellations.get(call)
 
-    def call_concerned(self, entry: ReplayEntry) -> ReplayEntry | None:
+    def cancelled_or_asking_call(self, entry: ReplayEntry) -> ReplayEntry | None:
         """Return the call that a notification cancels, or during which an answer was asked for."""
         return self._cancelled_calls.get(entry, entry.call_of_question)
 
@@ -535,7 +535,9 @@ class Timelines:
         return causes
 
 
-def connected_interactions(entries: Sequence[ReplayEntry]) -> Iterator[tuple[int, int]]:
+def interactions_connected_by_streams(
+    entries: Sequence[ReplayEntry],
+) -> Iterator[tuple[int, int]]:
     """Yield pairs of interactions of which one's stream has what the server said about the other.
 
     Args:

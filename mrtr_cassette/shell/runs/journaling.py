@@ -21,7 +21,12 @@ from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.record.recorder import Due, Observation, Recorder, UnreadBody
+from mrtr_cassette.core.record.recorder import (
+    DueExchange,
+    Observation,
+    Recorder,
+    UnreadBody,
+)
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failure_log_line,
@@ -173,7 +178,7 @@ class RecordSession(Session):
             while self._work_under_way:
                 await asyncio.wait(self._work_under_way)
 
-    def write(self, due: Due, observation: Observation) -> RecordedExchange:
+    def write(self, due: DueExchange, observation: Observation) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
@@ -302,7 +307,9 @@ class ExchangeRecording:
 
         elsewhere[place] = None
 
-    def _show_observation(self, take: Callable[..., Due | None], *args: Any) -> None:
+    def _show_observation(
+        self, take: Callable[..., DueExchange | None], *args: Any
+    ) -> None:
         """Show the observation something, and write what is due."""
         observation = self.observation
         if observation is None:
@@ -314,7 +321,9 @@ class ExchangeRecording:
         except Exception as error:  # noqa: BLE001
             self._stop_recording(error)
 
-    def _write_due_exchange(self, observation: Observation, due: Due | None) -> None:
+    def _write_due_exchange(
+        self, observation: Observation, due: DueExchange | None
+    ) -> None:
         """Write an exchange that is due to the journal, and say which questions were pushed."""
         if due is not None:
             self._sealed_exchange = self.session.write(due, observation)

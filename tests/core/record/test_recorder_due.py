@@ -19,7 +19,7 @@ from builders import (
 )
 from messages import asks, text
 
-from mrtr_cassette.core.record.recorder import Due, Recorder
+from mrtr_cassette.core.record.recorder import DueExchange, Recorder
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
@@ -78,7 +78,7 @@ class Transcript:
         """Expect that nothing else was written."""
         assert self.due is None, "\n".join(self.lines)
 
-    def _came(self, entry: str, due: Due | None) -> Transcript:
+    def _came(self, entry: str, due: DueExchange | None) -> Transcript:
         self.done()
         self.lines.append(entry)
         if due is not None:
