@@ -521,10 +521,10 @@ def _notes_on_missing_causes(
         elif kind == _SESSION_CAUSE:
             sessions = counted(len(set(causes)), "session")
             note = (
-                f"{sessions} began at another recorder, and no file tells where; journals have the "
-                "ids of sessions, but cassettes don't"
+                f"{name}: {sessions} began at another recorder, and no file tells where; journals "
+                "have the ids of sessions, but cassettes don't"
             )
-            yield f"{name}: {note}"
+            yield note
 
 
 def _unified_token_of(
