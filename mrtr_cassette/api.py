@@ -83,7 +83,7 @@ def record(
     from mrtr_cassette.shell.runs.recording import recording
 
     checked_options = options_from(RecordOptions, options, "record")
-    open_session: Callable[..., Any] = recording
+    open_run: Callable[..., Any] = recording
     if stdio:
         if isinstance(upstream, str):
             raise UsageError(
@@ -94,9 +94,9 @@ def record(
         _refuse_with_pipes(checked_options, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
 
-        open_session = recorded_by_client
+        open_run = recorded_by_client
 
-    open_proxy = partial(open_session, upstream, location_of(path), checked_options)
+    open_proxy = partial(open_run, upstream, location_of(path), checked_options)
     return Proxy(open_proxy, Recording, partial(_check_recording, checked_options))
 
 
@@ -127,7 +127,7 @@ def replay(
     options["beside"] = [*places, *options.get("beside", ())]
     checked_options = options_from(ReplayOptions, options, "replay")
     place = _read_place(path)
-    open_session: Callable[..., Any] = replaying
+    open_run: Callable[..., Any] = replaying
     if stdio:
         if checked_options.stateless:
             raise UsageError(
@@ -137,9 +137,9 @@ def replay(
         _refuse_with_pipes(checked_options, "admin_port")
         from mrtr_cassette.shell.runs.client_starts import replayed_by_client
 
-        open_session = replayed_by_client
+        open_run = replayed_by_client
 
-    open_proxy = partial(open_session, place, checked_options)
+    open_proxy = partial(open_run, place, checked_options)
     return Proxy(open_proxy, Replay, partial(_check_replay, checked_options))
 
 

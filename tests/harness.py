@@ -46,10 +46,10 @@ from mrtr_cassette.cli import main
 from mrtr_cassette.core.cassette.journal import CHECKSUM_LENGTH
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions, options_of
-from mrtr_cassette.shell.runs.journaling import RecordSession
+from mrtr_cassette.shell.runs.journaling import RecordingRun
+from mrtr_cassette.shell.runs.proxy_runs import ReplayRun
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.sessions import ReplaySession
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -258,18 +258,20 @@ async def demo_server(port: int = 0) -> AsyncIterator[str]:
 class Tape:
     """One recording under way: the client's URL, the real server, the files."""
 
-    session: RecordSession
+    recording_run: RecordingRun
     server: Upstream
     log: list[str]
 
     @property
     def url(self) -> str:
-        return self.session.url
+        return self.recording_run.url
 
     @property
     def journal(self) -> list[JsonObject]:
         """The exchanges that are in the journal now; of each, what was written last as a whole."""
-        path = self.session.path.with_name(self.session.path.name + ".journal")
+        path = self.recording_run.path.with_name(
+            self.recording_run.path.name + ".journal"
+        )
         lines = [
             json.loads(line[: 1 - CHECKSUM_LENGTH])
             for line in path.read_bytes().splitlines()[1:]
@@ -291,9 +293,9 @@ async def taping(
         upstream(script, path=path) as server,
         recording(
             server.url, cassette, RecordOptions(log=log.append, **chosen), **options
-        ) as session,
+        ) as recording_run,
     ):
-        yield Tape(session, server, log)
+        yield Tape(recording_run, server, log)
 
 
 async def taped(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any) -> None:
@@ -322,11 +324,11 @@ async def until_stopped(
 
 
 @asynccontextmanager
-async def playing(cassette: Path, **options: Any) -> AsyncIterator[ReplaySession]:
+async def playing(cassette: Path, **options: Any) -> AsyncIterator[ReplayRun]:
     """Replay a cassette; what is never played or missed is for the test to ask."""
     chosen = _chosen(ReplayOptions, options)
-    async with replaying(cassette, ReplayOptions(**chosen), **options) as session:
-        yield session
+    async with replaying(cassette, ReplayOptions(**chosen), **options) as replay_run:
+        yield replay_run
 
 
 def _chosen(kind: type[Options], options: dict[str, Any]) -> dict[str, Any]:

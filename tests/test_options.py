@@ -16,7 +16,7 @@ from mrtr_cassette.options import (
     flag_of,
     options_of,
 )
-from mrtr_cassette.shell.runs.sessions import miss_terms
+from mrtr_cassette.shell.runs.proxy_runs import miss_terms
 from mrtr_cassette.terms import COMMANDS, LIBRARY_TERMS, PLAY_TERMS, SUITE_TERMS
 from mrtr_cassette.testing import settings
 

@@ -70,6 +70,7 @@ from mrtr_cassette.shell.files.log import BackgroundCaller
 from mrtr_cassette.shell.files.stores import Location, full_name, path_of
 from mrtr_cassette.shell.http.access import is_loopback
 from mrtr_cassette.shell.pipes.commands import credentials_given_to
+from mrtr_cassette.shell.runs.proxy_runs import ProxyRun, ReplayRun
 from mrtr_cassette.shell.runs.replaying import replaying
 from mrtr_cassette.shell.runs.running import (
     URL_VARIABLE,
@@ -78,12 +79,11 @@ from mrtr_cassette.shell.runs.running import (
     run_command,
     stop_signals,
 )
-from mrtr_cassette.shell.runs.sessions import ReplaySession, Session
 from mrtr_cassette.shell.runs.sites import PortSite
 from mrtr_cassette.terms import Terms, shell_command, shell_words
 
 if TYPE_CHECKING:
-    from mrtr_cassette.shell.runs.journaling import RecordSession
+    from mrtr_cassette.shell.runs.journaling import RecordingRun
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
@@ -254,20 +254,22 @@ async def _record_over_http(
 
     gc.disable()
     async with stop_signals() as signals:
-        async with recording(upstream, output, options, on_event=log.event) as session:
+        async with recording(
+            upstream, output, options, on_event=log.event
+        ) as recording_run:
             address = "there"
-            if session.shown_url != session.url:
+            if recording_run.shown_url != recording_run.url:
                 address += ", with the secrets in the places of their placeholders"
 
             hint = f"point the client {address}; Ctrl-C writes {output}"
             command_end = await _wait_until_stopped(
-                session, command, signals, log, hint
+                recording_run, command, signals, log, hint
             )
             if command_end.code and not command_end.was_stopped:
-                session.failure = f"{command[0]!r} ended with {command_end.code}"
+                recording_run.failure = f"{command[0]!r} ended with {command_end.code}"
 
-        code = _conclude_recording(session, log, reports)
-        has_no_client = session.is_unused and _tell_of_no_client(
+        code = _conclude_recording(recording_run, log, reports)
+        has_no_client = recording_run.is_unused and _tell_of_no_client(
             command, command_end, log
         )
 
@@ -285,34 +287,36 @@ async def _record_pipe(
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
     from mrtr_cassette.shell.runs.piped import starting_client
 
-    session, code = await record_pipe(
+    recording_run, code = await record_pipe(
         command, output, options, log.event, client=starting_client()
     )
-    conclusion = _conclude_recording(session, log, reports)
+    conclusion = _conclude_recording(recording_run, log, reports)
     return code or conclusion
 
 
 def _conclude_recording(
-    session: RecordSession, log: Log, reports: tuple[Path, ...]
+    recording_run: RecordingRun, log: Log, reports: tuple[Path, ...]
 ) -> int:
     """Say what became of a recording; return the exit code."""
     from mrtr_cassette.core.report.events import recording_log_line
     from mrtr_cassette.core.report.runs import summary_data
 
-    recording_report = session.report
+    recording_report = recording_run.report
     event, line = recording_log_line(recording_report)
     log.tell(line, event)
     write_reports(reports, recording_report, {".json": summary_data})
-    tell_unused(session.outcome.unused or (), log)
-    if session.problem is not None:
-        text = f"error: the recording is incomplete: {session.problem}"
-        log.tell(text, {"event": "concluded", "problem": session.problem})
+    tell_unused(recording_run.outcome.unused or (), log)
+    if recording_run.problem is not None:
+        text = f"error: the recording is incomplete: {recording_run.problem}"
+        log.tell(text, {"event": "concluded", "problem": recording_run.problem})
         return 3
 
-    if session.objection is not None or (session.unreachable and not session.exchanges):
+    if recording_run.objection is not None or (
+        recording_run.unreachable and not recording_run.exchanges
+    ):
         return UpstreamError.exit_code
 
-    return 1 if session.unrecorded else 0
+    return 1 if recording_run.unrecorded else 0
 
 
 @click.command(cls=TakesCommand, program="CLIENT")
@@ -450,12 +454,12 @@ async def _replay_over_http(
         site = PortSite(options, drain_s)
         async with replaying(
             cassette, options, site=site, on_event=log.event
-        ) as session:
-            end = await _wait_until_stopped(session, command, signals, log)
+        ) as replay_run:
+            end = await _wait_until_stopped(replay_run, command, signals, log)
 
-        fails = _conclude_replay(session, options, log, reports)
-        player = session.player
-        is_met = any(fault.came for fault in session.fault_outcomes)
+        fails = _conclude_replay(replay_run, options, log, reports)
+        player = replay_run.player
+        is_met = any(fault.came for fault in replay_run.fault_outcomes)
         is_used = player.reply_count or player.misses or is_met
         has_no_client = not is_used and _tell_of_no_client(command, end, log)
 
@@ -473,14 +477,14 @@ async def _replay_pipe(
     # Most replays are over HTTP.
     from mrtr_cassette.shell.runs.piped import replay_pipe, starting_client
 
-    session, _ = await replay_pipe(
+    replay_run, _ = await replay_pipe(
         cassette, options, log.event, server_command=command, client=starting_client()
     )
-    return int(_conclude_replay(session, options, log, reports))
+    return int(_conclude_replay(replay_run, options, log, reports))
 
 
 def _conclude_replay(
-    session: ReplaySession, options: ReplayOptions, log: Log, reports: tuple[Path, ...]
+    replay_run: ReplayRun, options: ReplayOptions, log: Log, reports: tuple[Path, ...]
 ) -> bool:
     """Say what a replay came to; return whether it failed."""
     # Whoever waits for a replay doesn't wait for its report.
@@ -491,10 +495,10 @@ def _conclude_replay(
         unmet_text,
     )
 
-    player = session.player
-    elsewhere = tuple(session.elsewhere)
-    summary = report_of_replay(player, session.terms)
-    faults = session.fault_outcomes
+    player = replay_run.player
+    elsewhere = tuple(replay_run.elsewhere)
+    summary = report_of_replay(player, replay_run.terms)
+    faults = replay_run.fault_outcomes
     summary = replace(summary, elsewhere=elsewhere, faults=faults)
     event, line = replay_log_line(summary, options.terms)
     log.tell(line, event)
@@ -573,7 +577,7 @@ def _tell_of_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> boo
 
 
 async def _wait_until_stopped(
-    session: Session,
+    proxy_run: ProxyRun,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
     log: Log,
@@ -583,10 +587,12 @@ async def _wait_until_stopped(
     # What is loaded stays: the collector need not look at it, now or later.
     gc.freeze()
     gc.enable()
-    tell(f"listening on {session.shown_url}")
+    tell(f"listening on {proxy_run.shown_url}")
     if command:
         tells = log.line is not None
-        return await run_command(command, session.url, signals, say, tells_misses=tells)
+        return await run_command(
+            command, proxy_run.url, signals, say, tells_misses=tells
+        )
 
     if hint:
         say(hint)

@@ -31,7 +31,7 @@ from mrtr_cassette.shell.files.journals import (
 )
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, recorded_by_client
-from mrtr_cassette.shell.runs.journaling import RecordSession, check_output, kept_as_in
+from mrtr_cassette.shell.runs.journaling import RecordingRun, check_output, kept_as_in
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.upstreams import (
     RunningCommand,
@@ -55,7 +55,7 @@ class RecordingUse(CassetteUse):
     """How many exchanges were recorded by the tests that were noted."""
 
     _started_command: RunningCommand | None = None
-    _session: RecordSession | ClientStarts
+    _recording_run: RecordingRun | ClientStarts
 
     def _start_use(self, exit_stack: ExitStack) -> Recording:
         """Reserve the cassette for this use, and begin to record it; `exit_stack` ends that."""
@@ -96,18 +96,20 @@ class RecordingUse(CassetteUse):
                 on_event=request.on_event,
             )
 
-        self._session = exit_stack.enter_context(
+        self._recording_run = exit_stack.enter_context(
             request.run.entering(recording_context)
         )
         if not is_piped:
-            self._bypass_proxies(self._session.url, exit_stack)
+            self._bypass_proxies(self._recording_run.url, exit_stack)
 
-        return Recording(self._session, request.mode, self.path, self._settings.answers)
+        return Recording(
+            self._recording_run, request.mode, self.path, self._settings.answers
+        )
 
     @property
     def exchanges(self) -> int:
         """How many exchanges were recorded."""
-        return self._session.exchanges
+        return self._recording_run.exchanges
 
     # Where the upstream is
 
@@ -255,7 +257,7 @@ class RecordingUse(CassetteUse):
     def test_ended(self, test: str) -> None:
         """Note a test that recorded something."""
         if self._shared_recording is not None:
-            exchanges = self._session.exchanges
+            exchanges = self._recording_run.exchanges
             if exchanges > self._noted_exchanges:
                 self._shared_recording.tests[test] = None
 
@@ -263,7 +265,7 @@ class RecordingUse(CassetteUse):
 
     def load_recorded(self) -> Cassette | None:
         """Return the cassette as it is by now, if there is any."""
-        return self._session.recorded()
+        return self._recording_run.recorded()
 
     # What becomes of it
 
@@ -297,7 +299,7 @@ class RecordingUse(CassetteUse):
     def _recording_objections(self) -> list[str]:
         """Return why the recording is not good, as texts."""
         problems = []
-        outcome = self._session.outcome
+        outcome = self._recording_run.outcome
         if outcome.problem is not None:
             problems.append(f"the recording is incomplete: {outcome.problem}")
 
@@ -317,20 +319,20 @@ class RecordingUse(CassetteUse):
 
     def _discard_journal(self) -> None:
         """Remove the journal, unless it is that of a process, which may still write it."""
-        if isinstance(self._session, RecordSession):
-            discard_journal(self._session.path)
+        if isinstance(self._recording_run, RecordingRun):
+            discard_journal(self._recording_run.path)
 
     def _publish_or_keep(self) -> tuple[Publication | None, str | None]:
         """Publish a recording, or keep it until the end of the run; return also what was lost."""
-        session = self._session
+        recording_run = self._recording_run
         recorded = None
         lost = None
         hint = None
-        if isinstance(session, RecordSession):
-            recorded, lost = recorded_in_journal(session.path)
-            hint = hint_at_journal(session.path)
-        elif session.exchanges:
-            recorded = load_cassette(session.path)
+        if isinstance(recording_run, RecordingRun):
+            recorded, lost = recorded_in_journal(recording_run.path)
+            hint = hint_at_journal(recording_run.path)
+        elif recording_run.exchanges:
+            recorded = load_cassette(recording_run.path)
 
         publication = None
         if recorded is not None and self._shared_recording is not None:
@@ -339,8 +341,8 @@ class RecordingUse(CassetteUse):
             publication = self._writer()(recorded, hint=hint)
             self.redacted = publication.redacted
 
-        if isinstance(session, RecordSession):
-            session.published = publication
+        if isinstance(recording_run, RecordingRun):
+            recording_run.published = publication
 
         self._discard_journal()
         return publication, lost
@@ -349,7 +351,7 @@ class RecordingUse(CassetteUse):
         """Return what became of a recording that is good; None if that comes later."""
         if self._shared_recording is not None:
             return None
-        if self._session.outcome.played:
+        if self._recording_run.outcome.played:
             return "added to"
 
         is_same = publication is not None and publication.is_same
@@ -357,13 +359,13 @@ class RecordingUse(CassetteUse):
 
     def _outcome_if_recorded(self, if_recorded: str | None) -> str | None:
         """Return what became of the cassette: `if_recorded`, unless nothing was recorded."""
-        session = self._session
-        if session.exchanges:
+        recording_run = self._recording_run
+        if recording_run.exchanges:
             return if_recorded
-        if session.outcome.played:
+        if recording_run.outcome.played:
             return "replayed"
 
-        return "left empty" if session.played_cassette is None else "not used"
+        return "left empty" if recording_run.played_cassette is None else "not used"
 
 
 class VerifyingUse(RecordingUse):
@@ -377,7 +379,7 @@ class VerifyingUse(RecordingUse):
         try:
             return super().conclude(passed=passed, plays_all=plays_all)
         finally:
-            place = path_of(self._session.path)
+            place = path_of(self._recording_run.path)
             shutil.rmtree(place.parent, ignore_errors=True)
 
     def _recording_place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
@@ -432,7 +434,7 @@ class VerifyingUse(RecordingUse):
         self, *, may_lack_calls: bool, is_open: bool = False
     ) -> str | None:
         """Return where what happened differs; of a part, without missing calls."""
-        repeated = self._session.recorded()
+        repeated = self._recording_run.recorded()
         options = self._settings.verify
         try:
             return differences_of(

@@ -12,8 +12,8 @@ from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files.cassettes import cassette_exists, journal_path, read_file
 from mrtr_cassette.shell.files.stores import location_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, replayed_by_client
+from mrtr_cassette.shell.runs.proxy_runs import ProxyRun
 from mrtr_cassette.shell.runs.replaying import replaying
-from mrtr_cassette.shell.runs.sessions import Session
 from mrtr_cassette.shell.runs.views import Replay, needs_upstream
 from mrtr_cassette.testing.suite_cassette import CassetteUse, UseRequest
 
@@ -34,7 +34,7 @@ class ReplayUse(CassetteUse):
         request = self.request
         if is_piped:
             starts = request.run.entering(replayed_by_client(self.place, options))
-            session: Session | ClientStarts = exit_stack.enter_context(starts)
+            replay_run: ProxyRun | ClientStarts = exit_stack.enter_context(starts)
         else:
             replay = replaying(
                 self.place,
@@ -44,10 +44,10 @@ class ReplayUse(CassetteUse):
                 loaded=request.run.loaded,
             )
 
-            session = exit_stack.enter_context(request.run.entering(replay))
-            self._bypass_proxies(session.url, exit_stack)
+            replay_run = exit_stack.enter_context(request.run.entering(replay))
+            self._bypass_proxies(replay_run.url, exit_stack)
 
-        return Replay(session, request.mode, self.place, self._settings.answers)
+        return Replay(replay_run, request.mode, self.place, self._settings.answers)
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""

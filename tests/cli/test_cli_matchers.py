@@ -298,4 +298,4 @@ async def test_what_a_failing_function_sees_is_not_sent_on(tmp_path: Path) -> No
             "miss: hook-failed: match: any_id raised ZeroDivisionError"
         )
         assert not tape.server.received
-        assert tape.session.unrecorded == [text]
+        assert tape.recording_run.unrecorded == [text]

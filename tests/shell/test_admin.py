@@ -79,11 +79,11 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         await post(tape.url, requests[0])
         finishing = asyncio.create_task(post(tape.url, requests[1]))
         await arrived.wait()
-        under_way = await scraped(tape.session.admin_url)
+        under_way = await scraped(tape.recording_run.admin_url)
         goes_on.set()
         await finishing
         await post(tape.url, message("ping"))
-        recorded = await scraped(tape.session.admin_url)
+        recorded = await scraped(tape.recording_run.admin_url)
 
     async with playing(path, admin_port=0) as session:
         bodies = [

@@ -113,8 +113,8 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
         assert tape.server.received == []
 
     assert outcome_of(responses[-1]) == ("accept", "first")
-    assert (tape.session.outcome.played, tape.session.exchanges) == (3, 0)
-    assert tape.session.published is None
+    assert (tape.recording_run.outcome.played, tape.recording_run.exchanges) == (3, 0)
+    assert tape.recording_run.published is None
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -139,7 +139,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
     assert retried.json == sent | {
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }
-    assert (tape.session.outcome.played, tape.session.exchanges) == (1, 1)
+    assert (tape.recording_run.outcome.played, tape.recording_run.exchanges) == (1, 1)
 
     after = read(path)
 
@@ -183,7 +183,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(
     ]
 
     assert error["message"] in tape.log
-    assert len(tape.session.unrecorded) == 1
+    assert len(tape.recording_run.unrecorded) == 1
     assert path.read_bytes() == before
 
 
@@ -384,7 +384,7 @@ async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> Non
         '/action: recorded "accept", received "decline"' in refused["error"]["message"]
     )
 
-    (failure,) = tape.session.unrecorded
+    (failure,) = tape.recording_run.unrecorded
 
     assert "any answer but the recorded one is refused" in failure
     assert path.read_bytes() == before
@@ -484,7 +484,7 @@ async def test_page_after_a_recorded_one_is_not_asked_for(tmp_path: Path) -> Non
 
         assert tape.server.received == []
 
-    assert "record the whole list again" in tape.session.unrecorded[0]
+    assert "record the whole list again" in tape.recording_run.unrecorded[0]
     assert path.read_bytes() == before
 
 
@@ -559,7 +559,7 @@ async def test_appended_calls_say_what_the_server_alone_would_have_said(
     async with taping(path, Ledger(), existing="append", reads=READS) as tape:
         assert await values(tape.url, *calls) == expected
 
-    assert tape.session.unrecorded == []
+    assert tape.recording_run.unrecorded == []
 
     for run, said in ((recorded, before), (calls, expected)):
         async with playing(path, reads=READS) as replay:
@@ -582,7 +582,7 @@ async def test_server_that_makes_a_played_write_otherwise_gets_nothing_more(
             "inc"
         ]
 
-    for refusal in tape.session.unrecorded:
+    for refusal in tape.recording_run.unrecorded:
         assert "/value: recorded 1, received 6" in refusal
         assert 'tools/call "inc" was played before it' in refusal
         assert "reads=" in refusal
@@ -654,7 +654,7 @@ async def test_played_write_is_repeated_with_the_answer_to_what_was_pushed(
     ]
 
     assert calls == ["one", "two"]
-    assert tape.session.unrecorded == []
+    assert tape.recording_run.unrecorded == []
 
 
 @looped

@@ -24,15 +24,15 @@ from standin import event, event_stream, json_response
 from tasking import task_steps
 
 from mrtr_cassette.shell.files.disk import Clock
-from mrtr_cassette.shell.runs.sessions import ReplaySession
+from mrtr_cassette.shell.runs.proxy_runs import ReplayRun
 
 DEPLOY = tool_call("deploy")
 LIST = message("tools/list")
 
 
-def counts(session: ReplaySession) -> list[tuple[int, int]]:
+def counts(replay_run: ReplayRun) -> list[tuple[int, int]]:
     """Return how many requests came at the place of each fault, and how many met it."""
-    return [(fault.came, fault.times) for fault in session.fault_outcomes]
+    return [(fault.came, fault.times) for fault in replay_run.fault_outcomes]
 
 
 async def listed(path: Path) -> Path:
@@ -46,15 +46,18 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
     """The first call gets 429 with Retry-After, the retry its recorded answer."""
     path = await recorded(tmp_path / "c.json")
     fault = {"tool": "deploy", "occurrence": 1, "status": 429, "retry_after": 7}
-    async with playing(path, faults=[fault]) as session:
-        refused = await post(session.url, DEPLOY)
+    async with playing(path, faults=[fault]) as replay_run:
+        refused = await post(replay_run.url, DEPLOY)
 
-        assert session.player.reply_count == 0
+        assert replay_run.player.reply_count == 0
 
-        answered = await converse(session.url)
+        answered = await converse(replay_run.url)
 
-        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
-        assert counts(session) == [(1, 1)]
+        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+            [],
+            [],
+        )
+        assert counts(replay_run) == [(1, 1)]
 
     assert (refused.status, refused.head.values("retry-after")) == (429, ["7"])
     assert [answer["result"] for answer in answered[1:]] == [
@@ -73,10 +76,10 @@ async def test_a_request_meets_the_first_fault_and_all_count_it(tmp_path: Path) 
         {"tool": "deploy", "status": 500},
     ]
 
-    async with playing(path, faults=faults) as session:
-        answers = [await post(session.url, LIST) for _ in range(3)]
+    async with playing(path, faults=faults) as replay_run:
+        answers = [await post(replay_run.url, LIST) for _ in range(3)]
 
-        assert counts(session) == [(1, 1), (1, 1), (0, 0)]
+        assert counts(replay_run) == [(1, 1), (1, 1), (0, 0)]
 
     assert [answer.status for answer in answers] == [401, 503, 200]
     assert answers[0].head.values("www-authenticate") == ["Bearer"]
@@ -86,18 +89,18 @@ async def test_a_request_meets_the_first_fault_and_all_count_it(tmp_path: Path) 
 async def test_what_was_not_recorded_is_a_miss_and_no_fault(tmp_path: Path) -> None:
     """A fault never hides that a request has no recorded answer."""
     path = await listed(tmp_path / "c.json")
-    async with playing(path, faults=[{"status": 500}]) as session:
-        answer = await post(session.url, tool_call("unknown"))
+    async with playing(path, faults=[{"status": 500}]) as replay_run:
+        answer = await post(replay_run.url, tool_call("unknown"))
 
-        assert counts(session) == [(0, 0)]
+        assert counts(replay_run) == [(0, 0)]
 
     assert (answer.status, answer.reason) == (200, "unknown-method")
 
 
-async def broken(session: ReplaySession, body: Any) -> bytes | None:
+async def broken(replay_run: ReplayRun, body: Any) -> bytes | None:
     """Send a request whose response is cut short; return what came, None without a head."""
-    async with connected(session.url) as connection:
-        target = "/" + session.url.split("/", 3)[3]
+    async with connected(replay_run.url) as connection:
+        target = "/" + replay_run.url.split("/", 3)[3]
         try:
             head, content = await connection.ask(
                 "POST", target, "Content-Type: application/json", body=compact(body)
@@ -133,12 +136,15 @@ async def test_a_dropped_stream_can_be_asked_for_again(
     """So many events come, then the connection is lost; the retry gets the whole stream."""
     await taped(tmp_path / "c.json", (DEPLOY, event_stream(*MESSAGES)))
     fault = {"turn": 0, "occurrence": 1, "drop": drop}
-    async with playing(tmp_path / "c.json", faults=[fault]) as session:
-        assert await broken(session, DEPLOY) == kept
+    async with playing(tmp_path / "c.json", faults=[fault]) as replay_run:
+        assert await broken(replay_run, DEPLOY) == kept
 
-        whole = await post(session.url, DEPLOY)
+        whole = await post(replay_run.url, DEPLOY)
 
-        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
+        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+            [],
+            [],
+        )
 
     assert whole.body == STREAM
 
@@ -148,14 +154,17 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
     """The answer gets the specification's error; the same call then asks and is answered."""
     path = await recorded(tmp_path / "c.json")
     fault = {"tool": "deploy", "occurrence": 1, "expired_state": True}
-    async with playing(path, faults=[fault]) as session:
-        asked = await post(session.url, DEPLOY)
+    async with playing(path, faults=[fault]) as replay_run:
+        asked = await post(replay_run.url, DEPLOY)
         params = {"inputResponses": yes("confirm"), "requestState": asked.state}
-        refused = await post(session.url, tool_call("deploy", id="x", **params))
-        await converse(session.url)
+        refused = await post(replay_run.url, tool_call("deploy", id="x", **params))
+        await converse(replay_run.url)
 
-        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
-        assert counts(session) == [(1, 1)]
+        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+            [],
+            [],
+        )
+        assert counts(replay_run) == [(1, 1)]
 
     assert refused.json["id"] == "x"
     assert refused.error == {
@@ -172,14 +181,17 @@ async def test_a_dropped_answer_lets_the_call_begin_again(
     """Also if no event at all came: the same call asks again, and is answered."""
     path = await recorded(tmp_path / "c.json")
     fault = {"tool": "deploy", "turn": 1, "occurrence": 1, "drop": drop}
-    async with playing(path, faults=[fault]) as session:
-        asked = await post(session.url, DEPLOY)
+    async with playing(path, faults=[fault]) as replay_run:
+        asked = await post(replay_run.url, DEPLOY)
         params = {"inputResponses": yes("confirm"), "requestState": asked.state}
-        await broken(session, tool_call("deploy", id="x", **params))
-        await converse(session.url)
+        await broken(replay_run, tool_call("deploy", id="x", **params))
+        await converse(replay_run.url)
 
-        assert (session.player.unplayed_numbers, session.player.misses) == ([], [])
-        assert counts(session) == [(1, 1)]
+        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+            [],
+            [],
+        )
+        assert counts(replay_run) == [(1, 1)]
 
 
 @looped
@@ -191,15 +203,15 @@ async def test_a_refused_answer_to_a_task_can_be_given_again(tmp_path: Path) -> 
     (tmp_path / "c.json").write_bytes(encode_cassette(script))
     fault = {"method": "tasks/update", "occurrence": 1, "status": 503}
     requests.insert(3, requests[3])
-    async with playing(tmp_path / "c.json", faults=[fault]) as session:
+    async with playing(tmp_path / "c.json", faults=[fault]) as replay_run:
         statuses = []
         for request in requests:
             headers = [f"{name}: {value}" for name, value in request.headers]
-            answer = await http("POST", session.url, *headers, body=request.body)
+            answer = await http("POST", replay_run.url, *headers, body=request.body)
             statuses.append(answer.status)
 
-        assert session.player.misses == []
-        assert 1 not in session.player.unplayed_numbers
+        assert replay_run.player.misses == []
+        assert 1 not in replay_run.player.unplayed_numbers
 
     assert statuses == [200, 200, 200, 503, 200, 200]
 
@@ -211,19 +223,19 @@ async def test_a_lost_session_stays_lost(tmp_path: Path) -> None:
     talk = conversation(*session_steps("s1", (call, {"tools": []})))
     (tmp_path / "c.json").write_bytes(encode_cassette(talk.cassette()))
     fault = {"method": "tools/list", "occurrence": 1, "session_lost": True}
-    async with playing(tmp_path / "c.json", faults=[fault]) as session:
+    async with playing(tmp_path / "c.json", faults=[fault]) as replay_run:
         statuses = []
         opened = ""
         for body in (INITIALIZE, call, call, INITIALIZE, call):
             within = f"Mcp-Session-Id: {opened}"
             headers = () if body is INITIALIZE else (within,)
-            answer = await post(session.url, body, *headers)
+            answer = await post(replay_run.url, body, *headers)
             statuses.append(answer.status)
             if body is INITIALIZE:
                 (opened,) = answer.head.values("mcp-session-id")
 
-        assert counts(session) == [(1, 2)]
-        assert session.player.misses == []
+        assert counts(replay_run) == [(1, 2)]
+        assert replay_run.player.misses == []
 
     assert statuses == [200, 404, 404, 200, 200]
 
@@ -241,13 +253,13 @@ async def test_time_is_taken_as_faults_say(tmp_path: Path) -> None:
     faults = [{"delay": 1.5, "occurrence": 1}, {"slow": 10, "occurrence": 2}]
     clock = Clock(lambda: now, sleep)
     times = []
-    async with playing(path, faults=faults, clock=clock) as session:
+    async with playing(path, faults=faults, clock=clock) as replay_run:
         for _ in range(3):
             began = now
-            answer = await post(session.url, LIST)
+            answer = await post(replay_run.url, LIST)
             times.append(round(now - began, 6))
 
-        assert session.player.reply_count == 3
+        assert replay_run.player.reply_count == 3
 
     assert times == [1.5, len(answer.body) / 10, 0]
     assert answer.is_whole
@@ -260,11 +272,11 @@ async def test_chance_is_the_same_in_every_run(tmp_path: Path) -> None:
 
     async def statuses(seed: int) -> list[int]:
         fault = {"status": 503, "probability": 0.5, "seed": seed}
-        async with playing(path, faults=[fault]) as session:
-            answers = [await post(session.url, LIST) for _ in range(40)]
+        async with playing(path, faults=[fault]) as replay_run:
+            answers = [await post(replay_run.url, LIST) for _ in range(40)]
             refused = [answer.status for answer in answers].count(503)
 
-            assert counts(session) == [(40, refused)]
+            assert counts(replay_run) == [(40, refused)]
 
         return [answer.status for answer in answers]
 

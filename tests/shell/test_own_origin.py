@@ -242,7 +242,7 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
     path = tmp_path / "c.json"
     async with taping(path, script) as tape:
         assert (await followed(tape.url)).result == {}
-        assert not tape.session.elsewhere
+        assert not tape.recording_run.elsewhere
 
     async with playing(path) as replay:
         assert (await followed(replay.url)).result == {}
@@ -285,7 +285,7 @@ async def test_client_that_is_sent_elsewhere_is_told_of_and_counted(
             len([line for line in tape.log if f"elsewhere, by {place};" in line]) == 1
         )
 
-    assert f"elsewhere: {place}" in recording_text(tape.session.report)
+    assert f"elsewhere: {place}" in recording_text(tape.recording_run.report)
 
     async with playing(path) as replay:
         played = await asked(replay.url)

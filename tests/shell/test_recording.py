@@ -164,7 +164,7 @@ async def test_recording_over_a_cassette_keeps_what_differs_where_nothing_counts
         async with taping(path, script, **options) as tape:
             await post(tape.url, tool_call("clock", arguments={"at": number}))
 
-        assert tape.session.report.is_same == (number in (1, 2)), options
+        assert tape.recording_run.report.is_same == (number in (1, 2)), options
 
 
 # --- What is refused ---
@@ -273,7 +273,7 @@ async def test_a_failing_recorder_never_breaks_the_call(
 
         monkeypatch.undo()
 
-    assert tape.session.problem is not None
+    assert tape.recording_run.problem is not None
 
     told = [line for line in tape.log if line.startswith("RECORDING FAILED: ")]
 

@@ -266,7 +266,7 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
         "warning: the response of exchange 1, POST /mcp",
     ]
 
-    assert tape.session.report.unread == 2
+    assert tape.recording_run.report.unread == 2
 
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
@@ -491,7 +491,7 @@ async def test_recording_tells_what_was_replaced(tmp_path: Path) -> None:
             for call in calls:
                 await post(tape.url, call)
 
-        event, line = recording_log_line(tape.session.report)
+        event, line = recording_log_line(tape.recording_run.report)
         told.append((line.splitlines()[1:], event["redacted"]))
 
     logins = [

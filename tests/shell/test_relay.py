@@ -17,7 +17,7 @@ from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.shell.files.journals import Journal, publish_journal
 from mrtr_cassette.shell.http.transport import RawHeaders
-from mrtr_cassette.shell.runs.journaling import RecordSession
+from mrtr_cassette.shell.runs.journaling import RecordingRun
 from mrtr_cassette.shell.runs.recording import Relay
 
 PING = Request(
@@ -100,18 +100,18 @@ class Server:
 @asynccontextmanager
 async def relaying(
     path: Path, server: Server
-) -> AsyncIterator[tuple[Relay, RecordSession]]:
+) -> AsyncIterator[tuple[Relay, RecordingRun]]:
     """Give a relay to a server; the cassette is there after the block."""
     header = JournalHeader(
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(path, header)
     recorder = Recorder(seals_states=False)
-    session = RecordSession(
+    recording_run = RecordingRun(
         "", "", path, None, None, recorder=recorder, journal=journal
     )
     try:
-        yield Relay(server, "server", session), session
+        yield Relay(server, "server", recording_run), recording_run
     finally:
         journal.close()
         publish_journal(path)
@@ -146,10 +146,10 @@ async def test_a_write_that_fails_is_told_with_the_name_of_the_cassette(
 ) -> None:
     """As it is spelled, so that it can be copied."""
     path = tmp_path / "MyCassette.json"
-    async with relaying(path, Server(Response([]))) as (_, session):
-        session.report_failure(OSError(errno.EACCES, "Permission denied"))
+    async with relaying(path, Server(Response([]))) as (_, recording_run):
+        recording_run.report_failure(OSError(errno.EACCES, "Permission denied"))
 
-    assert session.problem == f"{path}: permission denied"
+    assert recording_run.problem == f"{path}: permission denied"
 
 
 DELETE = Request("DELETE", "/mcp", (), b"")
@@ -173,7 +173,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
     response = Response(list(chunks), (), status)
     async with (
         relaying(path, Server(response)) as (relay, _),
-        relay.session.finishing(),
+        relay.recording_run.finishing(),
     ):
         with pytest.raises(ConnectionResetError):
             await relay.handle(left, Client(has_left=True))

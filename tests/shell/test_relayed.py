@@ -190,7 +190,7 @@ async def test_a_request_is_sent_once_whatever_happens(
         assert tape.server.connections == 1
 
     assert len(tape.server.received) == 2
-    assert (tape.session.exchanges, tape.session.unreachable) == (1, 1)
+    assert (tape.recording_run.exchanges, tape.recording_run.unreachable) == (1, 1)
 
 
 @looped
@@ -496,7 +496,7 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
 
     # Of a listening stream there is what had passed before.
     assert kept == (["/large", "/small"] if is_stream else ["/small"])
-    assert tape.session.problem is not None
+    assert tape.recording_run.problem is not None
     assert any(line.startswith("RECORDING FAILED: ") for line in tape.log)
 
 

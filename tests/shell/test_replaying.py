@@ -72,8 +72,8 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location, keep_fetched, location_of
+from mrtr_cassette.shell.runs.proxy_runs import ReplayRun
 from mrtr_cassette.shell.runs.replaying import LoadedReplays, ReplayServer, replaying
-from mrtr_cassette.shell.runs.sessions import ReplaySession
 
 
 @looped
@@ -113,13 +113,13 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
 def test_a_miss_is_put_into_words_once(tmp_path: Path) -> None:
     """Who asks what a replay came to after each of many misses doesn't wait for all of them."""
     player = player_of((tool("get", k=1), result({})))
-    session = ReplaySession("", "", tmp_path, player.recording, player)
+    replay_run = ReplayRun("", "", tmp_path, player.recording, player)
     missed(player, tool("get", k=2))
-    (first,) = session.outcome.misses
+    (first,) = replay_run.outcome.misses
     missed(player, tool("get", k=3))
 
-    assert session.outcome.misses[0] is first
-    assert len(session.outcome.misses) == 2
+    assert replay_run.outcome.misses[0] is first
+    assert len(replay_run.outcome.misses) == 2
 
 
 @looped

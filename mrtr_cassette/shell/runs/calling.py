@@ -84,7 +84,7 @@ from mrtr_cassette.shell.runs.answerers import (
     answers_endpoint,
     load_answers,
 )
-from mrtr_cassette.shell.runs.journaling import RecordSession
+from mrtr_cassette.shell.runs.journaling import RecordingRun
 from mrtr_cassette.shell.runs.live_server import LiveServer
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.running import result_in_thread
@@ -109,7 +109,7 @@ class _ReachedServer(NamedTuple):
     server: LiveServer
     path: str
     is_started: bool
-    recorded: RecordSession | None = None
+    recording_run: RecordingRun | None = None
 
 
 @asynccontextmanager
@@ -144,23 +144,23 @@ async def _reached_by_proxy(
     Raises:
         CassetteError: at the end, as the recording is incomplete.
     """
-    async with recording(upstream, cassette, options) as session:
-        add_settings(session.server_settings)
-        url = URL(session.url)
+    async with recording(upstream, cassette, options) as recording_run:
+        add_settings(recording_run.server_settings)
+        url = URL(recording_run.url)
         async with connected_client(url.origin(), None) as proxy:
             on_pipes = is_on_pipes(upstream)
-            server = LiveServer(proxy, session.shown_url, is_on_pipes=on_pipes)
+            server = LiveServer(proxy, recording_run.shown_url, is_on_pipes=on_pipes)
             try:
                 yield _ReachedServer(
-                    server, url.raw_path_qs, session.is_started, session
+                    server, url.raw_path_qs, recording_run.is_started, recording_run
                 )
             finally:
                 await server.close()
 
-    announcer.say(recording_log_line, session.report)
-    if session.problem is not None:
+    announcer.say(recording_log_line, recording_run.report)
+    if recording_run.problem is not None:
         raise CassetteError(
-            session.path, f"the recording is incomplete: {session.problem}"
+            recording_run.path, f"the recording is incomplete: {recording_run.problem}"
         )
 
 
@@ -334,8 +334,8 @@ class _Caller:
 
     def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""
-        recorded = self.reached.recorded
-        if recorded is None or not recorded.unreachable:
+        recording_run = self.reached.recording_run
+        if recording_run is None or not recording_run.unreachable:
             return
 
         error = None

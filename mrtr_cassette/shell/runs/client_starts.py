@@ -40,9 +40,9 @@ from mrtr_cassette.shell.files.stores import (
     keep_fetched,
 )
 from mrtr_cassette.shell.runs.piped import StartingClient, replay_pipe
+from mrtr_cassette.shell.runs.proxy_runs import ProxyRun
 from mrtr_cassette.shell.runs.replaying import load_played
 from mrtr_cassette.shell.runs.running import run
-from mrtr_cassette.shell.runs.sessions import Session
 
 T = TypeVar("T")
 
@@ -353,7 +353,7 @@ async def _do_work_in(folder: Path) -> int:
 
     write_outcome = _OutcomeWriter(outcomes).write_outcome
     try:
-        session, code = await _record_or_replay(work, folder, write_outcome)
+        proxy_run, code = await _record_or_replay(work, folder, write_outcome)
     except MrtrCassetteError as error:
         problem = error.in_terms(work["options"]["terms"])
         write_outcome(RunOutcome(problem=problem))
@@ -361,19 +361,19 @@ async def _do_work_in(folder: Path) -> int:
 
         return error.exit_code
 
-    write_outcome(session.outcome)
+    write_outcome(proxy_run.outcome)
     return code
 
 
 async def _record_or_replay(
     work: dict[str, Any], folder: Path, write_outcome: Callable[[RunOutcome], None]
-) -> tuple[Session, int]:
+) -> tuple[ProxyRun, int]:
     """Record or replay; tell the outcome at each miss."""
-    sessions: list[Session] = []
+    proxy_runs: list[ProxyRun] = []
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] == "missed":
-            write_outcome(sessions[0].outcome)
+            write_outcome(proxy_runs[0].outcome)
 
     for name, text in work["fetched"].items():
         keep_fetched(name, text.encode())
@@ -381,7 +381,7 @@ async def _record_or_replay(
     path = _place_from(work["place"])
     if "server" not in work:
         options = ReplayOptions(**work["options"])
-        return await replay_pipe(path, options, on_event, on_begin=sessions.append)
+        return await replay_pipe(path, options, on_event, on_begin=proxy_runs.append)
 
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
 
@@ -393,7 +393,7 @@ async def _record_or_replay(
         cwd=work["cwd"],
         client=StartingClient(work["client"], None, folder),
         shown_place=work["named"],
-        on_begin=sessions.append,
+        on_begin=proxy_runs.append,
     )
 
 

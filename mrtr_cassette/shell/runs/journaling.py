@@ -63,11 +63,11 @@ from mrtr_cassette.shell.files.journals import (
 )
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
-from mrtr_cassette.shell.runs.sessions import Session, miss_terms
+from mrtr_cassette.shell.runs.proxy_runs import ProxyRun, miss_terms
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class RecordSession(Session):
+class RecordingRun(ProxyRun):
     """A recording under way, and what it came to; a failure of it never breaks what passes."""
 
     recorder: Recorder
@@ -253,16 +253,16 @@ class ExchangeRecording:
     by then. After a failure, which is said once, nothing more of the exchange is recorded.
     """
 
-    def __init__(self, session: RecordSession, request: Request) -> None:
+    def __init__(self, recording_run: RecordingRun, request: Request) -> None:
         """Show the recorder a request; a failure is said, and not raised."""
-        self.session = session
+        self.recording_run = recording_run
         self.observation: Observation | None = None
         self._sealed_exchange: RecordedExchange | None = None
         try:
-            self.observation = session.recorder.request_received(
-                request, session.now_ms()
+            self.observation = recording_run.recorder.request_received(
+                request, recording_run.now_ms()
             )
-            session.announcer.tell(request_event, self.observation)
+            recording_run.announcer.tell(request_event, self.observation)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._stop_recording(error)
 
@@ -284,7 +284,7 @@ class ExchangeRecording:
         if observation is None:
             return
 
-        now_ms = self.session.now_ms()
+        now_ms = self.recording_run.now_ms()
         try:
             self._write_due_exchange(
                 observation, observation.response_ended(now_ms, end)
@@ -292,7 +292,7 @@ class ExchangeRecording:
             if observation.is_left_out:
                 return
 
-            self.session.exchanges += 1
+            self.recording_run.exchanges += 1
             if self._sealed_exchange is not None:
                 self._report_exchange(observation, self._sealed_exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001
@@ -300,10 +300,12 @@ class ExchangeRecording:
 
     def note_sent_elsewhere(self, how: str, origin: str) -> None:
         """Say that the response sends its client to another server, once for each."""
-        elsewhere = self.session.elsewhere
+        elsewhere = self.recording_run.elsewhere
         place = f"{how} {origin}"
         if self.observation is not None and place not in elsewhere:
-            self.session.announcer.say(other_server_log_line, self.observation, place)
+            self.recording_run.announcer.say(
+                other_server_log_line, self.observation, place
+            )
 
         elsewhere[place] = None
 
@@ -315,7 +317,7 @@ class ExchangeRecording:
         if observation is None:
             return
 
-        now_ms = self.session.now_ms()
+        now_ms = self.recording_run.now_ms()
         try:
             self._write_due_exchange(observation, take(observation, *args, now_ms))
         except Exception as error:  # noqa: BLE001
@@ -326,10 +328,10 @@ class ExchangeRecording:
     ) -> None:
         """Write an exchange that is due to the journal, and say which questions were pushed."""
         if due is not None:
-            self._sealed_exchange = self.session.write(due, observation)
+            self._sealed_exchange = self.recording_run.write(due, observation)
 
         for push in observation.take_pushes():
-            self.session.announcer.say(push_log_line, observation, push)
+            self.recording_run.announcer.say(push_log_line, observation, push)
 
     def _report_exchange(
         self,
@@ -339,8 +341,8 @@ class ExchangeRecording:
         now_ms: float,
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
-        announcer = self.session.announcer
-        logged_states = self.session.logged_task_states
+        announcer = self.recording_run.announcer
+        logged_states = self.recording_run.logged_task_states
         state = None
         if observation.call.is_poll:
             state = polled_state(observation.response)
@@ -357,7 +359,7 @@ class ExchangeRecording:
     def _stop_recording(self, error: Exception) -> None:
         """Record no more of this exchange, and say why the recording is incomplete."""
         self.observation = None
-        self.session.report_failure(error)
+        self.recording_run.report_failure(error)
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
@@ -506,7 +508,7 @@ def journaling(
     earlier: Cassette | None,
     player: Player | None,
     server: RecordedServer,
-) -> Iterator[RecordSession]:
+) -> Iterator[RecordingRun]:
     """Write a journal until the block ends; then it becomes the cassette, or stays.
 
     Args:
@@ -536,7 +538,7 @@ def journaling(
     )
 
     journal = Journal(output, header)
-    session = RecordSession(
+    recording_run = RecordingRun(
         server.upstream,
         server.upstream,
         output,
@@ -549,6 +551,6 @@ def journaling(
         publishes_anyway=options.publish_anyway,
     )
     try:
-        yield session
+        yield recording_run
     finally:
-        session.end()
+        recording_run.end()

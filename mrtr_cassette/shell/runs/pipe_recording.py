@@ -39,7 +39,7 @@ from mrtr_cassette.shell.pipes.processes import ServerProcess, server_process
 from mrtr_cassette.shell.runs.journaling import (
     ExchangeRecording,
     RecordedServer,
-    RecordSession,
+    RecordingRun,
     check_output,
     check_transport,
     combined_rules,
@@ -109,8 +109,8 @@ async def record_pipe(
     client: StartingClient | None,
     cwd: Path | None = None,
     shown_place: str = "",
-    on_begin: Callable[[RecordSession], None] = lambda _session: None,
-) -> tuple[RecordSession, int]:
+    on_begin: Callable[[RecordingRun], None] = lambda _recording_run: None,
+) -> tuple[RecordingRun, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
 
     With `existing="append"`, what the cassette has is played, and the server is started for the
@@ -122,7 +122,7 @@ async def record_pipe(
         shown_place: the cassette as messages show it.
 
     Returns:
-        the session, and the server's exit code; 0 where it was never started.
+        the run, and the server's exit code; 0 where it was never started.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -155,20 +155,22 @@ async def record_pipe(
     server = RecordedServer(shown, "stdio", client_name)
     process = _ServerCommand(command, cwd)
     async with catching_end_signals() as end_requested:
-        with journaling(output, options, announcer, earlier, player, server) as session:
-            on_begin(session)
+        with journaling(
+            output, options, announcer, earlier, player, server
+        ) as recording_run:
+            on_begin(recording_run)
             if player is None:
-                code = await _record_on_pipes(session, process, end_requested)
+                code = await _record_on_pipes(recording_run, process, end_requested)
             else:
                 code = await _append_on_pipes(
-                    session, player, process, end_requested, options
+                    recording_run, player, process, end_requested, options
                 )
 
-    is_same = session.published is not None and session.published.is_same
+    is_same = recording_run.published is not None and recording_run.published.is_same
     if client is not None and is_same:
         client.leave_note("kept", output)
 
-    return session, code
+    return recording_run, code
 
 
 class _ServerCommand(NamedTuple):
@@ -188,7 +190,7 @@ def _shown_command(
 
 
 async def _append_on_pipes(
-    session: RecordSession,
+    recording_run: RecordingRun,
     player: Player,
     process: _ServerCommand,
     end_requested: asyncio.Event,
@@ -199,17 +201,17 @@ async def _append_on_pipes(
     from mrtr_cassette.shell.pipes.upstream import pipe_upstream
     from mrtr_cassette.shell.runs.recording import Appender, Relay
 
-    earlier = session.played_cassette
+    earlier = recording_run.played_cassette
     if earlier is None:
         raise AssertionError("unreachable because a player plays a cassette")
 
-    recorder = session.recorder
+    recorder = recording_run.recorder
     longest = recorder.largest_body
     upstream = pipe_upstream(
         process.arguments, longest, recorder.add_settings, end_requested, process.cwd
     )
-    async with session.finishing(), upstream as live:
-        relay = Relay(live, session.url, session)
+    async with recording_run.finishing(), upstream as live:
+        relay = Relay(live, recording_run.url, recording_run)
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )
@@ -222,16 +224,16 @@ async def _append_on_pipes(
 
 
 async def _record_on_pipes(
-    session: RecordSession, process: _ServerCommand, end_requested: asyncio.Event
+    recording_run: RecordingRun, process: _ServerCommand, end_requested: asyncio.Event
 ) -> int:
     """Record all that passes; return the server's exit code."""
-    add_settings = session.recorder.add_settings
+    add_settings = recording_run.recorder.add_settings
     with server_process(process.arguments, add_settings, process.cwd) as server:
-        code = await _PipedRecorder(session, server).run(end_requested)
+        code = await _PipedRecorder(recording_run, server).run(end_requested)
 
-    if not session.outcomes.has_response:
+    if not recording_run.outcomes.has_response:
         program = process.arguments[0]
-        session.failure = f"{program!r} ended with {code} and answered nothing"
+        recording_run.failure = f"{program!r} ended with {code} and answered nothing"
 
     return code
 
@@ -239,13 +241,13 @@ async def _record_on_pipes(
 class _PipedRecorder:
     """Passes lines between a client and a server, and records them."""
 
-    def __init__(self, session: RecordSession, server: ServerProcess) -> None:
-        self._session = session
-        self._longest_line = session.recorder.largest_body
+    def __init__(self, recording_run: RecordingRun, server: ServerProcess) -> None:
+        self._recording_run = recording_run
+        self._longest_line = recording_run.recorder.largest_body
         self._server = server
         self._client_writer = LineWriter(STDOUT, server.client_left.set)
         # Each run of the server after the first one in a cassette is a session of its own.
-        name = "" if session.played_cassette is None else secrets.token_hex(16)
+        name = "" if recording_run.played_cassette is None else secrets.token_hex(16)
         self._channel: Channel[ExchangeRecording] = Channel(self._begin_exchange, name)
 
     async def run(self, end_requested: asyncio.Event) -> int:
@@ -297,7 +299,7 @@ class _PipedRecorder:
 
     def _begin_exchange(self, request: Request) -> ExchangeRecording:
         """Begin to record an exchange; unsolicited messages are a response that has started."""
-        exchange = ExchangeRecording(self._session, request)
+        exchange = ExchangeRecording(self._recording_run, request)
         if opens_channel(request):
             exchange.response_started(NO_STATUS, ())
 
@@ -306,7 +308,7 @@ class _PipedRecorder:
     def _record_line(self, line: Line, show: Callable[[bytes], None]) -> None:
         """Record a line by `show`; a failure is said, and lines are passed on all the same."""
         if not line.is_whole:
-            self._session.report_failure(
+            self._recording_run.report_failure(
                 BodyTooLargeError("a line", self._longest_line)
             )
             return
@@ -314,7 +316,7 @@ class _PipedRecorder:
         try:
             show(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
-            self._session.report_failure(error)
+            self._recording_run.report_failure(error)
 
     def _show_clients(self, line: bytes) -> None:
         """Record a line of the client, whose exchange is complete if no response follows."""

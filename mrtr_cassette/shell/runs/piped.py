@@ -24,9 +24,9 @@ from mrtr_cassette.shell.files.log import Announcer, OnEvent, given_listeners
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.commands import credentials_given_to
 from mrtr_cassette.shell.pipes.lines import LAST_RESPONSES_S, PipedClient
+from mrtr_cassette.shell.runs.proxy_runs import ReplayRun, miss_terms
 from mrtr_cassette.shell.runs.replaying import load_server
 from mrtr_cassette.shell.runs.running import catching_end_signals
-from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
 
 _WITHIN_S: Final = 10.0
 """Seconds after the end of a server on pipes within which its client starts it again, as the
@@ -193,8 +193,8 @@ async def replay_pipe(
     *,
     server_command: Sequence[str] = (),
     client: StartingClient | None = None,
-    on_begin: Callable[[ReplaySession], None] = lambda _session: None,
-) -> tuple[ReplaySession, int]:
+    on_begin: Callable[[ReplayRun], None] = lambda _replay_run: None,
+) -> tuple[ReplayRun, int]:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
     Args:
@@ -202,7 +202,7 @@ async def replay_pipe(
         client: where it has just probed this server, the probe counts as played.
 
     Returns:
-        the session, and an exit code.
+        the run, and an exit code.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
@@ -213,9 +213,9 @@ async def replay_pipe(
     player = server.player
     player.add_settings(credentials_given_to(server_command))
     player.has_discovered = client is not None and client.take_note("probed", path)
-    session = ReplaySession("", "", path, cassette, player, terms)
-    session.faults = server.faults
-    on_begin(session)
+    replay_run = ReplayRun("", "", path, cassette, player, terms)
+    replay_run.faults = server.faults
+    on_begin(replay_run)
     async with catching_end_signals() as end_requested:
         await answer_pipe(
             PipedClient(server.handle, options.max_body), cassette, end_requested
@@ -224,7 +224,7 @@ async def replay_pipe(
     if client is not None and player.has_only_discovered:
         client.leave_note("probed", path)
 
-    return session, int(bool(player.misses))
+    return replay_run, int(bool(player.misses))
 
 
 async def answer_pipe(

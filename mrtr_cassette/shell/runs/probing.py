@@ -97,7 +97,7 @@ from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.transport import Upstream, UpstreamResponse
 from mrtr_cassette.shell.runs.journaling import (
     RecordedServer,
-    RecordSession,
+    RecordingRun,
     check_output,
     journaling,
     kept_as_in,
@@ -289,8 +289,10 @@ async def _recorded_branches(
     server = RecordedServer(
         recorded.upstream, recorded.transport, recorded.client, recorded.command
     )
-    with journaling(output, record, Announcer(), recorded, None, server) as session:
-        yield _Branches(recorded, session, options)
+    with journaling(
+        output, record, Announcer(), recorded, None, server
+    ) as recording_run:
+        yield _Branches(recorded, recording_run, options)
 
 
 @dataclass(slots=True, eq=False)
@@ -298,7 +300,7 @@ class _Branches:
     """Records what a live server says to answers that were not recorded."""
 
     recorded: Cassette
-    session: RecordSession
+    recording_run: RecordingRun
     options: ProbeOptions
     requests: BranchRequests | None = None
     """What is recorded of the conversation under way; None: nothing."""
@@ -314,10 +316,10 @@ class _Branches:
 
             def add(settings: UserSettings) -> None:
                 add_settings(settings)
-                self.session.recorder.add_settings(settings)
+                self.recording_run.recorder.add_settings(settings)
 
-            async with target.connect(add) as live, self.session.finishing():
-                relay = Relay(live, target.origin, self.session)
+            async with target.connect(add) as live, self.recording_run.finishing():
+                relay = Relay(live, target.origin, self.recording_run)
                 yield _BranchUpstream(relay, self)
 
         is_on_pipes = self.recorded.transport == "stdio"
@@ -326,7 +328,7 @@ class _Branches:
     @contextmanager
     def recording_answers_of(self, script: ProbingScript) -> Iterator[None]:
         """Record the answers of a conversation."""
-        self.requests = BranchRequests(script, self.session.recorder)
+        self.requests = BranchRequests(script, self.recording_run.recorder)
         try:
             yield
         finally:
@@ -334,7 +336,7 @@ class _Branches:
 
     def as_recorded(self, request: Request) -> Request | None:
         """Return a request as it is recorded; None if it is not."""
-        if self.requests is None or self.session.problem is not None:
+        if self.requests is None or self.recording_run.problem is not None:
             return None
 
         recorded = self.requests.as_recorded(request)
@@ -342,14 +344,14 @@ class _Branches:
             try:
                 self._write_branch_cassette()
             except CassetteError as error:
-                self.session.report_failure(error)
+                self.recording_run.report_failure(error)
                 return None
 
         return recorded
 
     def _write_branch_cassette(self) -> None:
         """Write a copy of the cassette, to which the journal adds branches."""
-        output = self.session.path
+        output = self.recording_run.path
         existing = self.options.existing
         if existing != "append" or not cassette_exists(output):
             publish_cassette(
@@ -365,11 +367,11 @@ class _Branches:
             CassetteError: the recording is incomplete.
         """
         if observer is not None:
-            observer.say(recording_text(self.session.report))
+            observer.say(recording_text(self.recording_run.report))
 
-        if self.session.problem is not None:
-            reason = f"the recording is incomplete: {self.session.problem}"
-            raise CassetteError(self.session.path, reason)
+        if self.recording_run.problem is not None:
+            reason = f"the recording is incomplete: {self.recording_run.problem}"
+            raise CassetteError(self.recording_run.path, reason)
 
 
 @dataclass(frozen=True, slots=True)

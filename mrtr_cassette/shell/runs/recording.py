@@ -87,7 +87,7 @@ from mrtr_cassette.shell.runs.answerers import Answerers, answers_endpoint, load
 from mrtr_cassette.shell.runs.journaling import (
     ExchangeRecording,
     RecordedServer,
-    RecordSession,
+    RecordingRun,
     check_output,
     check_transport,
     combined_rules,
@@ -114,7 +114,7 @@ async def recording(
     kept_for: Location | None = None,
     site: Site | None = None,
     on_event: OnEvent | None = None,
-) -> AsyncIterator[RecordSession]:
+) -> AsyncIterator[RecordingRun]:
     """Record what passes until the block ends, then publish the cassette.
 
     With `existing="append"`, what the cassette has is played, and only what it lacks is sent to the
@@ -155,9 +155,9 @@ async def recording(
         recording_context = _recording_target(
             target, output, options, earlier, place, site=site, on_event=on_event
         )
-        async with recording_context as session:
-            session.publishes = kept_for is None
-            yield session
+        async with recording_context as recording_run:
+            recording_run.publishes = kept_for is None
+            yield recording_run
 
 
 @asynccontextmanager
@@ -170,7 +170,7 @@ async def _recording_target(
     *,
     site: Site,
     on_event: OnEvent | None,
-) -> AsyncIterator[RecordSession]:
+) -> AsyncIterator[RecordingRun]:
     """Record a server that runs; messages name the cassette by its `place`."""
     secrets = UserSettings(secrets=options.secrets)
     redact = text_redactor(combined_rules(earlier, options.redaction), secrets)
@@ -194,24 +194,26 @@ async def _recording_target(
             raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
 
         url = f"{base_url}{target.path}"
-        with journaling(output, options, announcer, earlier, player, server) as session:
-            session.url = url
-            session.shown_url = redact(url)
-            session.server_settings = target.settings
-            session.is_started = target.recorded_as != target.name
-            async with target.connect(session.recorder.add_settings) as live:
-                relay = Relay(live, target.origin, session)
+        with journaling(
+            output, options, announcer, earlier, player, server
+        ) as recording_run:
+            recording_run.url = url
+            recording_run.shown_url = redact(url)
+            recording_run.server_settings = target.settings
+            recording_run.is_started = target.recorded_as != target.name
+            async with target.connect(recording_run.recorder.add_settings) as live:
+                relay = Relay(live, target.origin, recording_run)
                 async with (
                     _opened_handler(relay, options) as handler,
-                    session.finishing(),
+                    recording_run.finishing(),
                 ):
                     rewriter = OriginRewriter(
                         handler, ServerOrigin(target.name), base_url
                     )
-                    session.elsewhere = rewriter.elsewhere
+                    recording_run.elsewhere = rewriter.elsewhere
                     serving_context = site.serving(rewriter.handle, announcer)
-                    async with serving_context as session.admin_url:
-                        yield session
+                    async with serving_context as recording_run.admin_url:
+                        yield recording_run
 
 
 @asynccontextmanager
@@ -219,12 +221,14 @@ async def _opened_handler(
     relay: Relay, options: RecordOptions
 ) -> AsyncIterator[Handler]:
     """Open the handler of requests: the relay, an appender or auto-answers before it."""
-    session = relay.session
-    if session.played_cassette is not None and session.player is not None:
+    recording_run = relay.recording_run
+    if recording_run.played_cassette is not None and recording_run.player is not None:
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )
-        appender = Appender(relay, session.played_cassette, session.player, ignored_for)
+        appender = Appender(
+            relay, recording_run.played_cassette, recording_run.player, ignored_for
+        )
         try:
             yield appender.handle
         finally:
@@ -232,7 +236,7 @@ async def _opened_handler(
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
-            answerers = Answerers(session.announcer, endpoint)
+            answerers = Answerers(recording_run.announcer, endpoint)
             yield AutoAnswerHandler(relay, sources, answerers).handle
     else:
         yield relay.handle
@@ -252,9 +256,11 @@ class RelayedResponse(ExchangeRecording):
 
     _upstream_response: UpstreamResponse
 
-    def __init__(self, session: RecordSession, request: Request, upstream: str) -> None:
+    def __init__(
+        self, recording_run: RecordingRun, request: Request, upstream: str
+    ) -> None:
         """Record a request that will be sent to an upstream, which is shown like this."""
-        super().__init__(session, request)
+        super().__init__(recording_run, request)
         self.is_read = False
         self.reads_on = False
         """The rest is read on when the reader has left, as that of an acknowledgement is."""
@@ -312,7 +318,7 @@ class RelayedResponse(ExchangeRecording):
         observation = self.observation
         if not self._is_end_recorded and observation is not None:
             if self.reads_on or observation.is_acknowledgement:
-                self.session.finish_before_end(self._read_on(observation))
+                self.recording_run.finish_before_end(self._read_on(observation))
                 return
 
         self._record_end(End.OPEN)
@@ -378,7 +384,7 @@ class Relay:
     shown_as: str
     """The upstream, as shown in messages."""
 
-    session: RecordSession
+    recording_run: RecordingRun
 
     async def handle(
         self,
@@ -425,7 +431,7 @@ class Relay:
         Raises:
             OSError: there is no response.
         """
-        relayed_response = RelayedResponse(self.session, received, self.shown_as)
+        relayed_response = RelayedResponse(self.recording_run, received, self.shown_as)
         request = upstream_request or received
         try:
             relayed_response.take_response_head(await self.upstream.send(request))
@@ -439,11 +445,11 @@ class Relay:
         self, request: Request, downstream: Downstream, problem: str
     ) -> None:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
-        session = self.session
-        session.unreachable += 1
-        target = session.recorder.loggable_text(request.target, is_target=True)
+        recording_run = self.recording_run
+        recording_run.unreachable += 1
+        target = recording_run.recorder.loggable_text(request.target, is_target=True)
         shown_request = f"{request.method} {target}"
-        session.announcer.say(unreachable_log_line, shown_request, problem)
+        recording_run.announcer.say(unreachable_log_line, shown_request, problem)
         await downstream.send_whole(
             502, JSON_HEADERS, upstream_error_body(request, problem)
         )
@@ -466,8 +472,8 @@ class Appender:
         ignored_for: IgnoredFor,
     ) -> None:
         """Prepare to play `earlier`, whose responses the recorder has to know."""
-        session = relay.session
-        recorder = session.recorder
+        recording_run = relay.recording_run
+        recorder = recording_run.recorder
         for exchange in earlier.exchanges:
             if exchange.response is not None:
                 recorder.announced.add(exchange.response, exchange.response)
@@ -480,15 +486,15 @@ class Appender:
         )
 
         self._relay = relay
-        self._session = session
+        self._recording_run = recording_run
         self._player = player
-        self._replay_server = ReplayServer(player, session.announcer, paced=False)
+        self._replay_server = ReplayServer(player, recording_run.announcer, paced=False)
         self._live_server = LiveServer(relay.upstream, relay.shown_as)
         self._appending = Appending(
             player,
             recorder,
-            session.live_asks,
-            session.live_streams,
+            recording_run.live_asks,
+            recording_run.live_streams,
             new_recorder,
             ignored_for,
         )
@@ -552,7 +558,7 @@ class Appender:
 
     def _report_conversation(self, conversation: Conversation) -> None:
         """Say that a call was repeated, or that the upstream was brought to an ask."""
-        announcer = self._session.announcer
+        announcer = self._recording_run.announcer
         if isinstance(conversation, RepeatedPlayedCall):
             announcer.say(repeated_log_line, conversation.entry)
         elif isinstance(conversation, ReplayToAsk) and conversation.failure is None:
@@ -562,10 +568,10 @@ class Appender:
         self, request: Request, failure: Miss, downstream: Downstream
     ) -> None:
         """Say why a request can't be recorded, and answer it with that as a JSON-RPC error."""
-        session = self._session
-        report = report_of_miss(failure, self._player, session.terms)
-        session.unrecorded.append(report.text)
-        session.announcer.say(lambda: (missed_event(failure), report.text))
+        recording_run = self._recording_run
+        report = report_of_miss(failure, self._player, recording_run.terms)
+        recording_run.unrecorded.append(report.text)
+        recording_run.announcer.say(lambda: (missed_event(failure), report.text))
         if failure.is_refused:
             await self._replay_server.accept(request, downstream)
         else:

@@ -47,7 +47,7 @@ from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location_of
 from mrtr_cassette.shell.http.server import OriginRewriter
 from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
-from mrtr_cassette.shell.runs.sessions import ReplaySession, miss_terms
+from mrtr_cassette.shell.runs.proxy_runs import ReplayRun, miss_terms
 from mrtr_cassette.shell.runs.sites import PortSite, Site
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def replaying(
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
     loaded: LoadedReplays | None = None,
-) -> AbstractAsyncContextManager[ReplaySession]:
+) -> AbstractAsyncContextManager[ReplayRun]:
     """Load a cassette, and return what serves it at a site; by default on a port of its own.
 
     One that is `loaded` already is not loaded again.
@@ -90,30 +90,30 @@ def replaying(
     announcer = Announcer(options.log, site.listeners(on_event), terms)
     # A loop that many runs share is not held up: it comes later.
     cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
-    session = ReplaySession("", "", path, cassette, server.player, terms)
-    session.faults = server.faults
+    replay_run = ReplayRun("", "", path, cassette, server.player, terms)
+    replay_run.faults = server.faults
 
-    return _serving_replay(session, server, site)
+    return _serving_replay(replay_run, server, site)
 
 
 @asynccontextmanager
 async def _serving_replay(
-    session: ReplaySession, server: ReplayServer, site: Site
-) -> AsyncIterator[ReplaySession]:
-    """Serve a replay on a site, and set the session's URLs, until the block ends."""
+    replay_run: ReplayRun, server: ReplayServer, site: Site
+) -> AsyncIterator[ReplayRun]:
+    """Serve a replay on a site, and set the run's URLs, until the block ends."""
     player = server.player
-    place = _path_and_query_of_server(session.played_cassette)
+    place = _path_and_query_of_server(replay_run.played_cassette)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
     with site.opened() as base_url:
-        session.url = f"{base_url}{place}"
-        session.shown_url = player.shown_text(session.url)
+        replay_run.url = f"{base_url}{place}"
+        replay_run.shown_url = player.shown_text(replay_run.url)
         rewriter = OriginRewriter(server.handle, origin, base_url)
-        session.elsewhere = rewriter.elsewhere
+        replay_run.elsewhere = rewriter.elsewhere
         try:
             serving_context = site.serving(rewriter.handle, server.announcer)
-            async with serving_context as session.admin_url:
-                yield session
+            async with serving_context as replay_run.admin_url:
+                yield replay_run
         finally:
             await server.close()
 

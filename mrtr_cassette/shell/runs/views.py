@@ -27,8 +27,8 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell.files.cassettes import cassette_exists, load_cassette
 from mrtr_cassette.shell.files.stores import Location, location_of, path_of
+from mrtr_cassette.shell.runs.proxy_runs import ProxyRun
 from mrtr_cassette.shell.runs.running import result_in_thread
-from mrtr_cassette.shell.runs.sessions import Session
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.probes import Probing
@@ -64,13 +64,13 @@ class MrtrCassette:
 
     def __init__(
         self,
-        session: Session | ClientStarts,
+        proxy_run: ProxyRun | ClientStarts,
         mode: Mode | None = None,
         path: Location | None = None,
         answers: Answers = None,
     ) -> None:
-        """Show a session whose cassette will be at `path`, if it is at another place so far."""
-        self._session = session
+        """Show a run whose cassette will be at `path`, if it is at another place so far."""
+        self._proxy_run = proxy_run
         self._cassette_path = path
         self._default_answers = answers
         self.live: ProbedServer | None = None
@@ -79,28 +79,28 @@ class MrtrCassette:
         """A live server was probed with it."""
         self._unused_answer_names: set[str] = set()
         self._unused_default_names: set[str] | None = None
-        self.is_recording = session.is_recording
+        self.is_recording = proxy_run.is_recording
         self.mode: Mode = mode or ("once" if self.is_recording else "none")
 
     @property
     def url(self) -> str:
         """What the client connects to."""
-        return self._session.url
+        return self._proxy_run.url
 
     @property
     def admin_url(self) -> str | None:
         """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
-        return self._session.admin_url
+        return self._proxy_run.admin_url
 
     @property
     def is_piped(self) -> bool:
         """Whether clients start `command`, and have no `url`."""
-        return self._session.is_piped
+        return self._proxy_run.is_piped
 
     @property
     def command(self) -> list[str]:
         """What a client of a server on pipes starts, as often as it likes."""
-        return self._session.command
+        return self._proxy_run.command
 
     @property
     def path(self) -> Path:
@@ -110,44 +110,46 @@ class MrtrCassette:
     @property
     def place(self) -> str:
         """The same as text: its path, or its URL in a store without the credentials in it."""
-        return str(self._session.path)
+        return str(self._proxy_run.path)
 
     @property
     def results(self) -> RunOutcome:
         """All that it came to so far, at one moment."""
-        return self._session.outcome
+        return self._proxy_run.outcome
 
     @property
     def played(self) -> int:
         """How many requests got a recorded reply so far."""
-        return self._session.outcome.played
+        return self._proxy_run.outcome.played
 
     @property
     def harmless(self) -> int:
         """How many requests were not recorded, and got any server's answer."""
-        return self._session.outcome.harmless
+        return self._proxy_run.outcome.harmless
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """The interactions of the cassette; while recording, those recorded so far."""
-        cassette = self._session.recorded()
+        cassette = self._proxy_run.recorded()
         return () if cassette is None else details_of(cassette).interactions
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """Interactions of the cassette, or of one that is added to, not wholly played so far."""
-        return self.interactions_with_numbers(self._session.outcome.unplayed or ())
+        return self.interactions_with_numbers(self._proxy_run.outcome.unplayed or ())
 
     @property
     def after_other_writes(self) -> tuple[Interaction, ...]:
         """The reads that were played after other writes than recorded, as they had one answer."""
-        return self.interactions_with_numbers(self._session.outcome.after_other_writes)
+        return self.interactions_with_numbers(
+            self._proxy_run.outcome.after_other_writes
+        )
 
     def interactions_with_numbers(
         self, numbers: Collection[int]
     ) -> tuple[Interaction, ...]:
         """Return the interactions with these numbers of the cassette that is played."""
-        base = self._session.played_cassette
+        base = self._proxy_run.played_cassette
         if base is None or not numbers:
             return ()
 
@@ -160,27 +162,27 @@ class MrtrCassette:
     @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded; a test fails if there is any."""
-        return tuple(self._session.outcome.misses)
+        return tuple(self._proxy_run.outcome.misses)
 
     @property
     def faults(self) -> tuple[FaultOutcome, ...]:
         """How often each fault was met so far; a test fails if nothing met one."""
-        return tuple(self._session.outcome.faults)
+        return tuple(self._proxy_run.outcome.faults)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        return tuple(self._session.outcome.unrecorded)
+        return tuple(self._proxy_run.outcome.unrecorded)
 
     @property
     def unknown_tools(self) -> Mapping[str, int]:
         """How often each tool was called that the recorded server doesn't have, in a trial."""
-        return self._session.outcome.unknown_tools
+        return self._proxy_run.outcome.unknown_tools
 
     @property
     def problem(self) -> str | None:
         """Why the recording is incomplete, or a process that the client started came to nothing."""
-        return self._session.outcome.problem
+        return self._proxy_run.outcome.problem
 
     @property
     def unused_answers(self) -> list[str]:
@@ -190,7 +192,7 @@ class MrtrCassette:
     @property
     def unused_options(self) -> Sequence[tuple[str, str]] | None:
         """Values of `ignore` and `reads` that matched nothing so far; None where nothing plays."""
-        return self._session.outcome.unused
+        return self._proxy_run.outcome.unused
 
     def call(
         self,
@@ -211,7 +213,7 @@ class MrtrCassette:
         from mrtr_cassette.shell.runs.calling import answered_call
 
         upstream: str | list[str]
-        if self._session.is_piped:
+        if self._proxy_run.is_piped:
             upstream = self.command
         else:
             upstream = self.url
@@ -256,7 +258,7 @@ class MrtrCassette:
         if not upstream:
             raise UsageError("probe needs the URL or the command of a server")
 
-        cassette = self._session.recorded()
+        cassette = self._proxy_run.recorded()
         if cassette is None:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
 
@@ -270,12 +272,12 @@ class Recording(MrtrCassette):
     @property
     def objection(self) -> str | None:
         """Why what was recorded is not published as a cassette, or None."""
-        return self._session.outcome.objection
+        return self._proxy_run.outcome.objection
 
     @property
     def unreachable(self) -> int:
         """How many requests the upstream did not answer."""
-        return self._session.outcome.unreachable
+        return self._proxy_run.outcome.unreachable
 
 
 class Replay(MrtrCassette):

@@ -48,8 +48,8 @@ def miss_terms(options: ProxyOptions) -> Terms:
 
 
 @dataclass(slots=True, eq=False)
-class Session:
-    """What a recording and a replay have in common."""
+class ProxyRun:
+    """What a run of the proxy as a recorder and one as a replayer have in common."""
 
     url: str
     """What the client connects to."""
@@ -153,7 +153,7 @@ class Session:
 
 
 @dataclass(slots=True, eq=False)
-class ReplaySession(Session):
+class ReplayRun(ProxyRun):
     """A replay under way."""
 
     played_cassette: Cassette
