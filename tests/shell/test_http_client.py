@@ -168,7 +168,7 @@ async def test_early_answer_ends_the_connection() -> None:
         got = await send(client, body)
 
         assert (got.status, await whole(got)) == (413, b"too large")
-        assert client.kept == []
+        assert client.idle_connections == []
         assert await ended < len(body)
 
 

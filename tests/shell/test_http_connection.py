@@ -85,7 +85,7 @@ def connected(handler: Handler, log: list[str]) -> tuple[asyncio.Protocol, Kept]
     """Return a connection that every host may open, and its transport."""
     service = Service(handler, ReplayOptions(max_body=MOST_BODY), log.append)
     service.refusal_of = lambda _headers: None
-    connection = service.connection()
+    connection = service.new_connection()
     transport = Kept()
     connection.connection_made(cast("asyncio.Transport", transport))
 

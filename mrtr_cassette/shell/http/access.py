@@ -46,8 +46,8 @@ def is_own_name(name: str, options: ListeningOptions) -> bool:
 
 def _is_allowed(name_or_origin: str, options: ListeningOptions) -> bool:
     """Tell whether the user allows a host name or an origin, in whatever case it is spelled."""
-    allowed = {allowed.lower() for allowed in options.allow_hosts}
-    return name_or_origin.lower() in allowed
+    allowed_names = {name.lower() for name in options.allow_hosts}
+    return name_or_origin.lower() in allowed_names
 
 
 def refusal_of(headers: Headers, options: ListeningOptions) -> str | None:
@@ -140,8 +140,8 @@ def listening(options: ListeningOptions) -> Iterator[Listener]:
     try:
         yield Listener(sockets, host, sockets[0].getsockname()[1])
     finally:
-        for bound in sockets:
-            bound.close()
+        for listening_socket in sockets:
+            listening_socket.close()
 
 
 def _listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
@@ -167,7 +167,7 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
         for family, _, _, _, address in dict.fromkeys(addresses):
             address_and_port = (address[0], port, *address[2:])
             try:
-                bound = socket.create_server(address_and_port, family=family)
+                listening_socket = socket.create_server(address_and_port, family=family)
             except OSError as error:
                 # Of a name's addresses, this machine need not have all.
                 if error.errno not in _NO_SUCH_ADDRESS:
@@ -176,8 +176,8 @@ def _sockets_at_one_port(host: str, port: int) -> tuple[socket.socket, ...]:
                 last_error = error
                 continue
 
-            sockets.append(exit_stack.enter_context(bound))
-            port = bound.getsockname()[1]
+            sockets.append(exit_stack.enter_context(listening_socket))
+            port = listening_socket.getsockname()[1]
 
         if not sockets:
             raise last_error

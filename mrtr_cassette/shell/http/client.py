@@ -44,10 +44,10 @@ _TLS_ALERT = b"\x15\x03"
 
 _TRY_TLS: Final = "use https:// instead of http://"
 _URL_SCHEME: Final = "(?:[A-Za-z][A-Za-z0-9+.-]*://)?"
-_NO_USER = re.compile(f"{_URL_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
+_NO_PASSWORD = re.compile(f"{_URL_SCHEME}[^:@]*(:[0-9]*)?(/[^:@]*)?")
 """A text in which there can be no password."""
 
-_NO_URL = re.compile(f"\\A({_URL_SCHEME}).*", re.DOTALL)
+_SCHEME_AND_REST = re.compile(f"\\A({_URL_SCHEME}).*", re.DOTALL)
 _HTTP_AUTHORITY = re.compile("https?://([^/?#]*)", re.IGNORECASE)
 _PLAIN_IPV6 = re.compile("[0-9A-Fa-f]*(?::[0-9A-Fa-f.]*){2,}")
 _NO_BRACKETS: Final = "has an IPv6 address without brackets"
@@ -106,7 +106,7 @@ class HttpResponse(ArrivingResponse):
         if not self.is_over:
             self._connection.transport.abort()
 
-    def add(self, raw: bytes) -> None:
+    def add_body(self, raw: bytes) -> None:
         """Take bytes of the body."""
         self.unread += raw
         self.wake_reader()
@@ -119,10 +119,10 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, kept_connections: list[_Connection]) -> None:
+    def __init__(self, idle_connections: list[_Connection]) -> None:
         self._loop = asyncio.get_running_loop()
-        self.gone: asyncio.Future[None] = self._loop.create_future()
-        self._kept_connections = kept_connections
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._idle_connections = idle_connections
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, but common clients accept.
         self._parser.set_dangerous_leniencies(
@@ -135,7 +135,7 @@ class _Connection(asyncio.Protocol):
         self._idle_since_s = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    async def exchange(
+    async def send_until_head(
         self, head: bytes, body: bytes, *, is_to_head: bool
     ) -> HttpResponse:
         """Send a request, and return its response when the head has arrived."""
@@ -170,8 +170,8 @@ class _Connection(asyncio.Protocol):
                 self._fail_response(f"no HTTP response: {error.__context__ or error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._kept_connections:
-            self._kept_connections.remove(self)
+        if self in self._idle_connections:
+            self._idle_connections.remove(self)
 
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -189,8 +189,8 @@ class _Connection(asyncio.Protocol):
             self._fail_response(reason)
 
         # It is cancelled with a close that nobody waits for any more.
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     # What the parser calls
 
@@ -233,7 +233,7 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self._response_under_way is not None:
-            self._response_under_way.add(body)
+            self._response_under_way.add_body(body)
 
     def on_message_complete(self) -> None:
         response = self._response_under_way
@@ -244,10 +244,8 @@ class _Connection(asyncio.Protocol):
         self._response_under_way = None
         response.end()
         # A server that answers before it has the whole request may not read the rest of it.
-        if (
-            self.transport.get_write_buffer_size()
-            or not self._parser.should_keep_alive()
-        ):
+        has_unsent_bytes = self.transport.get_write_buffer_size() > 0
+        if has_unsent_bytes or not self._parser.should_keep_alive():
             self.transport.abort()
             return
 
@@ -256,7 +254,7 @@ class _Connection(asyncio.Protocol):
         if self._idle_timer is None:
             self._close_if_idle()
 
-        self._kept_connections.append(self)
+        self._idle_connections.append(self)
 
     def _close_if_idle(self) -> None:
         """Close the connection if nobody has used it for long; else look again when that may be."""
@@ -264,12 +262,12 @@ class _Connection(asyncio.Protocol):
         if self._response_under_way is not None:
             return
 
-        left_s = self._idle_since_s + _IDLE_S - self._loop.time()
-        if left_s <= 0:
+        seconds_left = self._idle_since_s + _IDLE_S - self._loop.time()
+        if seconds_left <= 0:
             self.transport.close()
         else:
             # A timer for each exchange would be one of the costs of an exchange.
-            self._idle_timer = self._loop.call_later(left_s, self._close_if_idle)
+            self._idle_timer = self._loop.call_later(seconds_left, self._close_if_idle)
 
     def _fail_response(self, reason: str) -> None:
         """Abort the connection; a response under way ends with an error for this reason."""
@@ -330,21 +328,20 @@ class ForwardProxy:
         loop = asyncio.get_running_loop()
         lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
         lines += [f"{name}: {value}" for name, value in self.headers]
-        await loop.sock_sendall(
-            connected_socket, "\r\n".join([*lines, "", ""]).encode()
-        )
-        head = b""
-        while b"\r\n\r\n" not in head:
+        connect_request = "\r\n".join([*lines, "", ""]).encode()
+        await loop.sock_sendall(connected_socket, connect_request)
+        response_head = b""
+        while b"\r\n\r\n" not in response_head:
             received = await loop.sock_recv(connected_socket, _READ_AT_ONCE)
-            head += received
-            if not received or len(head) > _LONGEST_HEAD:
+            response_head += received
+            if not received or len(response_head) > _LONGEST_HEAD:
                 raise ConnectionError(f"it gave no response to CONNECT {authority}")
 
-        status, _, _ = head.partition(b"\r\n")
-        version, _, rest = status.decode("latin-1").partition(" ")
-        if not version.startswith("HTTP/") or not rest.startswith("2"):
+        status_line, _, _ = response_head.partition(b"\r\n")
+        version, _, status_and_reason = status_line.decode("latin-1").partition(" ")
+        if not version.startswith("HTTP/") or not status_and_reason.startswith("2"):
             raise ConnectionError(
-                f"it refused to connect to {authority}: {printable(rest)}"
+                f"it refused to connect to {authority}: {printable(status_and_reason)}"
             )
 
 
@@ -364,7 +361,7 @@ class Client:
         self._tls_context = tls if origin.scheme == "https" else None
         self._forward_proxy = proxy
         self._host_and_port = origin.host_port_subcomponent or ""
-        self.kept: list[_Connection] = []
+        self.idle_connections: list[_Connection] = []
         """Connections for the next requests."""
         self._open_connections: set[_Connection] = set()
 
@@ -387,11 +384,8 @@ class Client:
         )
         try:
             response = await self._exchange_on_connection(head, request)
-            is_refused = (
-                self._forward_proxy is not None
-                and response.status == _PROXY_AUTH_REQUIRED
-            )
-            if is_refused:
+            wants_proxy_login = response.status == _PROXY_AUTH_REQUIRED
+            if self._forward_proxy is not None and wants_proxy_login:
                 response.close()
                 raise ConnectionError(
                     f"it refused: {_PROXY_AUTH_REQUIRED.value} {_PROXY_AUTH_REQUIRED.phrase}"
@@ -407,11 +401,12 @@ class Client:
         self, head: bytes, request: Request
     ) -> HttpResponse:
         """Send a request on a kept or a new connection; return its response when the head came."""
-        while self.kept and self.kept[-1].transport.is_closing():
-            self.kept.pop()
+        idle = self.idle_connections
+        while idle and idle[-1].transport.is_closing():
+            idle.pop()
 
-        connection = self.kept.pop() if self.kept else await self._connect_to_origin()
-        return await connection.exchange(
+        connection = idle.pop() if idle else await self._connect_to_origin()
+        return await connection.send_until_head(
             head, request.body, is_to_head=request.method == "HEAD"
         )
 
@@ -421,10 +416,10 @@ class Client:
         host = self._origin_url.raw_host or ""
         port = self._origin_url.port
         proxy = self._forward_proxy
-        first = (host, port) if proxy is None else (proxy.host, proxy.port)
+        first_hop = (host, port) if proxy is None else (proxy.host, proxy.port)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                addresses = await loop.getaddrinfo(*first, type=socket.SOCK_STREAM)
+                addresses = await loop.getaddrinfo(*first_hop, type=socket.SOCK_STREAM)
                 connected_socket = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
@@ -434,7 +429,7 @@ class Client:
                         await proxy.open_tunnel(connected_socket, authority)
 
                     _, connection = await loop.create_connection(
-                        partial(_Connection, self.kept),
+                        partial(_Connection, self.idle_connections),
                         sock=connected_socket,
                         ssl=self._tls_context,
                         server_hostname=host.rstrip(".") if self._tls_context else None,
@@ -451,7 +446,7 @@ class Client:
             raise TimeoutError(reason) from None
 
         self._open_connections.add(connection)
-        connection.gone.add_done_callback(
+        connection.closed.add_done_callback(
             lambda _: self._open_connections.discard(connection)
         )
         return connection
@@ -462,7 +457,7 @@ class Client:
             connection.transport.abort()
 
         await asyncio.gather(
-            *(connection.gone for connection in self._open_connections)
+            *(connection.closed for connection in self._open_connections)
         )
 
 
@@ -517,8 +512,8 @@ def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
         )
 
         problem = _problem_of_url(text)
-        is_shown = problem == _NO_BRACKETS or _NO_USER.fullmatch(text)
-        shown_text = text if is_shown else _NO_URL.sub(r"\1…", text)
+        is_shown = problem == _NO_BRACKETS or _NO_PASSWORD.fullmatch(text)
+        shown_text = text if is_shown else _SCHEME_AND_REST.sub(r"\1…", text)
         if lacks_scheme(text):
             hint = f"write http://{shown_text}"
         elif problem == _NO_BRACKETS:
@@ -605,11 +600,11 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     Raises:
         UsageError: it can't be used.
     """
-    text = _proxy_text(url)
-    if text is None:
+    proxy_text = _proxy_in_environment(url)
+    if proxy_text is None:
         return None
 
-    proxy = read_url(text if "://" in text else f"http://{text}")
+    proxy = read_url(proxy_text if "://" in proxy_text else f"http://{proxy_text}")
     host = proxy.raw_host
     port = proxy.port
     if proxy.scheme != "http" or not host or port is None:
@@ -627,7 +622,7 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     return ForwardProxy(host, port, headers)
 
 
-def _proxy_text(url: URL) -> str | None:
+def _proxy_in_environment(url: URL) -> str | None:
     """Return how the environment names the proxy for a URL, or None where it names none."""
     proxies = getproxies()
     text = proxies.get(url.scheme) or proxies.get("all")
@@ -638,17 +633,17 @@ def _proxy_text(url: URL) -> str | None:
     if proxy_bypass(host) or proxy_bypass(f"{host}:{url.port}"):
         return None
 
-    return None if _is_in_network(host, proxies.get("no", "")) else text
+    return None if _is_in_unproxied_network(host, proxies.get("no", "")) else text
 
 
-def _is_in_network(host: str, excluded_network: str) -> bool:
+def _is_in_unproxied_network(host: str, no_proxy: str) -> bool:
     """Tell whether a host is an IP address in a network of `NO_PROXY`, such as 10.0.0.0/8."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
 
-    for name in excluded_network.split(","):
+    for name in no_proxy.split(","):
         with suppress(ValueError):
             if "/" not in name:
                 continue

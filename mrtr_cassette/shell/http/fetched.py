@@ -98,11 +98,11 @@ def _url_of(address: str) -> URL:
 
 def _shown_url(url: URL) -> str:
     """Return a URL as messages show it: without user, password, query and fragment."""
-    bare = url.with_user(None).with_query(None).with_fragment(None)
-    return printable(str(bare))
+    url_without_secrets = url.with_user(None).with_query(None).with_fragment(None)
+    return printable(str(url_without_secrets))
 
 
-def _pin_in(url: URL, shown: str) -> str:
+def _pin_in(url: URL, shown_address: str) -> str:
     """Return the digest that an address demands; empty if it demands none."""
     if not url.fragment:
         return ""
@@ -110,14 +110,14 @@ def _pin_in(url: URL, shown: str) -> str:
     pin = _SHA256_PIN.fullmatch(url.fragment)
     if pin is None:
         raise UsageError(
-            f"{shown}: what follows # is not a digest",
+            f"{shown_address}: what follows # is not a digest",
             hint="write #sha256= and its 64 hexadecimal digits",
         )
 
     return pin[1].lower()
 
 
-async def _body_at(url: URL, shown: str) -> bytes:
+async def _body_at(url: URL, shown_address: str) -> bytes:
     """Return the bytes of the file at a URL; a `CassetteError` says why there is no cassette."""
     tls = tls_context(url, None, verifies=True)
     headers_for_upstream = (*_REQUEST_HEADERS, *url_credentials(url))
@@ -127,16 +127,18 @@ async def _body_at(url: URL, shown: str) -> bytes:
             headers = header_texts(response.headers)
             media_type = header_value(headers, "content-type")
             location = header_value(headers, "location")
-            _check_status(shown, response.status, location)
+            _check_status(shown_address, response.status, location)
             received_body = await read_up_to(_MOST_BYTES, response)
 
     if received_body is None:
-        raise CassetteError(shown, f"it has more than {_MOST_BYTES // _MIB} MiB")
+        raise CassetteError(
+            shown_address, f"it has more than {_MOST_BYTES // _MIB} MiB"
+        )
 
     is_markup = received_body.lstrip().startswith(b"<")
     if is_markup or media_type.startswith(_PAGE_CONTENT_TYPE):
         raise CassetteError(
-            shown,
+            shown_address,
             "there is a web page, and not a cassette",
             hint="name the address of the file itself, as a link to `raw` has it",
         )
@@ -144,26 +146,26 @@ async def _body_at(url: URL, shown: str) -> bytes:
     return received_body
 
 
-def _check_status(shown: str, status: int, location: str) -> None:
+def _check_status(shown_address: str, status: int, location: str) -> None:
     """Refuse a response that doesn't have the file."""
     if status == 404:
-        raise CassetteError(shown, "there is no such file (HTTP 404)")
+        raise CassetteError(shown_address, "there is no such file (HTTP 404)")
 
     if 300 <= status < 400:
         try:
-            elsewhere = _shown_url(URL(shown).join(URL(location)))
+            elsewhere = _shown_url(URL(shown_address).join(URL(location)))
         except ValueError:
             elsewhere = "another address"
 
         raise CassetteError(
-            shown,
+            shown_address,
             f"it redirects to {elsewhere}, and redirects are not followed",
             hint="name that address, if you trust it",
         )
 
     if status != 200:
         raise CassetteError(
-            shown,
+            shown_address,
             f"its server answered HTTP {status}",
             hint="name the address of a file; a server itself is recorded or verified",
         )

@@ -101,11 +101,7 @@ class HttpDownstream:
         if self.translate_headers is not None:
             headers = self.translate_headers(headers)
 
-        if (
-            self.rewrite_body is not None
-            and "json" in header_value(headers, "content-type")
-            and not header_value(headers, "content-encoding")
-        ):
+        if self.rewrite_body is not None and _announces_plain_json(headers):
             self._held_body = bytearray()
             headers = without_header(headers, "content-length")
 
@@ -135,9 +131,10 @@ class HttpDownstream:
                 chunk += self.endpoint.finish()
 
         self.sent += len(chunk)
-        parts_to_write = (
-            [] if self.is_started else [self._started_head(len(chunk), is_last=is_last)]
-        )
+        parts_to_write: list[bytes] = []
+        if not self.is_started:
+            parts_to_write.append(self._started_head(len(chunk), is_last=is_last))
+
         if chunk and self._has_body:
             if self._is_chunked:
                 parts_to_write += [b"%x\r\n" % len(chunk), chunk, b"\r\n"]
@@ -170,6 +167,12 @@ class HttpDownstream:
         return b"".join(
             (b"HTTP/1.1", self._rendered_head.raw, framing, connection, b"\r\n")
         )
+
+
+def _announces_plain_json(headers: Headers) -> bool:
+    """Tell whether the headers of a response announce JSON without a content coding."""
+    is_json = "json" in header_value(headers, "content-type")
+    return is_json and not header_value(headers, "content-encoding")
 
 
 HttpHandler = Callable[[Request, HttpDownstream], Awaitable[None]]
@@ -265,7 +268,7 @@ class Service:
         # A client sends the same headers with call after call.
         self.refusal_of = lru_cache(maxsize=1024)(partial(refusal_of, options=options))
 
-    def connection(self) -> asyncio.Protocol:
+    def new_connection(self) -> asyncio.Protocol:
         """Return a new connection of a client."""
         return _ClientConnection(self)
 
@@ -284,10 +287,10 @@ class _ClientConnection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, service: Service) -> None:
-        self.task: asyncio.Task[None] | None = None
+        self.request_task: asyncio.Task[None] | None = None
         """Handles the request under way; None between requests."""
         self._loop = asyncio.get_running_loop()
-        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
         """Is done when the connection is closed."""
         self._service = service
         self._parser = HttpRequestParser(self)
@@ -298,7 +301,7 @@ class _ClientConnection(asyncio.Protocol):
         self._raw_target = b""
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._pending_refusal: _RefusedError | None = None
-        self._takes_no_more = False
+        self._ignores_further_bytes = False
         self._room_to_write: asyncio.Future[None] | None = None
 
     async def write(self, parts: Sequence[bytes]) -> None:
@@ -316,11 +319,11 @@ class _ClientConnection(asyncio.Protocol):
 
     def close_after_request(self) -> None:
         """Close the connection after the request that is being handled or received."""
-        under_way = self._current_exchange or self._incoming_exchange
-        if under_way is None:
+        exchange_under_way = self._current_exchange or self._incoming_exchange
+        if exchange_under_way is None:
             self.transport.close()
         else:
-            under_way.keep_alive = False
+            exchange_under_way.keep_alive = False
 
     # What the event loop calls
 
@@ -329,7 +332,7 @@ class _ClientConnection(asyncio.Protocol):
         self._service.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._takes_no_more:
+        if self._ignores_further_bytes:
             return
 
         try:
@@ -339,14 +342,14 @@ class _ClientConnection(asyncio.Protocol):
                     break
                 except HttpParserUpgrade as upgrade:
                     # The offer of another protocol is not taken: the request is one of this.
-                    data = self._head_without_offer() + data[upgrade.args[0] :]
+                    data = self._head_without_upgrade() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
-            if not self._takes_no_more:
+            if not self._ignores_further_bytes:
                 # The client's earlier requests are answered first.
                 self._pending_refusal = _refusal_of_bytes(error, data)
-                self._takes_no_more = True
+                self._ignores_further_bytes = True
                 if self._pending_refusal.status == 400:
                     self._service.complain(
                         f"a {self._pending_refusal.text.removeprefix('the ')}"
@@ -367,10 +370,10 @@ class _ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's own
         self._service.connections.discard(self)
         self.resume_writing()
-        if self.task is not None:
-            self.task.cancel()
+        if self.request_task is not None:
+            self.request_task.cancel()
 
-        self.gone.set_result(None)
+        self.closed.set_result(None)
 
     # What the parser calls
 
@@ -390,7 +393,7 @@ class _ClientConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         parser = self._parser
         method = parser.get_method().decode()
-        is_current = parser.get_http_version() >= "1.1"
+        speaks_http_1_1 = parser.get_http_version() >= "1.1"
         if method == "CONNECT":
             text = "it asks for a tunnel, and this is the proxy of one server"
             raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
@@ -405,8 +408,8 @@ class _ClientConnection(asyncio.Protocol):
             method,
             target,
             tuple(self._raw_headers),
-            takes_chunks=is_current,
-            keep_alive=is_current and parser.should_keep_alive(),
+            takes_chunks=speaks_http_1_1,
+            keep_alive=speaks_http_1_1 and parser.should_keep_alive(),
         )
 
         headers = {name.lower(): value for name, value in self._raw_headers}
@@ -415,8 +418,8 @@ class _ClientConnection(asyncio.Protocol):
         if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
             raise self._too_large()
 
-        waits = headers.get(b"expect", b"").lower() == b"100-continue"
-        if waits and not parser.should_upgrade():
+        awaits_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        if awaits_continue and not parser.should_upgrade():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -430,20 +433,20 @@ class _ClientConnection(asyncio.Protocol):
             return
 
         self._next_exchanges.append(self._incoming_exchange)
-        self._takes_no_more = not self._incoming_exchange.keep_alive
+        self._ignores_further_bytes = not self._incoming_exchange.keep_alive
         self._incoming_exchange = None
 
     # Requests whose body is still to come
 
-    def _head_without_offer(self) -> bytes:
+    def _head_without_upgrade(self) -> bytes:
         """Return the head of the coming request again, for a parser that reads its body."""
         incoming = cast("HttpDownstream", self._incoming_exchange)
         self._incoming_exchange = None
         target = incoming.target.encode("utf-8", "surrogateescape")
-        headers = [
-            pair for pair in incoming.raw_headers if pair[0].lower() != b"upgrade"
-        ]
-        lines = [b"%b: %b\r\n" % pair for pair in headers]
+        lines = []
+        for name, value in incoming.raw_headers:
+            if name.lower() != b"upgrade":
+                lines.append(b"%b: %b\r\n" % (name, value))
 
         return b"%b %b HTTP/1.1\r\n%b\r\n" % (
             incoming.method.encode(),
@@ -467,7 +470,7 @@ class _ClientConnection(asyncio.Protocol):
             self.transport.close()
         elif self._next_exchanges:
             self._current_exchange = self._next_exchanges.popleft()
-            self.task = self._loop.create_task(
+            self.request_task = self._loop.create_task(
                 self._handle_request(self._current_exchange)
             )
         else:
@@ -502,7 +505,7 @@ class _ClientConnection(asyncio.Protocol):
                 with suppress(ConnectionResetError):
                     await client.send_whole(500, TEXT_HEADERS, text.encode())
 
-        self._current_exchange = self.task = None
+        self._current_exchange = self.request_task = None
         if not client.keep_alive:
             self.transport.close()
 
@@ -557,29 +560,30 @@ async def serving(
 
     service = Service(handler, options, complain)
     loop = asyncio.get_running_loop()
-    listeners = [
-        await loop.create_server(
-            service.connection, sock=bound, backlog=_LISTEN_BACKLOG
+    servers = []
+    for listening_socket in listener.sockets:
+        server = await loop.create_server(
+            service.new_connection, sock=listening_socket, backlog=_LISTEN_BACKLOG
         )
-        for bound in listener.sockets
-    ]
+        servers.append(server)
+
     try:
         yield
         if drain_s:
-            await _drain_connections(service, listeners, drain_s)
+            await _drain_connections(service, servers, drain_s)
     finally:
-        for server in listeners:
+        for server in servers:
             server.close()
 
         await _end_requests(service)
 
 
 async def _drain_connections(
-    service: Service, listeners: Sequence[asyncio.Server], seconds: float
+    service: Service, servers: Sequence[asyncio.Server], seconds: float
 ) -> None:
     """Take no new connections, close idle ones, and the others after the response under way."""
-    for listener in listeners:
-        listener.close()
+    for server in servers:
+        server.close()
 
     # Requests that have come begin to be handled.
     await asyncio.sleep(0)
@@ -589,25 +593,27 @@ async def _drain_connections(
 
     if connections:
         await asyncio.wait(
-            [connection.gone for connection in connections], timeout=seconds
+            [connection.closed for connection in connections], timeout=seconds
         )
 
 
 async def _end_requests(service: Service) -> None:
     """Cancel all requests, await their ends, and close the connections."""
     service.is_ending = True
-    tasks = [client.task for client in service.connections if client.task is not None]
-    for task in tasks:
-        task.cancel()
+    request_tasks = []
+    for connection in service.connections:
+        if connection.request_task is not None:
+            connection.request_task.cancel()
+            request_tasks.append(connection.request_task)
 
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*request_tasks, return_exceptions=True)
     connections = tuple(service.connections)
     for connection in connections:
         connection.transport.close()
 
     if connections:
         await asyncio.wait(
-            [connection.gone for connection in connections], timeout=_SHUTDOWN_S
+            [connection.closed for connection in connections], timeout=_SHUTDOWN_S
         )
 
     for connection in tuple(service.connections):

@@ -197,10 +197,12 @@ def end_to_end_headers(headers: Iterable[tuple[str, str]]) -> Headers:
 @lru_cache(maxsize=1024)
 def headers_for_upstream(received: Headers, added: Headers) -> Headers:
     """Return a client's headers as they go upstream, with those that the user added."""
-    left_out = _NOT_PASSED_ON | {name.lower() for name, _ in added}
-    kept_headers = [
-        pair for pair in end_to_end_headers(received) if pair[0].lower() not in left_out
-    ]
+    left_out_names = _NOT_PASSED_ON | {name.lower() for name, _ in added}
+    kept_headers = []
+    for name, value in end_to_end_headers(received):
+        if name.lower() not in left_out_names:
+            kept_headers.append((name, value))
+
     return (*kept_headers, *added)
 
 
@@ -262,12 +264,12 @@ def network_reason(error: OSError) -> str:
 
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
-    system = error.strerror
+    system_words = error.strerror
     if is_system and error.errno:
-        system = os.strerror(error.errno)
+        system_words = os.strerror(error.errno)
 
-    if system:
-        return system.lower()
+    if system_words:
+        return system_words.lower()
 
     return str(error) or type(error).__name__
 
