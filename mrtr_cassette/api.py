@@ -276,9 +276,9 @@ def diff(
     from mrtr_cassette.shell.files.ignored import ignored_for_options
 
     ignored_for = ignored_for_options(ignore, ignore_from, masks)
-    with cassettes.without_collection():
-        old = cassettes.load_if_any(_read_place(recorded))
-        new = cassettes.load_if_any(_read_place(received))
+    with cassettes.without_garbage_collection():
+        old = cassettes.load_unless_null_device(_read_place(recorded))
+        new = cassettes.load_unless_null_device(_read_place(received))
         texts = dict(checked_values(values))
         old = cassette_with_references(old, texts)
         new = cassette_with_references(new, texts)

@@ -66,7 +66,7 @@ from mrtr_cassette.shell.files.cassettes import (
     load_cassette,
     publish_cassette,
     read_file,
-    without_collection,
+    without_garbage_collection,
 )
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.reports import saved_report
@@ -142,7 +142,7 @@ def inspect(
         _show_to_git(cassettes)
         return
 
-    with without_collection():
+    with without_garbage_collection():
         details = []
         for cassette in cassettes_in(with_fetched(cassettes)):
             tell_of_journal(cassette, Log())
@@ -694,7 +694,7 @@ def _write_page(
 
     check_place(page)
     tell_of_journal(cassette, Log())
-    with without_collection():
+    with without_garbage_collection():
         recording = load_cassette(cassette)
         replay = None if report is None else _replay_report(report, recording)
         first = None if against is None else load_cassette(against)

@@ -21,7 +21,7 @@ from mrtr_cassette.shell.files.cassettes import (
     is_cassette,
     journal_path,
 )
-from mrtr_cassette.shell.files.disk import check_name
+from mrtr_cassette.shell.files.disk import check_file_name
 from mrtr_cassette.terms import (
     RECORDING,
     SHELL_TERMS,
@@ -203,7 +203,7 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
         if path.suffix != ".json":
             path = path.with_name(f"{path.name}.json")
 
-        check_name(journal_path(path))
+        check_file_name(journal_path(path))
         return path
 
     if isinstance(node, pytest.Session):

@@ -30,7 +30,7 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.options import Mode, check_names, default_mode, mode_named
 from mrtr_cassette.shell.files.cassettes import cassettes_in
-from mrtr_cassette.shell.files.disk import check_name
+from mrtr_cassette.shell.files.disk import check_file_name
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, full_name, location_of
 from mrtr_cassette.shell.http.server import HttpDownstream
@@ -545,7 +545,7 @@ class Plays:
             if path.suffix != ".json":
                 file = path.with_name(f"{path.name}.json")
 
-            check_name(file)
+            check_file_name(file)
             may_be_folder = name.endswith("/") or "upstream" not in values
             is_folder = may_be_folder and path.is_dir() and not file.exists()
             if not is_folder and not _GLOB_CHARACTER.search(name):

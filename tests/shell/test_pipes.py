@@ -340,14 +340,14 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
         command, Recorder(seals_states=False).add_settings, grace=grace
     ) as server:
         server.writer.write(ask(1))
-        heard = server.reads(1000)
+        heard = server.stdout_reads(1000)
 
         assert len((await anext(heard)).lines) == 1
 
         closing = asyncio.ensure_future(server.close_stdin())
         said = asyncio.ensure_future(anext(heard))
 
-        assert not await server.ended(asyncio.Event(), said)
+        assert not await server.wait_until_ended(asyncio.Event(), said)
 
         await closing
         said.cancel()

@@ -40,7 +40,7 @@ _BEGINNING_BYTES: Final = 1024
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Switch the garbage collector off while very many objects are made that all stay alive."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -64,7 +64,7 @@ def load_if_readable(path: Location) -> Cassette | None:
     return None
 
 
-def load_if_any(path: Location) -> Cassette:
+def load_unless_null_device(path: Location) -> Cassette:
     """Load a cassette; the null device, with which git stands for no file, is one without calls."""
     return Cassette(str(path)) if str(path) == os.devnull else load_cassette(path)
 
@@ -239,5 +239,5 @@ def journal_in_the_way(cassette: Location) -> CassetteError:
 def unpublished_warning(cassette: Location) -> str | None:
     """Return a warning if a killed recording left its journal beside a cassette."""
     journal = journal_path(cassette)
-    is_left = os.path.lexists(journal) and not is_locked(journal)
-    return str(journal_in_the_way(cassette)) if is_left else None
+    was_left_behind = os.path.lexists(journal) and not is_locked(journal)
+    return str(journal_in_the_way(cassette)) if was_left_behind else None

@@ -30,7 +30,7 @@ def system_reason(error: OSError) -> str:
     return reason[:1].lower() + reason[1:]
 
 
-def check_name(path: Path) -> None:
+def check_file_name(path: Path) -> None:
     """Make sure that a file may have this name, whether its folder exists or not.
 
     Raises:
@@ -221,13 +221,13 @@ def is_locked(path: Path) -> bool:
 def is_free_within(path: Path, seconds: float) -> bool:
     """Wait until no living process holds the lock of a file; return whether that was in time."""
 
-    def wait() -> None:
+    def wait_for_lock() -> None:
         with suppress(OSError), path.open("rb") as file:
             # Several processes may share it, and all of them have to be gone.
             fcntl.flock(file, fcntl.LOCK_EX)
 
     # Nothing ends the wait for a lock but the lock: a thread may be left behind.
-    lock_waiter = Thread(target=wait, daemon=True)
+    lock_waiter = Thread(target=wait_for_lock, daemon=True)
     lock_waiter.start()
     lock_waiter.join(seconds)
 

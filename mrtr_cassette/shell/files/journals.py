@@ -37,7 +37,7 @@ from mrtr_cassette.shell.files.cassettes import (
     load_if_readable,
     publish_cassette,
     read_file,
-    without_collection,
+    without_garbage_collection,
 )
 from mrtr_cassette.shell.files.disk import (
     check_link_stays_in_folder,
@@ -308,12 +308,14 @@ def discard_journal(output: Location) -> None:
 
 def recorded_so_far(
     output: Location,
-    changed: Callable[[RecordedExchange], RecordedExchange] = lambda exchange: exchange,
+    in_final_form: Callable[[RecordedExchange], RecordedExchange] = lambda exchange: (
+        exchange
+    ),
 ) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing.
 
     Args:
-        changed: returns an exchange as it will be in the end.
+        in_final_form: returns an exchange as it will be in the end.
     """
     try:
         journal = read_journal(journal_path(output))
@@ -321,7 +323,7 @@ def recorded_so_far(
         return None
 
     for number, exchange in journal.exchanges.items():
-        journal.exchanges[number] = changed(exchange)
+        journal.exchanges[number] = in_final_form(exchange)
 
     recorded = _assembled_cassette(journal, output)
     return None if recorded is None else load(dump(recorded), str(output))
@@ -362,7 +364,7 @@ def merge_files(
             output, "the cassette exists", hint="use <<replace>> to replace it"
         )
 
-    with without_collection():
+    with without_garbage_collection():
         notes: list[str] = []
         sources = list(_merge_sources(dict.fromkeys(paths), notes))
         if not any(source.exchanges for source in sources):
@@ -384,11 +386,11 @@ def _merge_sources(places: Iterable[Location], notes: list[str]) -> Iterator[Sou
         header, exchanges, lost = decode_journal(file_content, str(place))
         if header.existing == "append":
             cassette = str(place).removesuffix(".journal")
-            publish = shell_command("publish_journal", path=cassette)
+            publish_command = shell_command("publish_journal", path=cassette)
             raise CassetteError(
                 place,
                 "it adds to a cassette, whose request states it repeats",
-                hint=f"publish it with: {publish}, and merge that",
+                hint=f"publish it with: {publish_command}, and merge that",
             )
 
         if isinstance(place, Path) and is_locked(place):

@@ -33,7 +33,9 @@ class BackgroundCaller(Generic[T]):
         self._take_values = take
         self._waiting_values: SimpleQueue[T | None] = SimpleQueue()
         self._is_finishing = threading.Event()
-        self._thread = threading.Thread(target=self._pass_values_on, daemon=True)
+        self._thread = threading.Thread(
+            target=self._pass_on_waiting_values, daemon=True
+        )
         self._thread.start()
 
     def __call__(self, value: T) -> None:
@@ -47,7 +49,7 @@ class BackgroundCaller(Generic[T]):
         self._is_finishing.set()
         self._thread.join(seconds)
 
-    def _pass_values_on(self) -> None:
+    def _pass_on_waiting_values(self) -> None:
         """Pass values on, as many at once as have gathered, until `finish` is called."""
         is_over = False
         while not is_over:
@@ -81,20 +83,24 @@ class Announcer:
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
     def say(
-        self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts
+        self,
+        make_event_and_line: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]],
+        *args: *Ts,
     ) -> None:
         """Log one event as a line and tell the listeners; it is made only if somebody wants it."""
         if self.listeners or self.log is not None:
-            event, line = make(*args)
+            event, line = make_event_and_line(*args)
             self.tell(lambda: event)
             if self.log is not None:
                 with suppress(OSError):
                     self.log(printable_lines(line))
 
-    def tell(self, make: Callable[[Unpack[Ts]], dict[str, Any]], *args: *Ts) -> None:
+    def tell(
+        self, make_event: Callable[[Unpack[Ts]], dict[str, Any]], *args: *Ts
+    ) -> None:
         """Tell the listeners one event; it is made only if there are any."""
         if self.listeners:
-            event = make(*args)
+            event = make_event(*args)
             for listener in self.listeners:
                 # A log that nobody reads any more must not break what passes.
                 with suppress(OSError):

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from mrtr_cassette.errors import UsageError, shorten
 from mrtr_cassette.options import FilePath
-from mrtr_cassette.shell.files.disk import check_name
+from mrtr_cassette.shell.files.disk import check_file_name
 
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """Beginnings of the schemes whose URLs have a container where others have a user."""
@@ -44,9 +44,8 @@ class StoreFile(NamedTuple):
             # Whatever stands before the last one: a password may have any character.
             place = f"{_HIDDEN_CREDENTIALS}@{place.rpartition('@')[2]}"
         elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
-            place = (
-                f"{_HIDDEN_CREDENTIALS}@{first.rpartition('@')[2]}{slash}{inner_path}"
-            )
+            host = first.rpartition("@")[2]
+            place = f"{_HIDDEN_CREDENTIALS}@{host}{slash}{inner_path}"
 
         return f"{scheme}://{place}{question and question + _HIDDEN_CREDENTIALS}"
 
@@ -237,7 +236,7 @@ def _path_in_url(url: str) -> str:
 def _checked_path(name: FilePath) -> Path:
     """Return the path of a name that a file may have."""
     path = Path(name)
-    check_name(path)
+    check_file_name(path)
     return path
 
 

@@ -44,8 +44,8 @@ async def pipe_reads(source: int, longest_line: int) -> AsyncIterator[PipeRead]:
     """Yield what each read of a pipe brings, in lines, until the pipe ends."""
     loop = asyncio.get_running_loop()
     arrived_reads: asyncio.Queue[PipeRead | None] = asyncio.Queue()
-    room = Semaphore(_MOST_UNTAKEN)
-    is_left = False
+    free_slots = Semaphore(_MOST_UNTAKEN)
+    reader_has_left = False
     # Whoever leaves may close the descriptor, whose number then leads to another file.
     pipe = os.fdopen(os.dup(source), "rb", buffering=0)
 
@@ -56,8 +56,8 @@ async def pipe_reads(source: int, longest_line: int) -> AsyncIterator[PipeRead]:
         with pipe, suppress(RuntimeError):
             # An error is the end as well.
             with suppress(OSError):
-                while (chunk := pipe.read(_READ_AT_ONCE)) and not is_left:
-                    room.acquire()
+                while (chunk := pipe.read(_READ_AT_ONCE)) and not reader_has_left:
+                    free_slots.acquire()
                     loop.call_soon_threadsafe(
                         arrived_reads.put_nowait, framer.feed(chunk)
                     )
@@ -69,18 +69,20 @@ async def pipe_reads(source: int, longest_line: int) -> AsyncIterator[PipeRead]:
     try:
         while (read := await arrived_reads.get()) is not None:
             yield read
-            room.release()
+            free_slots.release()
     finally:
-        is_left = True
-        room.release()
+        reader_has_left = True
+        free_slots.release()
 
 
 class LineWriter:
     """Writes to a pipe, in order; `on_gone` is called when it has no reader any more."""
 
-    def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, descriptor: int, on_gone: Callable[[], None] = lambda: None
+    ) -> None:
         """Start the thread that writes to a descriptor."""
-        self.target = target
+        self.descriptor = descriptor
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._queued_bytes: SimpleQueue[bytes | None] = SimpleQueue()
@@ -93,11 +95,11 @@ class LineWriter:
     def write(self, raw: bytes) -> None:
         """Write bytes, at once if the pipe is ready for all of them, or else by the thread."""
         if not self._waiting_count and len(raw) <= select.PIPE_BUF:
-            ready = select.poll()
-            ready.register(self.target, select.POLLOUT)
+            poller = select.poll()
+            poller.register(self.descriptor, select.POLLOUT)
             # A pipe that is ready takes so many bytes without waiting.
-            is_ready = ready.poll(0) == [(self.target, select.POLLOUT)]
-            if is_ready and _write_all(self.target, raw):
+            is_ready = poller.poll(0) == [(self.descriptor, select.POLLOUT)]
+            if is_ready and _write_all(self.descriptor, raw):
                 return
 
         self._waiting_count += len(raw)
@@ -120,16 +122,16 @@ class LineWriter:
         """Close the pipe, even while the thread writes; the descriptor then leads nowhere."""
         with suppress(OSError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.target, inheritable=False)
+            os.dup2(nowhere, self.descriptor, inheritable=False)
             os.close(nowhere)
 
     def _write_queued_bytes(self) -> None:
         """Write the queued bytes until `finish` is called; the first failure calls `on_gone`."""
-        is_taken = True
+        has_reader = True
         with suppress(RuntimeError):
             while (raw := self._queued_bytes.get()) is not None:
-                if is_taken and not _write_all(self.target, raw):
-                    is_taken = False
+                if has_reader and not _write_all(self.descriptor, raw):
+                    has_reader = False
                     self._loop.call_soon_threadsafe(self._on_gone)
 
                 self._loop.call_soon_threadsafe(self._count_written, len(raw))
@@ -143,12 +145,12 @@ class LineWriter:
             self._has_room.set()
 
 
-def _write_all(target: int, raw: bytes) -> bool:
+def _write_all(descriptor: int, raw: bytes) -> bool:
     """Write all bytes; return whether the pipe still has a reader."""
     unwritten = memoryview(raw)
     try:
         while unwritten:
-            unwritten = unwritten[os.write(target, unwritten) :]
+            unwritten = unwritten[os.write(descriptor, unwritten) :]
     except OSError:
         return False
 
@@ -171,11 +173,11 @@ class PipeDownstream:
     """A client on a pipe, to which one request is answered; it gets nothing but messages."""
 
     def __init__(
-        self, request: Request, writer: LineWriter, end: Callable[[], None]
+        self, request: Request, writer: LineWriter, on_end: Callable[[], None]
     ) -> None:
-        """Answer a request by a writer; `end` is called when the recorded server ended."""
+        """Answer a request by a writer; `on_end` is called when the recorded server ended."""
         self._writer = writer
-        self._on_end = end
+        self._on_end = on_end
         self._is_channel = opens_channel(request)
         self._has_sent_lines = False
         message = read_call(request).message
@@ -223,13 +225,13 @@ class PipedClient:
         self._writer = LineWriter(STDOUT, self._client_has_ended.set)
         self._answering_tasks: set[asyncio.Task[None]] = set()
 
-    def listen(self, handler: Handler | None = None) -> None:
+    def pass_on_unsolicited(self, handler: Handler | None = None) -> None:
         """Pass on unsolicited messages of the server."""
         self._listening_task = self._start_answering(
             channel_request(FIRST_SESSION), handler
         )
 
-    async def run(
+    async def answer_until_end(
         self, end_requested: asyncio.Event, last_responses_s: float = LAST_RESPONSES_S
     ) -> None:
         """Answer until the client ends, the server does, or this process is told to end.
@@ -238,24 +240,26 @@ class PipedClient:
         """
         reading_task = asyncio.ensure_future(self._answer_lines())
         events = (self._client_has_ended, self._server_has_ended, end_requested)
-        endings: list[asyncio.Future[Any]] = [
+        ending_futures: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(event.wait()) for event in events
         ]
-        await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ending_futures, return_when=asyncio.FIRST_COMPLETED)
         remaining_tasks = self._answering_tasks - {self._listening_task}
         if remaining_tasks and self._client_has_ended.is_set():
-            endings.append(asyncio.gather(*remaining_tasks, return_exceptions=True))
+            ending_futures.append(
+                asyncio.gather(*remaining_tasks, return_exceptions=True)
+            )
             await asyncio.wait(
-                endings[-2:],
+                ending_futures[-2:],
                 timeout=last_responses_s,
                 return_when=asyncio.FIRST_COMPLETED,
             )
 
-        under_way = (reading_task, *endings, *self._answering_tasks)
-        for task in under_way:
+        tasks_under_way = (reading_task, *ending_futures, *self._answering_tasks)
+        for task in tasks_under_way:
             task.cancel()
 
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*tasks_under_way, return_exceptions=True)
         await self._writer.finish(LAST_RESPONSES_S)
 
     async def _answer_lines(self) -> None:
@@ -273,12 +277,12 @@ class PipedClient:
         downstream = PipeDownstream(request, self._writer, self._server_has_ended.set)
         request_handler = handler or self._handler
 
-        async def answer() -> None:
+        async def answer_request() -> None:
             # A client that is gone needs no answer.
             with suppress(ConnectionError):
                 await request_handler(request, downstream)
 
-        task = asyncio.ensure_future(answer())
+        task = asyncio.ensure_future(answer_request())
         self._answering_tasks.add(task)
         task.add_done_callback(self._answering_tasks.discard)
 

@@ -36,7 +36,7 @@ class ProcessGroup:
 
     leader: subprocess.Popen[bytes]
 
-    def signal(self, number: int) -> bool:
+    def send_signal(self, number: int) -> bool:
         """Send the group a signal; return whether a process is left in it."""
         # A process that has ended keeps its group alive until it is waited for.
         self.leader.poll()
@@ -50,10 +50,10 @@ class ProcessGroup:
     def stop(self, grace_s: float) -> None:
         """End the group: SIGTERM, then SIGKILL after so many seconds."""
         deadline = monotonic() + grace_s
-        self.signal(signal.SIGTERM)
-        while self.signal(0):
+        self.send_signal(signal.SIGTERM)
+        while self.send_signal(0):
             if monotonic() > deadline:
-                self.signal(signal.SIGKILL)
+                self.send_signal(signal.SIGKILL)
                 break
 
             time.sleep(_POLL_S)
@@ -116,7 +116,7 @@ class ServerProcess:
         self.client_left = asyncio.Event()
         self.writer = LineWriter(self._stdin.fileno())
 
-    def reads(self, longest_line: int) -> AsyncIterator[PipeRead]:
+    def stdout_reads(self, longest_line: int) -> AsyncIterator[PipeRead]:
         """Yield what the server says, in lines, as it is read."""
         return pipe_reads(self._stdout.fileno(), longest_line)
 
@@ -127,7 +127,7 @@ class ServerProcess:
         await self.writer.finish()
         self.writer.close()
 
-    async def ended(
+    async def wait_until_ended(
         self, end_requested: asyncio.Event, output_read: asyncio.Future[None]
     ) -> bool:
         """Wait until the server has ended, or end it when its time is up.
@@ -173,18 +173,20 @@ class ServerProcess:
         """Send SIGTERM to the server, and SIGKILL if its grace passes before it has ended."""
         grace = self._grace_times
         self.writer.close()
-        self._process_group.signal(signal.SIGTERM)
-        seconds = grace.after_sigterm
+        self._process_group.send_signal(signal.SIGTERM)
+        grace_s = grace.after_sigterm
         if end_request.done():
-            seconds = grace.after_end_request
+            grace_s = grace.after_end_request
             if client_leaving.done():
-                seconds = grace.after_end_request_and_close
+                grace_s = grace.after_end_request_and_close
 
-        deadline = monotonic() + seconds
-        pending_events = [
-            future for future in (end_request, client_leaving) if not future.done()
-        ]
-        await _wait_for_first(seconds, exit_future, *pending_events)
+        deadline = monotonic() + grace_s
+        awaited_futures = [exit_future]
+        for future in (end_request, client_leaving):
+            if not future.done():
+                awaited_futures.append(future)
+
+        await _wait_for_first(grace_s, *awaited_futures)
         if end_request.done() and client_leaving.done():
             await _wait_for_first(
                 min(deadline - monotonic(), grace.after_end_request_and_close),
@@ -192,7 +194,7 @@ class ServerProcess:
             )
 
         if not exit_future.done():
-            self._process_group.signal(signal.SIGKILL)
+            self._process_group.send_signal(signal.SIGKILL)
             await exit_future
 
     @property
@@ -203,7 +205,7 @@ class ServerProcess:
 
     def close(self) -> None:
         """Kill the processes that are left, and close the pipes."""
-        if self._process_group.signal(0):
+        if self._process_group.send_signal(0):
             self._process_group.stop(0.0)
 
         for pipe in (self._stdin, self._stdout):

@@ -101,11 +101,11 @@ class RenamedRequest(NamedTuple):
     """A request with another id or progress token than its client's.
 
     Attributes:
-        names: the client's, as it spelled them, by their members of `CallerValues`.
+        client_names: the client's, as it spelled them, by their members of `CallerValues`.
     """
 
     request: Message
-    names: Mapping[str, bytes]
+    client_names: Mapping[str, bytes]
 
     def line_for_client(self, line: bytes) -> bytes:
         """Return a line of the server that names the request as the client does."""
@@ -115,8 +115,8 @@ class RenamedRequest(NamedTuple):
 
         splices = []
         for span, value in echoes_of_request(message, self.request):
-            if value in self.names:
-                splices.append((span, self.names[value]))
+            if value in self.client_names:
+                splices.append((span, self.client_names[value]))
 
         return splice(message.raw, splices)
 
@@ -131,9 +131,9 @@ class PipeResponse(ArrivingResponse):
 
     def __init__(self) -> None:
         self.unread = []
-        self.renamed: RenamedRequest | None = None
+        self.renamed_request: RenamedRequest | None = None
         """Its request, where the server knows it by other names than the client."""
-        self.asked_by: tuple[str, str] | None = None
+        self.request_key: tuple[str, str] | None = None
         """Session and id of the request of a client over HTTP."""
         self.on_close: Callable[[], None] = lambda: None
         """Called when its client has left, or has had it all."""
@@ -151,8 +151,8 @@ class PipeResponse(ArrivingResponse):
 
     def add_line(self, raw: bytes, *, is_over: bool) -> None:
         """Add a line."""
-        if self.renamed is not None:
-            raw = self.renamed.line_for_client(raw)
+        if self.renamed_request is not None:
+            raw = self.renamed_request.line_for_client(raw)
 
         self.unread.append(raw)
         self.is_over = is_over
@@ -183,13 +183,13 @@ def response_channel(unsolicited_stream: PipeResponse) -> Channel[PipeResponse]:
     )
 
 
-def _with_value(message: bytes, path: MemberPath, value: bytes) -> bytes:
+def _with_value_at(message: bytes, path: MemberPath, value: bytes) -> bytes:
     """Return a JSON-RPC message with another value at a path."""
     spans = [span for _, span in find_spans(message, [path])]
     return splice(message, [(spans[-1], value)])
 
 
-def _response_to(line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
+def _response_to_line(line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
     """Return the response to a line of the client, which has ended if nothing follows."""
     response, is_over = channel.take_client_line(line)
     if is_over:
@@ -198,7 +198,7 @@ def _response_to(line: bytes, channel: Channel[PipeResponse]) -> PipeResponse:
     return response
 
 
-def _lose_responses(channel: Channel[PipeResponse], lost: OSError) -> None:
+def _fail_open_responses(channel: Channel[PipeResponse], lost: OSError) -> None:
     """End the responses under way, as the server will not respond any more."""
     for response, _ in channel.ended_exchanges(by_server=True):
         response.end(lost)
@@ -225,7 +225,7 @@ class PipeUpstream:
         longest_line: int,
         without_secrets: Callable[[str], str],
     ) -> None:
-        self.on_own_line: Callable[[], None] | None = None
+        self.on_unsolicited_line: Callable[[], None] | None = None
         """Called at the first unsolicited message of the server."""
         self.exit_code: int | None = None
         """Once it has ended; None where it was never started."""
@@ -239,32 +239,32 @@ class PipeUpstream:
         self._server: ServerProcess | None = None
         self._reading_task: asyncio.Future[None] | None = None
         self._replacement_numbers = count(1)
-        self._pending_ids: dict[tuple[str, str], bytes] = {}
+        self._server_ids: dict[tuple[str, str], bytes] = {}
         """The server's ids of requests over HTTP, by session and the client's id."""
         self._open_sessions: set[str] = set()
-        self._has_http = False
-        self._heard_stream: PipeResponse | None = None
+        self._has_http_clients = False
+        self._listener_stream: PipeResponse | None = None
         """The stream of the client over HTTP that listens to the server."""
-        self._heard_in = ""
+        self._listener_session = ""
         """Its session."""
         self._unsolicited_messages = PipeResponse()
         self._channel = response_channel(self._unsolicited_messages)
-        self._is_lost = False
+        self._is_server_lost = False
 
     async def _read_server(self, server: ServerProcess) -> None:
         """Take the server's lines until its stdout ends; then nothing more is expected of it."""
-        async for pipe_read in server.reads(self._longest_line):
+        async for pipe_read in server.stdout_reads(self._longest_line):
             for line in pipe_read.lines:
                 self._take_line(line.raw)
 
-        self._lose_all()
+        self._fail_all_responses()
 
-    def _lose_all(self) -> None:
+    def _fail_all_responses(self) -> None:
         """End all responses under way, and the listener's stream, with the reason for the loss."""
-        self._is_lost = True
-        _lose_responses(self._channel, self._loss_error)
-        if self._heard_stream is not None:
-            self._heard_stream.end(self._loss_error)
+        self._is_server_lost = True
+        _fail_open_responses(self._channel, self._loss_error)
+        if self._listener_stream is not None:
+            self._listener_stream.end(self._loss_error)
 
     def _judge_if_mcp(self, line: bytes) -> None:
         """Find out by its first lines whether a server speaks MCP."""
@@ -279,11 +279,11 @@ class PipeUpstream:
     def _refuse_server(self, line: bytes) -> None:
         """Expect nothing any more of a server whose first line is not MCP."""
         text = self._without_secrets(line.decode(errors="replace").strip())
-        first = shorten(printable(text))
+        first_line = shorten(printable(text))
         self._loss_error = NotMcpError(
-            f"its stdout isn't MCP (first line: {first}); {NEEDS_PORT}"
+            f"its stdout isn't MCP (first line: {first_line}); {NEEDS_PORT}"
         )
-        self._lose_all()
+        self._fail_all_responses()
 
     def _take_line(self, line: bytes) -> None:
         """Add a line of the server to the response or the stream that it belongs to."""
@@ -291,24 +291,25 @@ class PipeUpstream:
             self._judge_if_mcp(line)
 
         response, is_over = self._channel.take_server_line(line)
-        if is_over and response.asked_by is not None:
-            self._pending_ids.pop(response.asked_by, None)
+        if is_over and response.request_key is not None:
+            self._server_ids.pop(response.request_key, None)
 
-        if response is self._unsolicited_messages and self._has_http:
+        if response is self._unsolicited_messages and self._has_http_clients:
             response = self._response_for_unsolicited(line)
 
         response.add_line(line, is_over=is_over)
-        if response is self._unsolicited_messages and self.on_own_line is not None:
-            self.on_own_line()
-            self.on_own_line = None
+        is_unsolicited = response is self._unsolicited_messages
+        if is_unsolicited and self.on_unsolicited_line is not None:
+            self.on_unsolicited_line()
+            self.on_unsolicited_line = None
 
     def _response_for_unsolicited(self, line: bytes) -> PipeResponse:
         """Return the stream for an unsolicited message of the server.
 
         A question goes to the stream of the latest call where nobody listens.
         """
-        if self._heard_stream is not None:
-            return self._heard_stream
+        if self._listener_stream is not None:
+            return self._listener_stream
 
         message = server_message(line)
         is_question = message is not None and message.kind is Kind.REQUEST
@@ -331,7 +332,7 @@ class PipeUpstream:
             await server.writer.wait_for_room()
             return response
 
-        self._has_http = True
+        self._has_http_clients = True
         session = request.header(SESSION_HEADER)
         if session and session not in self._open_sessions:
             return _empty_response(404)
@@ -394,7 +395,7 @@ class PipeUpstream:
 
     def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
         """Write a request's line, and return the response to it."""
-        if self._is_lost:
+        if self._is_server_lost:
             raise self._loss_error
 
         body = on_one_line(request.body)
@@ -414,15 +415,15 @@ class PipeUpstream:
             body = renamed_request.request.raw
 
         response = self._written_line(body, server)
-        response.renamed = renamed_request
-        response.asked_by = (session, message.id or "")
-        self._pending_ids[response.asked_by] = spelled_at(body, ID_PATH) or b""
+        response.renamed_request = renamed_request
+        response.request_key = (session, message.id or "")
+        self._server_ids[response.request_key] = spelled_at(body, ID_PATH) or b""
 
         return response
 
     def _written_line(self, body: bytes, server: ServerProcess) -> PipeResponse:
         """Write a line to the server, and return the response to it."""
-        response = _response_to(body + b"\n", self._channel)
+        response = _response_to_line(body + b"\n", self._channel)
         server.writer.write(body + b"\n")
         return response
 
@@ -434,9 +435,9 @@ class PipeUpstream:
         if message.cancelled_id is None:
             return message.raw
 
-        identity = self._pending_ids.get((session, message.cancelled_id))
-        if identity is not None:
-            return _with_value(message.raw, CANCELLED_ID_PATH, identity)
+        server_id = self._server_ids.get((session, message.cancelled_id))
+        if server_id is not None:
+            return _with_value_at(message.raw, CANCELLED_ID_PATH, server_id)
         if self._channel.is_pending(message.cancelled_id):
             return None
 
@@ -451,46 +452,46 @@ class PipeUpstream:
             paths["progress_token"] = TOKEN_PATH
 
         body = message.raw
-        names = {}
-        for value, path in paths.items():
-            names[value] = message.spelled(path) or b""
+        client_names = {}
+        for member, path in paths.items():
+            client_names[member] = message.spelled(path) or b""
             new_name = b'"mrtr-%d"' % next(self._replacement_numbers)
-            body = _with_value(body, path, new_name)
+            body = _with_value_at(body, path, new_name)
 
         request = message_in(body)
-        if not names or request is None:
+        if not client_names or request is None:
             return None
-        return RenamedRequest(request, names)
+        return RenamedRequest(request, client_names)
 
     def _stream_for_listener(self, request: Request) -> PipeResponse:
         """Return the stream of unsolicited messages, which one client at a time gets."""
         session = request.header(SESSION_HEADER)
         if request.method == "DELETE" and session:
             self._open_sessions.remove(session)
-            if self._heard_stream is not None and self._heard_in == session:
-                self._heard_stream.end()
+            if self._listener_stream is not None and self._listener_session == session:
+                self._listener_stream.end()
 
             return _empty_response(204)
 
         is_stream = request.method == "GET" and EVENT_STREAM in request.header("accept")
-        if not is_stream or self._heard_stream is not None:
+        if not is_stream or self._listener_stream is not None:
             return _empty_response(405, ((b"Allow", b"POST"),))
 
-        heard = PipeResponse()
-        heard.unread = self._unsolicited_messages.unread
-        heard.on_close = self._keep_unread_lines
+        listener_stream = PipeResponse()
+        listener_stream.unread = self._unsolicited_messages.unread
+        listener_stream.on_close = self._keep_unread_lines
         self._unsolicited_messages.unread = []
-        self._heard_stream = heard
-        self._heard_in = session
+        self._listener_stream = listener_stream
+        self._listener_session = session
 
-        return heard.as_http(200, _STREAM_HEADERS, "events")
+        return listener_stream.as_http(200, _STREAM_HEADERS, "events")
 
     def _keep_unread_lines(self) -> None:
         """Keep the lines that a leaving listener has not read for the next client that listens."""
-        if self._heard_stream is not None:
-            self._unsolicited_messages.unread = self._heard_stream.unread
+        if self._listener_stream is not None:
+            self._unsolicited_messages.unread = self._listener_stream.unread
 
-        self._heard_stream = None
+        self._listener_stream = None
 
     async def close(self, end_requested: asyncio.Event) -> None:
         """End the server."""
@@ -500,7 +501,7 @@ class PipeUpstream:
 
         close_task = asyncio.ensure_future(server.close_stdin())
         try:
-            await server.ended(end_requested, self._reading_task)
+            await server.wait_until_ended(end_requested, self._reading_task)
             self.exit_code = server.exit_code
         finally:
             close_task.cancel()
@@ -580,7 +581,7 @@ class StreamUpstream:
             raise ConnectionResetError(_HAS_ENDED)
 
         line = on_one_line(request.body)
-        response = _response_to(line + b"\n", self._channel)
+        response = _response_to_line(line + b"\n", self._channel)
         response.on_close = partial(self._channel.stop_waiting_for, response)
         post = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._http_client.send(post)) as response_to_post:
@@ -612,7 +613,7 @@ class StreamUpstream:
                 endpoint.set_exception(error)
         finally:
             self._stream_has_ended = True
-            _lose_responses(self._channel, ConnectionResetError(_HAS_ENDED))
+            _fail_open_responses(self._channel, ConnectionResetError(_HAS_ENDED))
 
     async def _take_events(
         self, stream: UpstreamResponse, endpoint: asyncio.Future[str]

@@ -21,7 +21,7 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import (
     cassette_exists,
     journal_path,
-    without_collection,
+    without_garbage_collection,
 )
 from mrtr_cassette.shell.files.disk import is_free_within
 from mrtr_cassette.shell.files.journals import client_of, recover_journal
@@ -137,7 +137,7 @@ async def record_pipe(
         if client.continues_recording(output):
             options = replace(options, existing="append")
 
-    with without_collection():
+    with without_garbage_collection():
         earlier = check_output(output, options)
 
     shown = _shown_command(command, earlier, options)
@@ -217,7 +217,7 @@ async def _append_on_pipes(
         )
         appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest)
-        live.on_own_line = partial(client.listen, appender.listen)
+        live.on_unsolicited_line = partial(client.pass_on_unsolicited, appender.listen)
         await answer_pipe(client, earlier, end_requested, _LAST_RESPONSES_S)
 
     return live.exit_code or 0
@@ -254,7 +254,7 @@ class _PipedRecorder:
         """Pass lines on until both sides have ended; return the server's exit code."""
         from_server = asyncio.ensure_future(self._from_server())
         from_client = asyncio.ensure_future(self._from_client())
-        by_server = await self._server.ended(end_requested, from_server)
+        by_server = await self._server.wait_until_ended(end_requested, from_server)
         from_client.cancel()
         from_server.cancel()
         for exchange, end in self._channel.ended_exchanges(by_server=by_server):
@@ -284,7 +284,7 @@ class _PipedRecorder:
     async def _from_server(self) -> None:
         """Record the server's lines and pass them on; at their end close the client's pipe."""
         client = self._client_writer
-        async for pipe_read in self._server.reads(self._longest_line):
+        async for pipe_read in self._server.stdout_reads(self._longest_line):
             for line in pipe_read.lines:
                 self._record_line(line, self._show_servers)
                 client.write(line.new_bytes)

@@ -236,7 +236,7 @@ async def answer_pipe(
     """Answer a client on pipes from a cassette until it ends."""
     for interaction in cassette.interactions:
         if opens_channel(interaction.exchanges[0].request):
-            client.listen()
+            client.pass_on_unsolicited()
             break
 
-    await client.run(end_requested, last_responses_s)
+    await client.answer_until_end(end_requested, last_responses_s)

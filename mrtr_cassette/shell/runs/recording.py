@@ -134,7 +134,7 @@ async def recording(
             added to was recorded over pipes.
         UpstreamError: the command can't be run, or does not listen.
     """
-    with cassettes.without_collection():
+    with cassettes.without_garbage_collection():
         earlier = check_output(output, options)
 
     if earlier is not None:
@@ -179,7 +179,7 @@ async def _recording_target(
     player = None
     if earlier is not None:
         earlier = replace(earlier, path=str(place))
-        with cassettes.without_collection():
+        with cassettes.without_garbage_collection():
             player = player_of(earlier, options, target.settings, strict=True)
 
         # A miss names the server that is recorded now.

@@ -41,7 +41,10 @@ from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damage_error
 from mrtr_cassette.options import ProxyOptions, ReplayOptions
-from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
+from mrtr_cassette.shell.files.cassettes import (
+    load_cassette,
+    without_garbage_collection,
+)
 from mrtr_cassette.shell.files.disk import CLOCK, Clock
 from mrtr_cassette.shell.files.log import Announcer, OnEvent
 from mrtr_cassette.shell.files.stores import Location, location_of
@@ -167,7 +170,7 @@ def _load_replay(
     path: Location, to_transport: Callable[[Cassette], Cassette], options: ReplayOptions
 ) -> tuple[Cassette, Player]:
     """Load what is played, with a player that has played nothing."""
-    with without_collection():
+    with without_garbage_collection():
         cassettes = load_played(path, options)
         recorded = combine_cassettes(cassettes)
         cassette = to_transport(recorded)
