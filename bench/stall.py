@@ -314,10 +314,12 @@ async def stalled_ms(peer: Peer, path: Path, name: str, size: int) -> float:
     """Record an exchange; return the longest stall while it was under way."""
     from mrtr_cassette.shell.runs.recording import recording
 
-    async with recording(peer.url, path, kept_for=path) as session:
-        longest = await peer.post(name, size, session.url)
-        if session.problem or session.exchanges != 1:
-            raise AssertionError(session.problem or "the exchange was not recorded")
+    async with recording(peer.url, path, caller_publishes_to=path) as recording_run:
+        longest = await peer.post(name, size, recording_run.url)
+        if recording_run.problem or recording_run.exchanges != 1:
+            raise AssertionError(
+                recording_run.problem or "the exchange was not recorded"
+            )
     return longest
 
 

@@ -318,7 +318,7 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
             publishes = path == cassettes[0]
             async with (
                 recording(
-                    there.url, path, kept_for=None if publishes else path
+                    there.url, path, caller_publishes_to=None if publishes else path
                 ) as session,
                 AsyncExitStack() as stack,
             ):

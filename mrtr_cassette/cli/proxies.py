@@ -174,9 +174,9 @@ def record(
             )
 
         if takes_next:
-            from mrtr_cassette.shell.runs.pipe_recording import next_place
+            from mrtr_cassette.shell.runs.pipe_recording import next_free_place
 
-            output = next_place(path_of(output))
+            output = next_free_place(path_of(output))
 
         _refuse_http_options(context)
         _run_with_log(options, log, partial(_record_pipe, command, output, reports))

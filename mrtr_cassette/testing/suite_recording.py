@@ -31,7 +31,11 @@ from mrtr_cassette.shell.files.journals import (
 )
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.client_starts import ClientStarts, recorded_by_client
-from mrtr_cassette.shell.runs.journaling import RecordingRun, check_output, kept_as_in
+from mrtr_cassette.shell.runs.journaling import (
+    RecordingRun,
+    check_output,
+    with_rules_of_cassette,
+)
 from mrtr_cassette.shell.runs.recording import recording
 from mrtr_cassette.shell.runs.upstreams import (
     RunningCommand,
@@ -91,7 +95,7 @@ class RecordingUse(CassetteUse):
                 place,
                 options,
                 started=command,
-                kept_for=self.path,
+                caller_publishes_to=self.path,
                 site=request.site,
                 on_event=request.on_event,
             )
@@ -388,7 +392,9 @@ class VerifyingUse(RecordingUse):
 
     def _recording_options(self, place: Path) -> RecordOptions:  # noqa: ARG002
         """Return options by which the recording hides the same things as the cassette."""
-        options = kept_as_in(load_cassette(self.path), self._settings.record)
+        options = with_rules_of_cassette(
+            load_cassette(self.path), self._settings.record
+        )
         return options_for("keep", options, None)
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:

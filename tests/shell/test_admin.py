@@ -176,7 +176,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
 
     log: list[str] = []
     site = PortSite(ReplayOptions(admin_port=0), drain_s=60)
-    with site.opened() as own_url:
+    with site.opened_url() as own_url:
         served = site.serving(slow, Announcer(log.append))
         async with until_stopped(served) as (url, stop):
             client = asyncio.create_task(http("GET", f"{own_url}/"))
@@ -199,7 +199,7 @@ def test_the_guide_lists_every_metric() -> None:
     )
 
     named = re.findall(r"`(?:mrtr_cassette|…)_(\w+?)(?:_total)?`", table)
-    _, exposition = Metrics().exposition("application/openmetrics-text")
+    _, exposition = Metrics().metrics_page("application/openmetrics-text")
     served = openmetrics(exposition.decode())
 
     assert sorted(named) == sorted(

@@ -492,9 +492,9 @@ async def test_the_server_of_a_session_ends_when_it_is_closed() -> None:
     )
     async with reached as run:
         await run.repeat_call(call)
-        server = await run.server(call)
+        server = await run.server_for(call)
         await run.close_server_of(call)
 
         assert isinstance(server.upstream, PipeUpstream)
         assert server.upstream.exit_code == 0
-        assert await run.server(call) is not server
+        assert await run.server_for(call) is not server

@@ -118,7 +118,7 @@ async def answers_endpoint(
     client_context = connected_client(url.origin(), tls, forward_proxy(url), headers)
     async with client_context as client:
 
-        async def ask(body: bytes) -> bytes | str:
+        async def post_to_endpoint(body: bytes) -> bytes | str:
             """Post a body to the endpoint; return its reply, or why there is none."""
             request = Request("POST", url.raw_path_qs, (), body)
             try:
@@ -130,7 +130,7 @@ async def answers_endpoint(
             except OSError as error:
                 return connection_problem(error)
 
-        yield ask
+        yield post_to_endpoint
 
 
 async def _reply_of_endpoint(client: Upstream, request: Request) -> bytes | str:

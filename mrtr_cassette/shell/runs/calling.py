@@ -197,9 +197,9 @@ async def call(
         }
         # The call itself is told, and not what its recording says of it.
         writing_options |= {"log": None, "terms": options.terms}
-        recorded = RecordOptions(**writing_options)
+        record_options = RecordOptions(**writing_options)
         server_context = _reached_by_proxy(
-            upstream, recorded, cassette, announcer, recorder.add_settings
+            upstream, record_options, cassette, announcer, recorder.add_settings
         )
 
     async with endpoint_context as endpoint, server_context as reached:
@@ -227,12 +227,12 @@ async def _final_response_members(
     exchange = None
     try:
         async with asyncio.timeout(options.timeout):
-            exchange = await caller.run(wanted_call)
+            exchange = await caller.make_call(wanted_call)
     except TimeoutError:
         caller.problem = f"the call took more than {options.timeout} s"
         if caller.server.is_mute:
-            silence = f"nothing came on its server's stdout; {NEEDS_PORT}"
-            caller.problem = f"{caller.problem}, and {silence}"
+            why_mute = f"nothing came on its server's stdout; {NEEDS_PORT}"
+            caller.problem = f"{caller.problem}, and {why_mute}"
     except (UpstreamError, BodyTooLargeError) as error:
         caller.problem = error.in_terms(options.terms)
 
@@ -286,7 +286,7 @@ class _Caller:
     def server(self) -> LiveServer:
         return self.reached.server
 
-    async def run(self, wanted_call: WantedCall) -> RecordedExchange | None:
+    async def make_call(self, wanted_call: WantedCall) -> RecordedExchange | None:
         """Open the server, make the call and leave; return the call's last exchange, or None."""
         await self._open_session()
         schema = None
@@ -329,10 +329,10 @@ class _Caller:
         if not isinstance(stopping_point, FinishedCall):
             return None
 
-        self._check_reached(stopping_point.exchange)
+        self._refuse_if_unreachable(stopping_point.exchange)
         return stopping_point.exchange
 
-    def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
+    def _refuse_if_unreachable(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""
         recording_run = self.reached.recording_run
         if recording_run is None or not recording_run.unreachable:
@@ -342,8 +342,8 @@ class _Caller:
         if exchange is not None:
             error = exchange.rpc_members.get("error")
 
-        text = (error or {}).get("message", "the upstream gave no response")
-        raise UpstreamError(str(text))
+        message = (error or {}).get("message", "the upstream gave no response")
+        raise UpstreamError(str(message))
 
     async def _open_session(self) -> None:
         """Find out the server's era; open a session and listen to it if it is the legacy era."""
@@ -370,45 +370,46 @@ class _Caller:
         listening_conversation = Conversation(
             self.client.listening_request(), LeavesToSources(), self.session
         )
-        await self.server.listen(listening_conversation, self._supply_outside)
+        await self.server.listen(listening_conversation, self._answer_outside_call)
 
     def _session_refusal(
         self, request: Request, initialize_exchange: RecordedExchange | None
     ) -> UpstreamError:
         """Return the error for an `initialize` that has opened no session."""
-        shown = self.server.shown_as
+        shown_server = self.server.shown_as
         if initialize_exchange is None or initialize_exchange.response is None:
             return UpstreamError(
-                f"{shown} opens no session: no response at {request.target}"
+                f"{shown_server} opens no session: no response at {request.target}"
             )
 
         status = initialize_exchange.response.status
         if status in NOT_SERVED_STATUSES:
             is_started = self.reached.is_started
             return not_served_error(
-                request.target, shown, status, is_started=is_started
+                request.target, shown_server, status, is_started=is_started
             )
 
-        place = (
-            f" at {request.target}" if initialize_exchange.rpc_response is None else ""
-        )
+        place = ""
+        if initialize_exchange.rpc_response is None:
+            place = f" at {request.target}"
+
         return UpstreamError(
-            f"{shown} opens no session: {response_in_words(initialize_exchange)}{place}"
+            f"{shown_server} opens no session: {response_in_words(initialize_exchange)}{place}"
         )
 
     async def _input_schema_of_tool(self, name: str) -> Mapping[str, Any] | None:
         """Return a tool's input schema; None if it has none, or the list is incomplete."""
         request = self.client.call_request(LIST_TOOLS, {})
         tool_list = ToolList(request, self.session, LeavesToSources())
-        await self.server.follow_conversation(tool_list, self._supply_outside)
-        self._check_reached()
+        await self.server.follow_conversation(tool_list, self._answer_outside_call)
+        self._refuse_if_unreachable()
         if not tool_list.is_whole:
             return None
 
         schema = tool_named(name, tool_list.tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
-    async def _supply_outside(self, ask: LiveAsk) -> AskAnswer | None:
+    async def _answer_outside_call(self, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask outside the call; refuse a pushed question without any."""
         quiet_answerers = replace(self.answerers, announcer=Announcer())
         reply = await quiet_answerers.answer(Rounds(self.rounds.sources), ask)
@@ -433,9 +434,11 @@ def answered_call(
     """
     options = options or CallOptions()
     if not method_of(method).named_by:
-        callable_methods = [
-            name for name, known_method in METHODS.items() if known_method.named_by
-        ]
+        callable_methods = []
+        for known_name, known_method in METHODS.items():
+            if known_method.named_by:
+                callable_methods.append(known_name)
+
         raise UsageError(
             f"the method {method!r} is not one of {', '.join(callable_methods)}"
         )

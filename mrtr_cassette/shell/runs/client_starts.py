@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 _WORK_FILE: Final = "work.json"
 _OUTCOMES_FILE: Final = "outcomes"
-_TOLD_ONCE: Final = ("misses", "unrecorded")
+_GROWING_LISTS: Final = ("misses", "unrecorded")
 """Lists of an outcome that grow, of which a line has the new items."""
 
 _PUBLISHING_S: Final = 5.0
@@ -111,31 +111,31 @@ class ClientStarts:
         cassette = self.played_cassette
         interactions = 0 if cassette is None else len(cassette.interactions)
         combined_outcome = RunOutcome(unplayed=range(1, interactions + 1))
-        starts = self._final_outcomes
-        if starts is None:
-            starts = self._latest_outcomes()
+        start_outcomes = self._final_outcomes
+        if start_outcomes is None:
+            start_outcomes = self._latest_outcomes()
 
-        for start in starts:
-            combined_outcome = _combined_outcome(combined_outcome, start)
+        for start_outcome in start_outcomes:
+            combined_outcome = _combined_outcome(combined_outcome, start_outcome)
 
         return combined_outcome
 
     def _latest_outcomes(self) -> list[RunOutcome]:
         """Return the latest outcome of every process that the client has started."""
         lists_by_process: dict[tuple[str, str], list[Any]] = defaultdict(list)
-        latest: dict[str, dict[str, Any]] = {}
+        latest_by_process: dict[str, dict[str, Any]] = {}
         for line in self._outcomes_file.read_bytes().splitlines():
             # A process that was killed while it wrote has left a part of one.
             with suppress(ValueError):
                 process, outcome = json.loads(line)
-                for name in _TOLD_ONCE:
+                for name in _GROWING_LISTS:
                     items = lists_by_process[process, name]
                     items += outcome[name]
                     outcome[name] = items
 
-                latest[process] = outcome
+                latest_by_process[process] = outcome
 
-        return _RUN_OUTCOMES.validate_python([*latest.values()])
+        return _RUN_OUTCOMES.validate_python([*latest_by_process.values()])
 
     def recorded(self) -> Cassette | None:
         """Return the cassette as it is by now."""
@@ -154,12 +154,13 @@ class ClientStarts:
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
-        have_ended = is_free_within(self._outcomes_file, _PUBLISHING_S)
-        starts = self._latest_outcomes()
-        if not have_ended:
-            starts.append(_LEFT_OPEN)
+        all_have_ended = is_free_within(self._outcomes_file, _PUBLISHING_S)
+        start_outcomes = self._latest_outcomes()
+        if not all_have_ended:
+            start_outcomes.append(_LEFT_OPEN)
 
-        if self.is_recording and all(start.objection is None for start in starts):
+        has_objection = any(outcome.objection is not None for outcome in start_outcomes)
+        if self.is_recording and not has_objection:
             from mrtr_cassette.shell.files.journals import recover_journal
 
             journal = journal_path(self.path)
@@ -167,7 +168,7 @@ class ClientStarts:
                 recover_journal(self.path)
 
         self._final_cassette = self.recorded()
-        self._final_outcomes = starts
+        self._final_outcomes = start_outcomes
 
 
 def _combined_outcome(first: RunOutcome, second: RunOutcome) -> RunOutcome:
@@ -205,10 +206,10 @@ def _added_faults(
         return first or second
 
     added = []
-    for of_first, of_second in zip(first, second, strict=True):
-        came = of_first.came + of_second.came
-        times = of_first.times + of_second.times
-        added.append(FaultOutcome(of_first.fault, came, times))
+    for first_outcome, second_outcome in zip(first, second, strict=True):
+        came = first_outcome.came + second_outcome.came
+        times = first_outcome.times + second_outcome.times
+        added.append(FaultOutcome(first_outcome.fault, came, times))
 
     return added
 
@@ -282,7 +283,7 @@ async def _client_starts(
 ) -> AsyncIterator[ClientStarts]:
     """Write the work to a folder for the command, and finish all starts after the block."""
     place = path.absolute()
-    values = {}
+    option_values = {}
     for option in fields(options):
         value = getattr(options, option.name)
         if option.name == "log":
@@ -294,16 +295,16 @@ async def _client_starts(
                 hint="have the client connect to a URL",
             )
 
-        values[option.name] = value
+        option_values[option.name] = value
 
     whole_work = {
         **work,
         "place": place if isinstance(place, StoreFile) else [place],
-        "options": values,
+        "options": option_values,
         "fetched": fetched_texts(),
     }
-    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder_name:
+        folder = Path(folder_name)
         text = json.dumps(whole_work, default=os.fspath)
         (folder / _WORK_FILE).write_text(text, encoding="utf-8")
         starts = ClientStarts(path, base, folder, is_recording=bool(work))
@@ -324,7 +325,7 @@ class _OutcomeWriter:
         self._outcomes_file = outcomes_file
         # Processes in containers of their own may have the same numbers.
         self._process = secrets.token_hex(8)
-        self._told_counts = dict.fromkeys(_TOLD_ONCE, 0)
+        self._told_counts = dict.fromkeys(_GROWING_LISTS, 0)
 
     def write_outcome(self, outcome: RunOutcome) -> None:
         """Write a line, and in it the items of lists that no earlier line of this process has."""

@@ -135,9 +135,8 @@ class RecordingRun(ProxyRun):
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
         played_count = self.player is not None and self.player.reply_count
-        return not (
-            self.exchanges or self.unreachable or self.unrecorded or played_count
-        )
+        other_count = self.unreachable + len(self.unrecorded)
+        return not (self.exchanges or played_count or other_count)
 
     @property
     def objection(self) -> str | None:
@@ -155,9 +154,8 @@ class RecordingRun(ProxyRun):
 
         # Another thread may ask, while this one writes the journal.
         without_repeated_secrets = self.recorder.without_repeated_secrets
-        return (
-            recorded_so_far(self.path, without_repeated_secrets) or self.played_cassette
-        )
+        cassette_so_far = recorded_so_far(self.path, without_repeated_secrets)
+        return cassette_so_far or self.played_cassette
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
@@ -178,7 +176,9 @@ class RecordingRun(ProxyRun):
             while self._work_under_way:
                 await asyncio.wait(self._work_under_way)
 
-    def write(self, due: DueExchange, observation: Observation) -> RecordedExchange:
+    def write_exchange(
+        self, due: DueExchange, observation: Observation
+    ) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
         exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
@@ -266,7 +266,7 @@ class ExchangeRecording:
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._stop_recording(error)
 
-    def forget(self) -> None:
+    def leave_unrecorded(self) -> None:
         """Record nothing of this exchange."""
         self.observation = None
 
@@ -328,7 +328,7 @@ class ExchangeRecording:
     ) -> None:
         """Write an exchange that is due to the journal, and say which questions were pushed."""
         if due is not None:
-            self._sealed_exchange = self.recording_run.write(due, observation)
+            self._sealed_exchange = self.recording_run.write_exchange(due, observation)
 
         for push in observation.take_pushes():
             self.recording_run.announcer.say(push_log_line, observation, push)
@@ -342,19 +342,21 @@ class ExchangeRecording:
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.recording_run.announcer
-        logged_states = self.recording_run.logged_task_states
-        state = None
+        logged_task_states = self.recording_run.logged_task_states
+        new_task_state = None
         if observation.call.is_poll:
-            state = polled_state(observation.response)
+            new_task_state = polled_state(observation.response)
 
-        if state is not None:
-            if logged_states.get(state.id) == state.digest:
+        if new_task_state is not None:
+            if logged_task_states.get(new_task_state.id) == new_task_state.digest:
                 announcer = replace(announcer, log=None)
-                state = None
+                new_task_state = None
             else:
-                logged_states[state.id] = state.digest
+                logged_task_states[new_task_state.id] = new_task_state.digest
 
-        announcer.say(response_log_line, observation, exchange, end, now_ms, state)
+        announcer.say(
+            response_log_line, observation, exchange, end, now_ms, new_task_state
+        )
 
     def _stop_recording(self, error: Exception) -> None:
         """Record no more of this exchange, and say why the recording is incomplete."""
@@ -407,9 +409,9 @@ def check_transport(earlier: Cassette, shown_place: str, transport: Transport) -
         return
 
     earlier_words = TRANSPORTS[earlier.transport]
-    now = TRANSPORTS[transport]
+    new = TRANSPORTS[transport]
     raise UsageError(
-        f"{shown_place} was recorded over {earlier_words}, and this recording would be over {now}",
+        f"{shown_place} was recorded over {earlier_words}, and this recording would be over {new}",
         hint="choose another <<cassette>>, or record all of it again with <<replace>>",
     )
 
@@ -429,7 +431,7 @@ def combined_rules(earlier: Cassette | None, rules: RedactionRules) -> Redaction
     )
 
 
-def kept_as_in(cassette: Cassette, options: RecordOptions) -> RecordOptions:
+def with_rules_of_cassette(cassette: Cassette, options: RecordOptions) -> RecordOptions:
     """Return options by which a recording keeps and hides what a cassette keeps and hides."""
     rules = combined_rules(cassette, options.redaction)
     return replace(
@@ -456,16 +458,20 @@ class RecordedServer(NamedTuple):
     client: str | None = None
     command: str | None = None
 
-    def as_recorded(self, values: Values) -> RecordedServer:
+    def with_sealed_commands(self, values: Values) -> RecordedServer:
         """Return the same with references in commands; a URL has none."""
-        server = self
+        sealed_server = self
         if self.transport == "stdio":
-            server = server._replace(upstream=values.sealed_text(self.upstream))
+            sealed_server = sealed_server._replace(
+                upstream=values.sealed_text(self.upstream)
+            )
 
         if self.command is not None:
-            server = server._replace(command=values.sealed_text(self.command))
+            sealed_server = sealed_server._replace(
+                command=values.sealed_text(self.command)
+            )
 
-        return server
+        return sealed_server
 
 
 def _ignored_by_call(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -519,13 +525,13 @@ def journaling(
     """
     options.check_secrets()
     if earlier is not None:
-        options = kept_as_in(earlier, options)
+        options = with_rules_of_cassette(earlier, options)
 
     ignored = _ignored_by_call(options)
     now = datetime.now(UTC)
     recorder = _new_recorder(options)
     header = JournalHeader(
-        **server.as_recorded(recorder.values)._asdict(),
+        **server.with_sealed_commands(recorder.values)._asdict(),
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,

@@ -62,7 +62,7 @@ class _PendingResponse:
     """A request whose response is being read."""
 
     conversation: Conversation
-    reading: asyncio.Task[None]
+    reading_task: asyncio.Task[None]
     supply: Supply | None
     refusal: UpstreamError | None = None
     """The server refused a posted answer for which it waits."""
@@ -86,7 +86,7 @@ class LiveServer:
     _answers_under_way: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     """What posts answers; the server has taken them when these have ended."""
 
-    _was_asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _question_came: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def follow_conversation(
         self,
@@ -179,7 +179,7 @@ class LiveServer:
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
         pending = self._begin_exchange(observation, conversation, supply)
-        reading_task = pending.reading
+        reading_task = pending.reading_task
         try:
             if conversation.leaving.is_due(observation):
                 await asyncio.wait({reading_task}, timeout=self.head_s)
@@ -215,7 +215,7 @@ class LiveServer:
         head_event = asyncio.Event()
         reading_task = self._begin_exchange(
             observation, conversation, supply, head_event
-        ).reading
+        ).reading_task
         self._keep_in_background(reading_task)
         head_wait = asyncio.ensure_future(head_event.wait())
         awaited_futures: set[asyncio.Future[Any]] = {reading_task, head_wait}
@@ -226,7 +226,7 @@ class LiveServer:
 
         return observation
 
-    async def has_asked_all_due(self, is_due: Callable[[], bool]) -> bool:
+    async def wait_for_due_questions(self, is_due: Callable[[], bool]) -> bool:
         """Wait until the questions that are due have come, and all answers have been taken.
 
         Returns whether they came in time.
@@ -234,8 +234,8 @@ class LiveServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUESTION_S):
                 while is_due():
-                    self._was_asked.clear()
-                    await self._was_asked.wait()
+                    self._question_came.clear()
+                    await self._question_came.wait()
 
         if self._answers_under_way:
             await asyncio.wait(self._answers_under_way, timeout=self.call_s)
@@ -253,13 +253,13 @@ class LiveServer:
     def _keep_in_background(self, task: asyncio.Task[None]) -> None:
         """Let a task go on beside all others, whatever comes of it."""
 
-        def ended(task: asyncio.Task[None]) -> None:
+        def forget_ended_task(task: asyncio.Task[None]) -> None:
             self._background_tasks.discard(task)
             if not task.cancelled():
                 task.exception()
 
         self._background_tasks.add(task)
-        task.add_done_callback(ended)
+        task.add_done_callback(forget_ended_task)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that goes on beside all others, and return its task."""
@@ -303,8 +303,8 @@ class LiveServer:
             self._leave_as_client_left(observation, conversation)
             await self._show_until_answered(response, observation, conversation)
 
-        while (resuming := resuming_request(observation)) is not None:
-            request, after_s = resuming
+        while (resumption := resuming_request(observation)) is not None:
+            request, after_s = resumption
             await asyncio.sleep(after_s)
             with closing(await self.upstream.send(request)) as response:
                 if not is_event_stream(headers_for_client(response.headers)):
@@ -354,7 +354,7 @@ class LiveServer:
         """Leave the responses that are of no interest any more."""
         for pending in self._pending_responses:
             if pending.conversation.is_over:
-                pending.reading.cancel()
+                pending.reading_task.cancel()
 
     async def _start_push_answer(
         self, push: OpenPush, conversation: Conversation
@@ -371,7 +371,7 @@ class LiveServer:
                 self._answers_under_way.add(post)
                 post.add_done_callback(self._answers_under_way.discard)
 
-        self._was_asked.set()
+        self._question_came.set()
         self._stop_reading()
 
     async def _answer_ping(self, ping: Message, conversation: Conversation) -> None:
@@ -403,10 +403,10 @@ class LiveServer:
     def _fail_waiting_call(self, owner: RequestOwner, refusal: UpstreamError) -> None:
         """Let a call fail whose response waits for the refused answer."""
         for pending in self._pending_responses:
-            is_in_background = pending.reading in self._background_tasks
+            is_in_background = pending.reading_task in self._background_tasks
             if pending.conversation is owner and not is_in_background:
                 pending.refusal = refusal
-                pending.reading.cancel()
+                pending.reading_task.cancel()
 
     async def _take_supplied_answer(self) -> Observation | None:
         """Get an answer for the first conversation that waits for one, and take it."""

@@ -76,7 +76,7 @@ async def _wait_for_predecessor(
         recover_journal(cassette)
 
 
-def next_place(output: Path) -> Path:
+def next_free_place(output: Path) -> Path:
     """Return where this start of a client records: the first place that no other recording has.
 
     After `c.json` comes `c-2.json`. A start that continues the client's last one has its place.
@@ -140,7 +140,7 @@ async def record_pipe(
     with without_garbage_collection():
         earlier = check_output(output, options)
 
-    shown = _shown_command(command, earlier, options)
+    command_text = _shown_command(command, earlier, options)
     player = None
     if plays_cassette and earlier is not None:
         check_transport(earlier, shown_place, "stdio")
@@ -148,11 +148,11 @@ async def record_pipe(
         player = player_of(
             over_pipes(earlier), options, credentials_given_to(command), strict=True
         )
-        player.recording = replace(player.recording, upstream=shown)
+        player.recording = replace(player.recording, upstream=command_text)
 
     announcer = Announcer(options.log, given_listeners(on_event), options.terms)
-    client_name = None if client is None else client.sha256
-    server = RecordedServer(shown, "stdio", client_name)
+    client_hash = None if client is None else client.sha256
+    server = RecordedServer(command_text, "stdio", client_hash)
     process = _ServerCommand(command, cwd)
     async with catching_end_signals() as end_requested:
         with journaling(
@@ -160,9 +160,11 @@ async def record_pipe(
         ) as recording_run:
             on_begin(recording_run)
             if player is None:
-                code = await _record_on_pipes(recording_run, process, end_requested)
+                exit_code = await _record_on_pipes(
+                    recording_run, process, end_requested
+                )
             else:
-                code = await _append_on_pipes(
+                exit_code = await _append_on_pipes(
                     recording_run, player, process, end_requested, options
                 )
 
@@ -170,7 +172,7 @@ async def record_pipe(
     if client is not None and is_same:
         client.leave_note("kept", output)
 
-    return recording_run, code
+    return recording_run, exit_code
 
 
 class _ServerCommand(NamedTuple):
@@ -192,7 +194,7 @@ def _shown_command(
 async def _append_on_pipes(
     recording_run: RecordingRun,
     player: Player,
-    process: _ServerCommand,
+    server_command: _ServerCommand,
     end_requested: asyncio.Event,
     options: RecordOptions,
 ) -> int:
@@ -206,9 +208,13 @@ async def _append_on_pipes(
         raise AssertionError("unreachable because a player plays a cassette")
 
     recorder = recording_run.recorder
-    longest = recorder.largest_body
+    longest_line = recorder.largest_body
     upstream = pipe_upstream(
-        process.arguments, longest, recorder.add_settings, end_requested, process.cwd
+        server_command.arguments,
+        longest_line,
+        recorder.add_settings,
+        end_requested,
+        server_command.cwd,
     )
     async with recording_run.finishing(), upstream as live:
         relay = Relay(live, recording_run.url, recording_run)
@@ -216,26 +222,36 @@ async def _append_on_pipes(
             options.ignore, options.ignore_from, options.masks
         )
         appender = Appender(relay, earlier, player, ignored_for)
-        client = PipedClient(appender.handle, longest)
-        live.on_unsolicited_line = partial(client.pass_on_unsolicited, appender.listen)
+        client = PipedClient(appender.handle, longest_line)
+        live.on_unsolicited_line = partial(
+            client.pass_on_unsolicited, appender.pass_on_unsolicited
+        )
         await answer_pipe(client, earlier, end_requested, _LAST_RESPONSES_S)
 
     return live.exit_code or 0
 
 
 async def _record_on_pipes(
-    recording_run: RecordingRun, process: _ServerCommand, end_requested: asyncio.Event
+    recording_run: RecordingRun,
+    server_command: _ServerCommand,
+    end_requested: asyncio.Event,
 ) -> int:
     """Record all that passes; return the server's exit code."""
     add_settings = recording_run.recorder.add_settings
-    with server_process(process.arguments, add_settings, process.cwd) as server:
-        code = await _PipedRecorder(recording_run, server).run(end_requested)
+    with server_process(
+        server_command.arguments, add_settings, server_command.cwd
+    ) as server:
+        exit_code = await _PipedRecorder(recording_run, server).record_until_ended(
+            end_requested
+        )
 
     if not recording_run.outcomes.has_response:
-        program = process.arguments[0]
-        recording_run.failure = f"{program!r} ended with {code} and answered nothing"
+        program = server_command.arguments[0]
+        recording_run.failure = (
+            f"{program!r} ended with {exit_code} and answered nothing"
+        )
 
-    return code
+    return exit_code
 
 
 class _PipedRecorder:
@@ -250,52 +266,56 @@ class _PipedRecorder:
         name = "" if recording_run.played_cassette is None else secrets.token_hex(16)
         self._channel: Channel[ExchangeRecording] = Channel(self._begin_exchange, name)
 
-    async def run(self, end_requested: asyncio.Event) -> int:
+    async def record_until_ended(self, end_requested: asyncio.Event) -> int:
         """Pass lines on until both sides have ended; return the server's exit code."""
-        from_server = asyncio.ensure_future(self._from_server())
-        from_client = asyncio.ensure_future(self._from_client())
-        by_server = await self._server.wait_until_ended(end_requested, from_server)
-        from_client.cancel()
-        from_server.cancel()
-        for exchange, end in self._channel.ended_exchanges(by_server=by_server):
+        server_lines_task = asyncio.ensure_future(self._pass_server_lines())
+        client_lines_task = asyncio.ensure_future(self._pass_client_lines())
+        server_ended_first = await self._server.wait_until_ended(
+            end_requested, server_lines_task
+        )
+        client_lines_task.cancel()
+        server_lines_task.cancel()
+        for exchange, end in self._channel.ended_exchanges(
+            by_server=server_ended_first
+        ):
             if end is None:
-                exchange.forget()
+                exchange.leave_unrecorded()
             else:
                 exchange.response_ended(end)
 
         return self._server.exit_code
 
-    async def _from_client(self) -> None:
+    async def _pass_client_lines(self) -> None:
         """Pass on the client's lines and record them; at their end close the server's stdin."""
-        writer = self._server.writer
+        server_writer = self._server.writer
         async for pipe_read in pipe_reads(STDIN, self._longest_line):
             for line in pipe_read.lines:
                 # Nothing that the server says in response is read before the line is shown.
-                writer.write(line.new_bytes)
-                self._record_line(line, self._show_clients)
+                server_writer.write(line.new_bytes)
+                self._record_line(line, self._record_client_line)
 
             if pipe_read.rest:
-                writer.write(pipe_read.rest)
+                server_writer.write(pipe_read.rest)
 
-            await writer.wait_for_room()
+            await server_writer.wait_for_room()
 
         await self._server.close_stdin()
 
-    async def _from_server(self) -> None:
+    async def _pass_server_lines(self) -> None:
         """Record the server's lines and pass them on; at their end close the client's pipe."""
-        client = self._client_writer
+        client_writer = self._client_writer
         async for pipe_read in self._server.stdout_reads(self._longest_line):
             for line in pipe_read.lines:
-                self._record_line(line, self._show_servers)
-                client.write(line.new_bytes)
+                self._record_line(line, self._record_server_line)
+                client_writer.write(line.new_bytes)
 
             if pipe_read.rest:
-                client.write(pipe_read.rest)
+                client_writer.write(pipe_read.rest)
 
-            await client.wait_for_room()
+            await client_writer.wait_for_room()
 
-        await client.finish()
-        client.close()
+        await client_writer.finish()
+        client_writer.close()
 
     def _begin_exchange(self, request: Request) -> ExchangeRecording:
         """Begin to record an exchange; unsolicited messages are a response that has started."""
@@ -305,8 +325,8 @@ class _PipedRecorder:
 
         return exchange
 
-    def _record_line(self, line: Line, show: Callable[[bytes], None]) -> None:
-        """Record a line by `show`; a failure is said, and lines are passed on all the same."""
+    def _record_line(self, line: Line, record: Callable[[bytes], None]) -> None:
+        """Record a line by `record`; a failure is said, and lines are passed on all the same."""
         if not line.is_whole:
             self._recording_run.report_failure(
                 BodyTooLargeError("a line", self._longest_line)
@@ -314,11 +334,11 @@ class _PipedRecorder:
             return
 
         try:
-            show(line.raw)
+            record(line.raw)
         except Exception as error:  # noqa: BLE001  the recorder is a spectator
             self._recording_run.report_failure(error)
 
-    def _show_clients(self, line: bytes) -> None:
+    def _record_client_line(self, line: bytes) -> None:
         """Record a line of the client, whose exchange is complete if no response follows."""
         exchange, is_over = self._channel.take_client_line(line)
         if is_over:
@@ -326,7 +346,7 @@ class _PipedRecorder:
         else:
             exchange.response_started(NO_STATUS, ())
 
-    def _show_servers(self, line: bytes) -> None:
+    def _record_server_line(self, line: bytes) -> None:
         """Record a line of the server, and the end of its exchange if it is the last line."""
         exchange, is_over = self._channel.take_server_line(line)
         exchange.response_bytes(line)

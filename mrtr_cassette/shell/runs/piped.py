@@ -126,14 +126,14 @@ def client_sha256() -> str | None:
     caused both.
     """
     arguments = " ".join(sys.argv[1:])
-    number = os.getppid()
-    look_up = _process_facts_from_ps
+    pid = os.getppid()
+    process_facts_of = _process_facts_from_ps
     if _PROC_FOLDER.joinpath("self/stat").exists():
-        look_up = _process_facts_from_proc
+        process_facts_of = _process_facts_from_proc
 
     for _ in range(_MOST_WRAPPERS):
         try:
-            parent, started, command = look_up(number)
+            parent_pid, start_time, command = process_facts_of(pid)
         except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
             return None
 
@@ -142,9 +142,9 @@ def client_sha256() -> str | None:
             if not _runs_only_our_command(arguments, command):
                 return None
         elif program not in _WRAPPER_PROGRAMS or arguments not in command:
-            return sha256_of(f"{number} {started}")
+            return sha256_of(f"{pid} {start_time}")
 
-        number = parent
+        pid = parent_pid
 
     return None
 
@@ -161,9 +161,9 @@ def _runs_only_our_command(arguments: str, command: str) -> bool:
     return command.count(arguments) == 1 and command.rstrip().endswith(arguments)
 
 
-def _process_facts_from_proc(number: int) -> tuple[int, str, str]:
+def _process_facts_from_proc(pid: int) -> tuple[int, str, str]:
     """Return a process's parent, its start, in whatever unit the system has, and its command."""
-    folder = _PROC_FOLDER / str(number)
+    folder = _PROC_FOLDER / str(pid)
     stat = (folder / "stat").read_text(errors="replace")
     # The process's name, in parentheses, may be anything.
     fields = stat.rpartition(")")[2].split()
@@ -172,18 +172,18 @@ def _process_facts_from_proc(number: int) -> tuple[int, str, str]:
     return int(fields[1]), fields[19], command.decode(errors="replace")
 
 
-def _process_facts_from_ps(number: int) -> tuple[int, str, str]:
+def _process_facts_from_ps(pid: int) -> tuple[int, str, str]:
     """Return a process's parent, its start and its command, on systems without `/proc`."""
-    listing = subprocess.run(  # noqa: S603
-        ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
+    ps_output = subprocess.run(  # noqa: S603
+        ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(pid)],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "LC_ALL": "C"},
     )
 
-    parent, *started, command = listing.stdout.split(None, 6)
-    return int(parent), " ".join(started), command
+    parent_pid, *start_words, command = ps_output.stdout.split(None, 6)
+    return int(parent_pid), " ".join(start_words), command
 
 
 async def replay_pipe(

@@ -100,7 +100,7 @@ from mrtr_cassette.shell.runs.journaling import (
     RecordingRun,
     check_output,
     journaling,
-    kept_as_in,
+    with_rules_of_cassette,
 )
 from mrtr_cassette.shell.runs.live_server import AnswerRefusedError
 from mrtr_cassette.shell.runs.recording import Relay
@@ -108,8 +108,8 @@ from mrtr_cassette.shell.runs.upstreams import Target
 from mrtr_cassette.shell.runs.verifying import (
     LiveRun,
     RunFindings,
-    as_sent,
     live_run,
+    over_transport_of,
     part_of,
     plans_of,
     rules_of,
@@ -198,7 +198,7 @@ async def probe_recorded(
     cassette = with_examples(recorded)
     sent_cassette = cassette
     if options.record is None or cassette.transport == "stdio":
-        sent_cassette = as_sent(cassette, upstream)
+        sent_cassette = over_transport_of(cassette, upstream)
 
     sent_cassette = cassette_with_joined_streams(sent_cassette)
     branches_context: AbstractAsyncContextManager[_Branches | None] = nullcontext()
@@ -208,14 +208,14 @@ async def probe_recorded(
             recorded, location_of(options.record), options
         )
 
-    numbers = []
+    probed_numbers = []
     for plan in plans_of(
         cassette, sent_cassette, upstream, _verify_options(options, options.only)
     ):
         for ask in probed_asks(plan):
-            numbers.append(f"{ask.planned.interaction.number}")
+            probed_numbers.append(f"{ask.planned.interaction.number}")
 
-    if not numbers:
+    if not probed_numbers:
         return Probing(cassette.path, str(upstream))
 
     async with branches_context as branches:
@@ -224,13 +224,13 @@ async def probe_recorded(
             sent_cassette,
             upstream,
             options,
-            numbers,
+            probed_numbers,
             observer=observer,
             branches=branches,
         )
 
     if branches is not None:
-        branches.tell(observer)
+        branches.report_recorded(observer)
 
     return probing.with_expected(expected)
 
@@ -269,7 +269,7 @@ async def _recorded_branches(
         UsageError: branches are to be added to another cassette than the probed one.
     """
     option_values = {name: getattr(options, name) for name in options_of(SecretOptions)}
-    record = RecordOptions(
+    record_options = RecordOptions(
         existing=options.existing,
         max_body=options.max_body,
         terms=options.terms,
@@ -277,20 +277,23 @@ async def _recorded_branches(
         **option_values,
     )
 
-    is_itself = str(output) == recorded.path
-    if options.existing == "append" and cassette_exists(output) and not is_itself:
+    is_probed_cassette = str(output) == recorded.path
+    adds_to_existing = options.existing == "append" and cassette_exists(output)
+    if adds_to_existing and not is_probed_cassette:
         raise UsageError(
             f"{output} is not the cassette that is probed, to which <<append>> adds branches",
             hint=f"name {recorded.path} or a new file, or use <<replace>>",
         )
 
-    check_output(output, record)
-    record = kept_as_in(recorded, replace(record, existing="append"))
+    check_output(output, record_options)
+    record_options = with_rules_of_cassette(
+        recorded, replace(record_options, existing="append")
+    )
     server = RecordedServer(
         recorded.upstream, recorded.transport, recorded.client, recorded.command
     )
     with journaling(
-        output, record, Announcer(), recorded, None, server
+        output, record_options, Announcer(), recorded, None, server
     ) as recording_run:
         yield _Branches(recorded, recording_run, options)
 
@@ -302,7 +305,7 @@ class _Branches:
     recorded: Cassette
     recording_run: RecordingRun
     options: ProbeOptions
-    requests: BranchRequests | None = None
+    branch_requests: BranchRequests | None = None
     """What is recorded of the conversation under way; None: nothing."""
 
     _is_begun: bool = False
@@ -314,11 +317,12 @@ class _Branches:
         async def connected(add_settings: AddSettings) -> AsyncIterator[Upstream]:
             """Open a server whose responses are recorded, all of them before the block ends."""
 
-            def add(settings: UserSettings) -> None:
+            def add_to_both(settings: UserSettings) -> None:
                 add_settings(settings)
                 self.recording_run.recorder.add_settings(settings)
 
-            async with target.connect(add) as live, self.recording_run.finishing():
+            connection = target.connect(add_to_both)
+            async with connection as live, self.recording_run.finishing():
                 relay = Relay(live, target.origin, self.recording_run)
                 yield _BranchUpstream(relay, self)
 
@@ -328,18 +332,18 @@ class _Branches:
     @contextmanager
     def recording_answers_of(self, script: ProbingScript) -> Iterator[None]:
         """Record the answers of a conversation."""
-        self.requests = BranchRequests(script, self.recording_run.recorder)
+        self.branch_requests = BranchRequests(script, self.recording_run.recorder)
         try:
             yield
         finally:
-            self.requests = None
+            self.branch_requests = None
 
-    def as_recorded(self, request: Request) -> Request | None:
+    def request_to_record(self, request: Request) -> Request | None:
         """Return a request as it is recorded; None if it is not."""
-        if self.requests is None or self.recording_run.problem is not None:
+        if self.branch_requests is None or self.recording_run.problem is not None:
             return None
 
-        recorded = self.requests.as_recorded(request)
+        recorded = self.branch_requests.as_recorded(request)
         if recorded is not None and not self._is_begun:
             try:
                 self._write_branch_cassette()
@@ -360,7 +364,7 @@ class _Branches:
 
         self._is_begun = True
 
-    def tell(self, observer: RunObserver | None) -> None:
+    def report_recorded(self, observer: RunObserver | None) -> None:
         """Say what was recorded.
 
         Raises:
@@ -383,13 +387,13 @@ class _BranchUpstream:
 
     async def send(self, request: Request) -> UpstreamResponse:
         """Send a request, and return its response when the head has come."""
-        recorded = self.branches.as_recorded(request)
+        recorded = self.branches.request_to_record(request)
         if recorded is None:
             return await self.relay.upstream.send(request)
 
         response = await self.relay.send(recorded, request)
-        response.begin()
-        response.reads_on = True
+        response.record_head()
+        response.reads_rest_when_left = True
 
         return response
 
@@ -402,19 +406,19 @@ async def _probe_cassette(
     sent_cassette: Cassette,
     upstream: str | Sequence[str],
     options: ProbeOptions,
-    numbers: Sequence[str],
+    probed_numbers: Sequence[str],
     *,
     observer: RunObserver | None,
     branches: _Branches | None,
 ) -> Probing:
     """Probe the questions of the interactions with these numbers of one cassette."""
-    verify_options = _verify_options(options, numbers)
+    verify_options = _verify_options(options, probed_numbers)
     probers = []
     for plan in plans_of(cassette, sent_cassette, upstream, verify_options):
         probers.append(_Prober(plan, options, observer, branches))
 
-    requests = sum(prober.most_requests for prober in probers)
-    results: list[Probed] = []
+    request_limit = sum(prober.most_requests for prober in probers)
+    probed: list[Probed] = []
     shown_server = ""
     rules = rules_of(verify_options)
     for prober in probers:
@@ -427,20 +431,23 @@ async def _probe_cassette(
             consented_tools=options.only,
         )
         async with run_context as run:
-            shown_server = run.shown
+            shown_server = run.shown_server
             if branches is not None:
                 run.target = branches.recorded_target(run.target)
 
             if prober is probers[0] and observer is not None:
-                count = sum(prober.most_conversations for prober in probers)
-                facts = f"at most {counted(requests, 'request')} to {shown_server}"
-                talks = counted(count, "conversation")
-                observer.say(f"{cassette.path}: {facts} in {talks}")
+                conversation_limit = sum(
+                    prober.most_conversations for prober in probers
+                )
+                requests = counted(request_limit, "request")
+                requests_text = f"at most {requests} to {shown_server}"
+                conversations = counted(conversation_limit, "conversation")
+                observer.say(f"{cassette.path}: {requests_text} in {conversations}")
 
             prober.run = run
-            results += await prober.probe_all()
+            probed += await prober.probe_all()
 
-    return Probing(cassette.path, shown_server, tuple(results), requests)
+    return Probing(cassette.path, shown_server, tuple(probed), request_limit)
 
 
 @dataclass(slots=True, eq=False)
@@ -548,9 +555,8 @@ class _Prober:
         """Say which probe is next, or that there is none."""
         if self.observer is not None and self.observer.progress is not None:
             call = ask.planned.call.title
-            question = (
-                f"#{ask.planned.interaction.number} {call}, turn {ask.turn.number}"
-            )
+            number = ask.planned.interaction.number
+            question = f"#{number} {call}, turn {ask.turn.number}"
             total = 0
             if name != _NO_PROBE:
                 total = sum(len(probes) for probes in self.asks.values())
@@ -607,11 +613,11 @@ class _Prober:
     ) -> tuple[Reaction, ProbingScript]:
         """Bring the server to an ask, answer it, and return how the call ends."""
         conversation, script = self._conversation_and_script(ask, probe)
-        recorded: AbstractContextManager[None] = nullcontext()
+        recording_context: AbstractContextManager[None] = nullcontext()
         if self.branches is not None and probe is not PROBE_AS_RECORDED:
-            recorded = self.branches.recording_answers_of(script)
+            recording_context = self.branches.recording_answers_of(script)
 
-        with recorded:
+        with recording_context:
             return await self._follow_conversation(conversation, script), script
 
     def _conversation_and_script(
@@ -627,11 +633,11 @@ class _Prober:
     ) -> Reaction:
         """Have a conversation; return what came of the answer to the ask."""
         call = script.ask.planned
-        limit = asyncio.timeout(None)
+        timeout = asyncio.timeout(None)
         try:
-            server = await self.run.server(call)
-            async with limit:
-                watch = partial(self._limit_repeated_asks, limit, script)
+            server = await self.run.server_for(call)
+            async with timeout:
+                watch = partial(self._limit_repeated_asks, timeout, script)
                 await server.follow_conversation(conversation, watch=watch)
         except TimeoutError:
             if script.live_ask is None:
@@ -650,19 +656,22 @@ class _Prober:
         return reaction_of(conversation, script.next_ask)
 
     def _limit_repeated_asks(
-        self, limit: asyncio.Timeout, script: ProbingScript, conversation: Conversation
+        self,
+        timeout: asyncio.Timeout,
+        script: ProbingScript,
+        conversation: Conversation,
     ) -> None:
         """Limit how long a task may go on asking for what was answered."""
         if not script.is_still_asked(conversation):
-            limit.reschedule(None)
-        elif limit.when() is None:
+            timeout.reschedule(None)
+        elif timeout.when() is None:
             now = asyncio.get_running_loop().time()
-            limit.reschedule(now + min(_STILL_ASKED_S, self.options.timeout / 2))
+            timeout.reschedule(now + min(_STILL_ASKED_S, self.options.timeout / 2))
 
     async def _reopen_session(self, call: PlannedInteraction) -> None:
         """Start the server again, or open its session again, if it may have lost that."""
         if self.branches is not None:
-            self.branches.requests = None
+            self.branches.branch_requests = None
 
         await self.run.close_server_of(call)
         self.run.verifier.forget_session(call)
@@ -725,9 +734,9 @@ class _Prober:
             _NoStateError: it was not reached.
         """
         conversation, script = self._conversation_and_script(ask, None)
-        problem = await self._follow_conversation(conversation, script)
+        reaction = await self._follow_conversation(conversation, script)
         if script.reply is None:
-            raise _NoStateError(_why_unreached(problem))
+            raise _NoStateError(_why_unreached(reaction))
 
         return script
 
@@ -735,15 +744,15 @@ class _Prober:
         self, baseline: Baseline, script_at_ask: ProbingScript, state: str | None
     ) -> Reaction:
         """Answer an ask that was reached as recorded, with a state; return how the call ends."""
-        asked = script_at_ask.live_ask
-        if asked is None or script_at_ask.reply is None:
+        live_ask = script_at_ask.live_ask
+        if live_ask is None or script_at_ask.reply is None:
             raise AssertionError("unreachable because the ask was reached")
 
         conversation, script = self._conversation_and_script(baseline.ask, None)
         for earlier_ask in baseline.script.seen_asks[: baseline.ask.index]:
             script.answer(earlier_ask)
 
-        conversation.go_on_with_retry(asked, script_at_ask.reply.value, state)
+        conversation.go_on_with_retry(live_ask, script_at_ask.reply.value, state)
         return await self._follow_conversation(conversation, script)
 
     async def _states_of_other_asks(
@@ -762,11 +771,11 @@ class _Prober:
                     break
 
         if probe.name == PROBE_OTHER_ARGUMENTS and ask.index == 1 and not is_found:
-            altered_ask = await self._asked_with_other_arguments(ask)
+            altered_ask = await self._ask_after_other_arguments(ask)
             if altered_ask is not None and altered_ask.request_state is not None:
                 yield altered_ask.request_state
 
-    async def _asked_with_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
+    async def _ask_after_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
         """Make a call with another argument; return what the server asks first."""
         conversation, script = self._conversation_and_script(ask, None)
         schema = self.run.verifier.input_schema(ask.planned)
@@ -828,9 +837,9 @@ class _NoStateError(Exception):
     """There is no state of the kind that a probe sends."""
 
 
-def _state_sent_by_probe(probe: Probe, asked: LiveAsk | None) -> str | None:
+def _state_sent_by_probe(probe: Probe, live_ask: LiveAsk | None) -> str | None:
     """Return the state that a probe sends in place of the live one."""
-    state = None if asked is None else asked.request_state
+    state = None if live_ask is None else live_ask.request_state
     if state is None or probe.name == "state-dropped":
         return None
     if probe.name == "state-altered":

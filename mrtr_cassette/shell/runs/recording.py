@@ -111,7 +111,7 @@ async def recording(
     options: RecordOptions = DEFAULTS,
     *,
     started: Sequence[str] | None = None,
-    kept_for: Location | None = None,
+    caller_publishes_to: Location | None = None,
     site: Site | None = None,
     on_event: OnEvent | None = None,
 ) -> AsyncIterator[RecordingRun]:
@@ -125,7 +125,8 @@ async def recording(
             is called over HTTP.
         started: the command by which we have started the server at the URL, or an empty one where
             it is an application: the cassette doesn't name the port, which is another on every run.
-        kept_for: the cassette, named by messages, that the caller makes of the journal; or None.
+        caller_publishes_to: the cassette, named by messages, that the caller makes of the journal;
+            or None.
         site: where clients reach it; None: on a port of its own.
 
     Raises:
@@ -138,7 +139,7 @@ async def recording(
         earlier = check_output(output, options)
 
     if earlier is not None:
-        check_transport(earlier, str(kept_for or output), "http")
+        check_transport(earlier, str(caller_publishes_to or output), "http")
 
     path_source = earlier
     starts_command = not isinstance(upstream, str) and not is_on_pipes(upstream)
@@ -146,22 +147,22 @@ async def recording(
         # The server is called at the path that a cassette has.
         path_source = cassettes.load_if_readable(output)
 
-    place = kept_for or output
+    place = caller_publishes_to or output
     site = site or PortSite(options)
     upstream_context = reached_upstream(
         upstream, options, options.redaction, path_source, started
     )
     async with upstream_context as target:
-        recording_context = _recording_target(
+        recording_context = _recording_of_target(
             target, output, options, earlier, place, site=site, on_event=on_event
         )
         async with recording_context as recording_run:
-            recording_run.publishes = kept_for is None
+            recording_run.publishes = caller_publishes_to is None
             yield recording_run
 
 
 @asynccontextmanager
-async def _recording_target(
+async def _recording_of_target(
     target: Target,
     output: Location,
     options: RecordOptions,
@@ -188,7 +189,7 @@ async def _recording_target(
         )
 
     announcer = Announcer(options.log, site.listeners(on_event), options.terms)
-    with site.opened() as base_url:
+    with site.opened_url() as base_url:
         is_own_port = target.port == urlsplit(base_url).port
         if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
@@ -203,10 +204,8 @@ async def _recording_target(
             recording_run.is_started = target.recorded_as != target.name
             async with target.connect(recording_run.recorder.add_settings) as live:
                 relay = Relay(live, target.origin, recording_run)
-                async with (
-                    _opened_handler(relay, options) as handler,
-                    recording_run.finishing(),
-                ):
+                handler_context = _opened_handler(relay, options)
+                async with handler_context as handler, recording_run.finishing():
                     rewriter = OriginRewriter(
                         handler, ServerOrigin(target.name), base_url
                     )
@@ -262,7 +261,7 @@ class RelayedResponse(ExchangeRecording):
         """Record a request that will be sent to an upstream, which is shown like this."""
         super().__init__(recording_run, request)
         self.is_read = False
-        self.reads_on = False
+        self.reads_rest_when_left = False
         """The rest is read on when the reader has left, as that of an acknowledgement is."""
         self._request = request
         self._upstream_url = upstream
@@ -277,9 +276,10 @@ class RelayedResponse(ExchangeRecording):
         self.headers = response.headers
         self.client_headers = headers_for_client(response.headers)
         if self._request.method == "GET" and is_event_stream(self.client_headers):
+            # Over HTTP+SSE such a stream says where its client is to post.
             self._endpoint_passing = EndpointPassing(ServerOrigin(self._upstream_url))
 
-    def begin(self) -> None:
+    def record_head(self) -> None:
         """Record the head."""
         self.response_started(self.status, self.client_headers)
         if not 300 <= self.status < 400:
@@ -317,8 +317,8 @@ class RelayedResponse(ExchangeRecording):
         """Leave the rest; an acknowledgement is read to its end, as clients may or may not wait."""
         observation = self.observation
         if not self._is_end_recorded and observation is not None:
-            if self.reads_on or observation.is_acknowledgement:
-                self.recording_run.finish_before_end(self._read_on(observation))
+            if self.reads_rest_when_left or observation.is_acknowledgement:
+                self.recording_run.finish_before_end(self._read_rest(observation))
                 return
 
         self._record_end(End.OPEN)
@@ -327,7 +327,9 @@ class RelayedResponse(ExchangeRecording):
         """Record bytes of the response, and its end after the last; return them as passed on."""
         is_read = self._upstream_response.is_read
         if self._endpoint_passing is not None:
-            chunk = self._with_endpoint(self._endpoint_passing, chunk, is_last=is_read)
+            chunk = self._with_own_endpoint(
+                self._endpoint_passing, chunk, is_last=is_read
+            )
 
         if chunk:
             self.response_bytes(chunk)
@@ -339,13 +341,13 @@ class RelayedResponse(ExchangeRecording):
 
         return chunk
 
-    def _with_endpoint(
+    def _with_own_endpoint(
         self, endpoint: EndpointPassing, chunk: bytes, *, is_last: bool
     ) -> bytes:
         """Return bytes of a stream that leads its client back here."""
-        passed = endpoint.feed(chunk)
+        passed_bytes = endpoint.feed(chunk)
         if is_last:
-            passed += endpoint.finish()
+            passed_bytes += endpoint.finish()
 
         if endpoint.is_over:
             if endpoint.foreign_origin:
@@ -355,7 +357,7 @@ class RelayedResponse(ExchangeRecording):
 
             self._endpoint_passing = None
 
-        return passed
+        return passed_bytes
 
     def _record_end(self, end: End) -> None:
         """Record the end of the response and close it, unless that was done before."""
@@ -364,7 +366,7 @@ class RelayedResponse(ExchangeRecording):
             self.response_ended(end)
             self._upstream_response.close()
 
-    async def _read_on(self, observation: Observation) -> None:
+    async def _read_rest(self, observation: Observation) -> None:
         """Read the rest of the response within limits of time and size, and record its end."""
         try:
             async with asyncio.timeout(_LONGEST_REST_S):
@@ -399,7 +401,7 @@ class Relay:
                 reason = response.reason.decode("utf-8", "surrogateescape")
                 downstream.begin(response.status, response.client_headers, reason)
             except ValueError:
-                response.forget()
+                response.leave_unrecorded()
                 response.close()
                 raise
         except (OSError, ValueError) as error:
@@ -408,7 +410,7 @@ class Relay:
             )
             return
 
-        response.begin()
+        response.record_head()
         try:
             chunk = response.read_now()
             while not response.is_read:
@@ -424,17 +426,19 @@ class Relay:
         await downstream.send(chunk, is_last=True)
 
     async def send(
-        self, received: Request, upstream_request: Request | None = None
+        self, client_request: Request, upstream_request: Request | None = None
     ) -> RelayedResponse:
         """Send a request upstream, and return its response when the head has come.
 
         Raises:
             OSError: there is no response.
         """
-        relayed_response = RelayedResponse(self.recording_run, received, self.shown_as)
-        request = upstream_request or received
+        relayed_response = RelayedResponse(
+            self.recording_run, client_request, self.shown_as
+        )
+        sent_request = upstream_request or client_request
         try:
-            relayed_response.take_response_head(await self.upstream.send(request))
+            relayed_response.take_response_head(await self.upstream.send(sent_request))
         except asyncio.CancelledError:
             relayed_response.response_ended(End.OPEN)
             raise
@@ -507,7 +511,7 @@ class Appender:
             request, self._replay_server.clock.wall()
         )
         if isinstance(decision, Play):
-            await self._replay_server.play(decision, downstream)
+            await self._replay_server.answer_with_play(decision, downstream)
         elif isinstance(decision, Miss):
             await self._refuse_request(request, decision, downstream)
         else:
@@ -534,7 +538,9 @@ class Appender:
         """Stop playing what was recorded before."""
         await self._replay_server.close()
 
-    async def listen(self, request: Request, downstream: Downstream) -> None:
+    async def pass_on_unsolicited(
+        self, request: Request, downstream: Downstream
+    ) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""
         await self._relay.handle(
             self._appending.request_as_recorded(request), downstream
@@ -565,17 +571,17 @@ class Appender:
             announcer.say(caught_up_log_line, conversation.asking_entry)
 
     async def _refuse_request(
-        self, request: Request, failure: Miss, downstream: Downstream
+        self, request: Request, miss: Miss, downstream: Downstream
     ) -> None:
         """Say why a request can't be recorded, and answer it with that as a JSON-RPC error."""
         recording_run = self._recording_run
-        report = report_of_miss(failure, self._player, recording_run.terms)
+        report = report_of_miss(miss, self._player, recording_run.terms)
         recording_run.unrecorded.append(report.text)
-        recording_run.announcer.say(lambda: (missed_event(failure), report.text))
-        if failure.is_refused:
-            await self._replay_server.accept(request, downstream)
+        recording_run.announcer.say(lambda: (missed_event(miss), report.text))
+        if miss.is_refused:
+            await self._replay_server.accept_message(request, downstream)
         else:
-            body = error_body(report, failure.call)
+            body = error_body(report, miss.call)
             await downstream.send_whole(200, JSON_HEADERS, body)
 
 
@@ -591,22 +597,22 @@ class _AnsweredUpstream:
     answerers: Answerers
     rounds: Rounds
     answered_by: str = ""
-    last: RelayedResponse | None = None
+    last_response: RelayedResponse | None = None
 
     async def send(self, request: Request) -> RelayedResponse:
         """Send a request that declares what the sources can answer."""
-        received = request
+        recorded_request = request
         if self.answered_by and not read_call(request).is_poll:
             marked_headers = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
-            received = replace(request, headers=marked_headers)
+            recorded_request = replace(request, headers=marked_headers)
 
-        self.last = await self.relay.send(
-            received, with_declared_kinds(request, self.sources.kinds)
+        self.last_response = await self.relay.send(
+            recorded_request, with_declared_kinds(request, self.sources.kinds)
         )
-        self.last.begin()
-        self.last.reads_on = True
+        self.last_response.record_head()
+        self.last_response.reads_rest_when_left = True
 
-        return self.last
+        return self.last_response
 
     async def supply(self, ask: LiveAsk) -> AskAnswer | None:
         """Answer an ask."""
@@ -627,7 +633,7 @@ class _CreatedTask:
 
     call: Call
     rounds: Rounds
-    answered: dict[str, bool] = field(default_factory=dict)
+    answered_questions: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -665,7 +671,8 @@ class AutoAnswerHandler:
             return
 
         exchange = _last_exchange(conversation)
-        if upstream.last is None or exchange is None or exchange.response is None:
+        last_response = upstream.last_response
+        if last_response is None or exchange is None or exchange.response is None:
             downstream.break_off()
             return
 
@@ -673,9 +680,9 @@ class AutoAnswerHandler:
         if created_task is not None:
             self.tasks[created_task.id] = _CreatedTask(call, rounds)
 
-        headers = without_header(upstream.last.client_headers, "content-length")
+        headers = without_header(last_response.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response
-        status = upstream.last.status
+        status = last_response.status
         await downstream.send_whole(status, headers, response.body)
 
     def _asking_conversation(
@@ -688,7 +695,9 @@ class AutoAnswerHandler:
         session = ServerSession(Recorder(seals_states=False))
         if task is not None:
             turns = len(task.rounds.turns)
-            return AnsweredPoll(request, session, task.call, task.answered, turns)
+            return AnsweredPoll(
+                request, session, task.call, task.answered_questions, turns
+            )
 
         if method_of(call.method).asks and call.answers is None:
             script = LeavesToSources()

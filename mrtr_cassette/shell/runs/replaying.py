@@ -105,11 +105,11 @@ async def _serving_replay(
 ) -> AsyncIterator[ReplayRun]:
     """Serve a replay on a site, and set the run's URLs, until the block ends."""
     player = server.player
-    place = _path_and_query_of_server(replay_run.played_cassette)
+    path_and_query = _path_and_query_of_server(replay_run.played_cassette)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
-    with site.opened() as base_url:
-        replay_run.url = f"{base_url}{place}"
+    with site.opened_url() as base_url:
+        replay_run.url = f"{base_url}{path_and_query}"
         replay_run.shown_url = player.shown_text(replay_run.url)
         rewriter = OriginRewriter(server.handle, origin, base_url)
         replay_run.elsewhere = rewriter.elsewhere
@@ -128,11 +128,11 @@ def _path_and_query_of_server(cassette: Cassette) -> str:
     except ValueError as error:
         raise damage_error(cassette.path, "/upstream", f"no URL: {error}") from None
 
-    place = upstream.path or "/"
+    path_and_query = upstream.path or "/"
     if upstream.query:
-        place = f"{place}?{upstream.query}"
+        path_and_query = f"{path_and_query}?{upstream.query}"
 
-    return quote(place, safe=punctuation)
+    return quote(path_and_query, safe=punctuation)
 
 
 def load_server(
@@ -149,7 +149,7 @@ def load_server(
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
     loaded = loaded or LoadedReplays()
-    cassette, player = loaded.get(path, to_transport, options)
+    cassette, player = loaded.load_or_reuse(path, to_transport, options)
     server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if options.faults:
         is_piped = to_transport is not over_http
@@ -198,7 +198,7 @@ class LoadedReplays:
         self._loaded_replays: dict[object, tuple[Cassette, Player]] = {}
         """The one that was played last is the last one."""
 
-    def get(
+    def load_or_reuse(
         self,
         path: Location,
         to_transport: Callable[[Cassette], Cassette],
@@ -209,13 +209,13 @@ class LoadedReplays:
         Raises:
             CassetteError: a cassette can't be read.
         """
-        load = partial(_load_replay, path, to_transport, options)
+        load_replay = partial(_load_replay, path, to_transport, options)
         versions = tuple(map(_file_version, [str(path), *options.beside]))
         if None in versions:
-            cassette, player = load()
+            cassette, player = load_replay()
         else:
             key = (versions, to_transport, repr(options))
-            cassette, player = self._kept_replay(key, load)
+            cassette, player = self._kept_replay(key, load_replay)
 
         if options.secrets:
             player.add_settings(UserSettings(secrets=options.secrets))
@@ -223,35 +223,35 @@ class LoadedReplays:
         return cassette, player
 
     def _kept_replay(
-        self, key: object, load: Callable[[], tuple[Cassette, Player]]
+        self, key: object, load_replay: Callable[[], tuple[Cassette, Player]]
     ) -> tuple[Cassette, Player]:
         """Return what is kept under a key, or loaded now, with a player of its own."""
         # Threads that begin to play the same cassette at once load it once.
         with self._lock:
-            loaded_replay = self._loaded_replays.pop(key, None) or load()
+            loaded_replay = self._loaded_replays.pop(key, None) or load_replay()
             self._loaded_replays[key] = loaded_replay
             if len(self._loaded_replays) > _MOST_LOADED:
                 del self._loaded_replays[next(iter(self._loaded_replays))]
 
-            cassette, template = loaded_replay
-            return cassette, template.fresh_player()
+            cassette, unplayed_player = loaded_replay
+            return cassette, unplayed_player.fresh_player()
 
 
 def _file_version(path: str) -> tuple[object, ...] | None:
     """Return what changes when a file does; None for what is in a store, which may always."""
     try:
-        state = os.stat(path)  # noqa: PTH116  a hundred times faster for many files
+        file_status = os.stat(path)  # noqa: PTH116  a hundred times faster for many files
     except OSError:
         return None
 
-    return path, state.st_ino, state.st_size, state.st_mtime_ns
+    return path, file_status.st_ino, file_status.st_size, file_status.st_mtime_ns
 
 
 def player_of(
     cassette: Cassette,
     options: ProxyOptions,
     settings: UserSettings = NO_SETTINGS,
-    **facts: Any,
+    **player_options: Any,
 ) -> Player:
     """Return a player that matches as the options say; the live server has these credentials."""
     player = Player(
@@ -261,7 +261,7 @@ def player_of(
         history=History(options.history),
         reads=options.reads,
         matchers=options.matchers,
-        **facts,
+        **player_options,
     )
 
     player.before_record = options.record_hook
@@ -269,7 +269,7 @@ def player_of(
         cassette.values,
         options.texts,
         cassette.path,
-        needs_all=bool(facts.get("stateless")),
+        needs_all=bool(player_options.get("stateless")),
     )
 
     player.add_settings(settings._replace(secrets=options.secrets))
@@ -329,7 +329,7 @@ class ReplayServer:
         """Answer a request as the player decides: by a reply, a miss or any server's answer."""
         decision = self.player.request_received(request, self.clock.wall())
         if isinstance(decision, Play):
-            await self.play(decision, downstream)
+            await self.answer_with_play(decision, downstream)
         elif isinstance(decision, Miss):
             await self._answer_miss(request, decision, downstream)
         else:
@@ -388,7 +388,7 @@ class ReplayServer:
             request, reply.body, downstream, reply.status, reply.headers
         )
 
-    async def play(self, play: Play, downstream: Downstream) -> None:
+    async def answer_with_play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
         if self.announcer.listeners:
             for event in played_events(play):
@@ -411,7 +411,9 @@ class ReplayServer:
         patience = play.patience
         refusal_task = None
         if patience is not None and patience.is_for_cancellation:
-            refusal_task = self._begin_waiting(self._refuse_in_the_end(play, delivery))
+            refusal_task = self._start_waiting_task(
+                self._refuse_after_waiting(play, delivery)
+            )
 
         response = delivery.entry.exchange.response
         is_accepted = response is not None and response.is_acknowledgement
@@ -428,17 +430,17 @@ class ReplayServer:
 
         if patience is not None and is_accepted and refusal_task is None:
             # The connection on which the call was accepted is free for the next request.
-            self._begin_waiting(self._respond_on_stream(play))
+            self._start_waiting_task(self._respond_on_stream(play))
 
     async def close(self) -> None:
         """Wait no more for what accepted calls may still get: a miss of them comes too late."""
         waiting_tasks = tuple(self._waiting_responses)
-        for response in waiting_tasks:
-            response.cancel()
+        for waiting_task in waiting_tasks:
+            waiting_task.cancel()
 
         await asyncio.gather(*waiting_tasks, return_exceptions=True)
 
-    def _begin_waiting(
+    def _start_waiting_task(
         self, coroutine: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:
         """Begin to wait for the time at which a call gets its miss."""
@@ -447,16 +449,16 @@ class ReplayServer:
         task.add_done_callback(self._waiting_responses.discard)
         return task
 
-    async def _refuse_in_the_end(self, play: Play, delivery: Delivery) -> None:
+    async def _refuse_after_waiting(self, play: Play, delivery: Delivery) -> None:
         """Refuse a call in the end whose response waits for its cancellation."""
-        miss = await self._miss_in_the_end(play)
+        miss = await self._miss_after_waiting(play)
         if miss is not None:
             delivery.refuse_call(miss)
             self._wake_waiting_responses(play.session)
 
     async def _respond_on_stream(self, play: Play) -> None:
         """Give an accepted call without a recorded response its miss in the end, over HTTP+SSE."""
-        miss = await self._miss_in_the_end(play)
+        miss = await self._miss_after_waiting(play)
         if miss is None:
             return
 
@@ -464,7 +466,7 @@ class ReplayServer:
         if self.player.respond_on_stream(play.request, body):
             self._wake_waiting_responses(play.session)
 
-    async def _miss_in_the_end(self, play: Play) -> Miss | None:
+    async def _miss_after_waiting(self, play: Play) -> Miss | None:
         """Wait, and return the miss for a call that gets no response; None if it is cancelled."""
         patience = play.patience
         if patience is None:
@@ -486,7 +488,7 @@ class ReplayServer:
 
             return
 
-        miss = await self._miss_in_the_end(play)
+        miss = await self._miss_after_waiting(play)
         if miss is None:
             await asyncio.Event().wait()
             return
@@ -511,7 +513,7 @@ class ReplayServer:
 
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
-            await self.accept(request, downstream)
+            await self.accept_message(request, downstream)
         else:
             await self._send_unrecorded_response(
                 request, self._miss_error_body(miss, miss.call), downstream
@@ -527,11 +529,11 @@ class ReplayServer:
     ) -> None:
         """Give a request a response that was not recorded."""
         if body and self.player.respond_on_stream(request, body):
-            await self.accept(request, downstream)
+            await self.accept_message(request, downstream)
         else:
             await downstream.send_whole(status, headers, body)
 
-    async def accept(self, request: Request, downstream: Downstream) -> None:
+    async def accept_message(self, request: Request, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
         self._wake_waiting_responses(self.player.session_of(request))
         await downstream.send_whole(202, (), b"")
@@ -639,9 +641,9 @@ class ReplayServer:
         await downstream.send(part.raw, is_last=part.is_last)
         # A response may wait for it.
         self._wake_waiting_responses(delivery.session)
-        for piece, asked in self.asking_events.get(delivery.entry.exchange, ()):
+        for piece, asking_event in self.asking_events.get(delivery.entry.exchange, ()):
             if piece in part.pieces:
-                self.announcer.tell(dict, asked)
+                self.announcer.tell(dict, asking_event)
 
     async def _send_message(
         self,
@@ -668,13 +670,12 @@ class ReplayServer:
         arrival_event = self._arrival_events.setdefault(session, asyncio.Event())
         skippable = delivery.skippable_request
         is_behind = bool(delivery.streams_due_first)
-        may_end = (
-            is_behind or skippable is not None or delivery.is_asked_on_unread_stream
-        )
-        seconds = self.silence_s if may_end else None
+        may_go_on = is_behind or skippable is not None
+        may_give_up = may_go_on or delivery.is_asked_on_unread_stream
+        patience_s = self.silence_s if may_give_up else None
 
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(patience_s):
                 await arrival_event.wait()
         except TimeoutError:
             if skippable is not None:
@@ -711,7 +712,7 @@ class _Slowed:
     """Sends a response to a client at so many bytes a second."""
 
     downstream: Downstream
-    per_s: int
+    bytes_per_s: int
     clock: Clock
     is_line: bool
     _due_time: float = 0.0
@@ -725,10 +726,10 @@ class _Slowed:
         """Send the next bytes a few at a time, each as late as so many bytes take."""
         # Where nothing was sent for a while, nothing is caught up with.
         self._due_time = max(self._due_time, self.clock.now())
-        size = max(1, round(self.per_s * _SLOW_STEP_S))
-        for start in range(0, len(chunk), size):
-            part = chunk[start : start + size]
-            self._due_time += len(part) / self.per_s
+        step_size = max(1, round(self.bytes_per_s * _SLOW_STEP_S))
+        for start in range(0, len(chunk), step_size):
+            part = chunk[start : start + step_size]
+            self._due_time += len(part) / self.bytes_per_s
             await self.clock.sleep(max(0.0, self._due_time - self.clock.now()))
             await self.downstream.send(part)
 

@@ -114,19 +114,19 @@ async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     """Queue SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    numbers = [signal.SIGINT, signal.SIGTERM]
+    signal_numbers = [signal.SIGINT, signal.SIGTERM]
     # Under `nohup` the end of the terminal is none for the run.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
+        signal_numbers.append(signal.SIGHUP)
 
-    for number in numbers:
-        loop.add_signal_handler(number, signals.put_nowait, number)
+    for signal_number in signal_numbers:
+        loop.add_signal_handler(signal_number, signals.put_nowait, signal_number)
 
     try:
         yield signals
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        for signal_number in signal_numbers:
+            loop.remove_signal_handler(signal_number)
 
 
 @contextmanager
@@ -136,29 +136,29 @@ def waiting_for_input(file: int) -> Iterator[Callable[[], None]]:
     Raises:
         StoppedError: SIGINT, SIGTERM or SIGHUP came; the function raises it, or the block's end.
     """
-    number_reader, number_writer = socket.socketpair()
-    number_reader.setblocking(False)
-    number_writer.setblocking(False)
+    signal_reader, signal_writer = socket.socketpair()
+    signal_reader.setblocking(False)
+    signal_writer.setblocking(False)
 
-    def check_signals() -> None:
+    def raise_if_signalled() -> None:
         with contextlib.suppress(BlockingIOError):
-            number = number_reader.recv(1)[0]
-            raise StoppedError(signal.Signals(number))
+            signal_number = signal_reader.recv(1)[0]
+            raise StoppedError(signal.Signals(signal_number))
 
-    def wait() -> None:
-        select.select([file, number_reader.fileno()], [], [])
+    def wait_for_input() -> None:
+        select.select([file, signal_reader.fileno()], [], [])
         # A signal counts even if input came with it.
-        check_signals()
+        raise_if_signalled()
 
-    with number_reader, number_writer:
+    with signal_reader, signal_writer:
         # Python writes the numbers of signals there, and not to the loop.
-        wakeup = signal.set_wakeup_fd(number_writer.fileno())
+        earlier_wakeup_fd = signal.set_wakeup_fd(signal_writer.fileno())
         try:
-            yield wait
+            yield wait_for_input
         finally:
-            signal.set_wakeup_fd(wakeup)
+            signal.set_wakeup_fd(earlier_wakeup_fd)
 
-        check_signals()
+        raise_if_signalled()
 
 
 @asynccontextmanager
@@ -177,8 +177,8 @@ async def catching_end_signals() -> AsyncIterator[asyncio.Event]:
 
 
 def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, signal.SIG_IGN)
 
 
 def _without_proxy(url: str) -> dict[str, str]:
@@ -223,29 +223,29 @@ async def run_command(
         tells_misses: misses are told to who reads what the command writes.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """
-    variables = {**os.environ, **_without_proxy(url)}
+    environment = {**os.environ, **_without_proxy(url)}
     if folder is None:
-        variables[URL_VARIABLE] = url
+        environment[URL_VARIABLE] = url
     else:
-        variables[SERVE_VARIABLE] = url
-        variables[FOLDER_VARIABLE] = folder
+        environment[SERVE_VARIABLE] = url
+        environment[FOLDER_VARIABLE] = folder
 
-    variables[MISSES_TOLD_VARIABLE] = url if tells_misses else ""
+    environment[MISSES_TOLD_VARIABLE] = url if tells_misses else ""
     try:
-        process = await asyncio.create_subprocess_exec(*command, env=variables)
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
     except OSError as error:
         say(f"error: can't run {command[0]!r}: {system_reason(error)}")
-        code = 127 if isinstance(error, FileNotFoundError) else 126
-        return CommandEnd(code, has_run=False)
+        exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+        return CommandEnd(exit_code, has_run=False)
 
-    process_ended = asyncio.ensure_future(process.wait())
+    exit_future = asyncio.ensure_future(process.wait())
     signal_number = None
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
-    for seconds in (None, grace_s):
+    for wait_s in (None, grace_s):
         coming_signal = asyncio.ensure_future(signals.get())
-        awaited_futures: set[asyncio.Future[Any]] = {process_ended, coming_signal}
+        awaited_futures: set[asyncio.Future[Any]] = {exit_future, coming_signal}
         await asyncio.wait(
-            awaited_futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            awaited_futures, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
         )
         if coming_signal.done():
             signal_number = coming_signal.result()
@@ -255,18 +255,18 @@ async def run_command(
             break
 
     for end_process in (process.terminate, process.kill):
-        if not process_ended.done():
+        if not exit_future.done():
             with contextlib.suppress(ProcessLookupError):
                 end_process()
 
-            await asyncio.wait({process_ended}, timeout=grace_s)
+            await asyncio.wait({exit_future}, timeout=grace_s)
 
-    code = await process_ended
-    if code < 0:
+    exit_code = await exit_future
+    if exit_code < 0:
         # A signal ended it.
-        code = 128 - code
+        exit_code = 128 - exit_code
 
-    return CommandEnd(code, was_stopped=signal_number is not None)
+    return CommandEnd(exit_code, was_stopped=signal_number is not None)
 
 
 # In a thread
@@ -296,29 +296,29 @@ _EnteredFuture = Future[tuple[T, Callable[[], object]]]
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """Enter and leave an async context manager in an event loop in a thread of its own."""
-    entered: _EnteredFuture[T] = Future()
+    entered_future: _EnteredFuture[T] = Future()
     exit_future: Future[None] = Future()
 
-    def work() -> None:
+    def enter_and_leave() -> None:
         """Run the context manager in the thread; errors go to one of the futures."""
         try:
-            run(_stay_until_left(manager, entered))
+            run(_stay_until_left(manager, entered_future))
         except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
-            if entered.done():
+            if entered_future.done():
                 exit_future.set_exception(error)
             else:
-                entered.set_exception(error)
+                entered_future.set_exception(error)
         else:
             exit_future.set_result(None)
 
     # A program that ends without leaving must not hang; what was recorded is in the journal.
-    thread = Thread(target=work, name="mrtr-cassette", daemon=True)
+    thread = Thread(target=enter_and_leave, name="mrtr-cassette", daemon=True)
     try:
         thread.start()
-        value, leave = _result_of(entered)
+        value, leave = _result_of(entered_future)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
-        entered.add_done_callback(_leave_abandoned)
+        entered_future.add_done_callback(_leave_abandoned)
         raise
 
     try:
@@ -334,7 +334,7 @@ class LoopOfThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._entering_tasks: set[asyncio.Task[None]] = set()
-        self._takes_no_more = False
+        self._is_given_up = False
 
     @contextmanager
     def entering(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
@@ -343,21 +343,21 @@ class LoopOfThreads:
         Raises:
             CancelledError: it was given up before it was entered.
         """
-        entered: _EnteredFuture[T] = Future()
-        stay = self._enter_and_stay(manager, entered)
+        entered_future: _EnteredFuture[T] = Future()
+        stay = self._enter_and_stay(manager, entered_future)
         stay_future = asyncio.run_coroutine_threadsafe(stay, self._loop)
 
         def fail_to_enter(stay_future: Future[None]) -> None:
-            if entered.done():
+            if entered_future.done():
                 return
 
             if stay_future.cancelled():
-                entered.cancel()
+                entered_future.cancel()
             else:
-                entered.set_exception(stay_future.exception())
+                entered_future.set_exception(stay_future.exception())
 
         stay_future.add_done_callback(fail_to_enter)
-        value, leave = entered.result()
+        value, leave = entered_future.result()
         try:
             yield value
         finally:
@@ -366,7 +366,7 @@ class LoopOfThreads:
 
     def give_up_entering(self) -> None:
         """Cancel what is not entered yet, in the loop's own thread, and enter nothing more."""
-        self._takes_no_more = True
+        self._is_given_up = True
         for task in self._entering_tasks:
             task.cancel()
 
@@ -374,7 +374,7 @@ class LoopOfThreads:
         self, manager: AbstractAsyncContextManager[T], entered: _EnteredFuture[T]
     ) -> None:
         """Enter a context manager unless that is given up, and leave it when that is wanted."""
-        if self._takes_no_more:
+        if self._is_given_up:
             raise asyncio.CancelledError
 
         task = cast("asyncio.Task[None]", asyncio.current_task())
@@ -418,18 +418,18 @@ class Proxy(Generic[T]):
     trio, and clients in other processes. With `async with` it runs in the caller's asyncio loop,
     which must not be blocked meanwhile.
 
-    `shown_as` makes what the block gets of what is opened; `check` raises what is wrong with a run
-    whose block ended well.
+    `make_block_value` makes what the block gets of what is opened; `check` raises what is wrong
+    with a run whose block ended well.
     """
 
     def __init__(
         self,
         open_proxy: Callable[[], AbstractAsyncContextManager[Any]],
-        shown_as: Callable[[Any], T],
+        make_block_value: Callable[[Any], T],
         check: Callable[[T], None],
     ) -> None:
         self._open_manager = open_proxy
-        self._shown_as = shown_as
+        self._make_block_value = make_block_value
         self._check_value = check
         self._block_value: T | None = None
         self._running_manager: Any = None
@@ -465,7 +465,7 @@ class Proxy(Generic[T]):
 
     def _keep_entered_value(self, value: Any) -> T:
         """Keep and return the value that the block gets."""
-        self._block_value = self._shown_as(value)
+        self._block_value = self._make_block_value(value)
         return self._block_value
 
     def _check_after_block(self, error: object) -> None:

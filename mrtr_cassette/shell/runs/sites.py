@@ -57,42 +57,47 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
         self._registry = CollectorRegistry()
-        common: dict[str, Any] = {
+        metric_options: dict[str, Any] = {
             "namespace": _METRICS_PREFIX,
             "registry": self._registry,
         }
         self._counters_by_event: dict[str, Any] = {}
-        for event, words in _COUNTED_EVENTS.items():
-            self._counters_by_event[event] = Counter(*words, **common)
+        for event, counter_words in _COUNTED_EVENTS.items():
+            self._counters_by_event[event] = Counter(*counter_words, **metric_options)
 
         for reason in Reason:
             self._counters_by_event["missed"].labels(reason.value)
 
         self._plays_counter = Counter(
-            "plays", "Requests that got a recorded reply", ["method", "name"], **common
+            "plays",
+            "Requests that got a recorded reply",
+            ["method", "name"],
+            **metric_options,
         )
         self._exchanges_counter = Counter(
-            "exchanges", "Exchanges that were recorded", **common
+            "exchanges", "Exchanges that were recorded", **metric_options
         )
         self._failed_gauge = Gauge(
-            "recording_failed", "1 if a recording is incomplete", **common
+            "recording_failed", "1 if a recording is incomplete", **metric_options
         )
         self._in_flight = Gauge(
-            "requests_in_flight", "Requests whose response is incomplete", **common
+            "requests_in_flight",
+            "Requests whose response is incomplete",
+            **metric_options,
         )
         self._duration_histogram = Histogram(
             "request_duration_seconds",
             "Time from a request to the end of its response",
             ["method"],
             buckets=_BOUNDS_S,
-            **common,
+            **metric_options,
         )
 
         self._received_bytes_counter = Counter(
-            "received_bytes", "Bytes of requests' bodies", **common
+            "received_bytes", "Bytes of requests' bodies", **metric_options
         )
         self._sent_bytes_counter = Counter(
-            "sent_bytes", "Bytes of responses' bodies", **common
+            "sent_bytes", "Bytes of responses' bodies", **metric_options
         )
 
     def count_event(self, event: dict[str, Any]) -> None:
@@ -133,7 +138,7 @@ class Metrics:
 
         return handle
 
-    def exposition(self, accept: str) -> tuple[str, bytes]:
+    def metrics_page(self, accept: str) -> tuple[str, bytes]:
         """Return content type and text of the numbers; without `accept` in the older format."""
         from prometheus_client.exposition import choose_encoder
 
@@ -147,7 +152,7 @@ class Site(Protocol):
     def listeners(self, on_event: OnEvent | None) -> tuple[OnEvent, ...]:
         """Return the listeners of the run's events."""
 
-    def opened(self) -> AbstractContextManager[str]:
+    def opened_url(self) -> AbstractContextManager[str]:
         """Give the URL under which all its paths are; clients that connect wait for `serving`.
 
         Raises:
@@ -194,7 +199,7 @@ class SharedSite:
         return given_listeners(on_event)
 
     @contextmanager
-    def opened(self) -> Iterator[str]:
+    def opened_url(self) -> Iterator[str]:
         """Give the URL of the path."""
         yield self._site_url
 
@@ -210,11 +215,11 @@ class SharedSite:
             yield
         finally:
             self._served_handler = None
-            requests = tuple(self._request_tasks)
-            for request in requests:
-                request.cancel()
+            request_tasks = tuple(self._request_tasks)
+            for request_task in request_tasks:
+                request_task.cancel()
 
-            await asyncio.gather(*requests, return_exceptions=True)
+            await asyncio.gather(*request_tasks, return_exceptions=True)
 
     async def handle(self, request: Request, client: HttpDownstream) -> bool:
         """Answer one request; return whether the site is served."""
@@ -282,7 +287,7 @@ class PortSite:
         return given_listeners(self._metrics.count_event, on_event)
 
     @contextmanager
-    def opened(self) -> Iterator[str]:
+    def opened_url(self) -> Iterator[str]:
         """Listen on the port."""
         with listening(self._listening_options) as self._listener:
             yield self._listener.url("")
@@ -311,12 +316,12 @@ class PortSite:
         )
         # The admin port has the clients' host and names.
         admin_options = replace(options, port=options.admin_port)
-        with listening(admin_options) as bound:
-            async with (
-                serving(self._answer_admin_request, bound, admin_options, log),
-                serving_context,
-            ):
-                url = bound.url("")
+        with listening(admin_options) as admin_listener:
+            admin_context = serving(
+                self._answer_admin_request, admin_listener, admin_options, log
+            )
+            async with admin_context, serving_context:
+                url = admin_listener.url("")
                 announcer.say(
                     lambda: ({"event": "admin", "url": url}, f"admin port on {url}")
                 )
@@ -346,7 +351,7 @@ class PortSite:
             status = 503
             body = b"not ready\n"
         elif path == "/metrics" and self._metrics is not None:
-            content_type, body = self._metrics.exposition(request.header("accept"))
+            content_type, body = self._metrics.metrics_page(request.header("accept"))
             headers = (("Content-Type", content_type),)
         else:
             status = 404

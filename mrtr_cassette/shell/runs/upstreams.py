@@ -133,7 +133,7 @@ def _target_at(
         target=path,
     )
 
-    def connected(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
+    def open_client(add_settings: AddSettings) -> AbstractAsyncContextManager[Upstream]:
         add_settings(settings)
         return connected_client(url.origin(), tls, proxy, settings.headers)
 
@@ -142,7 +142,7 @@ def _target_at(
         origin=shown_url(url.origin()),
         path=path,
         settings=settings,
-        connect=connected,
+        connect=open_client,
         recorded_as=recorded_as,
         command=shown_command(command, rules) if command else None,
         host=url.host or "",
@@ -242,9 +242,9 @@ class RunningCommand:
         output_text = self._output_file.read().decode(errors="replace").rstrip()
         text = self._without_secrets(output_text)
         # The command printed for a terminal, and our report shows it as text.
-        shown = printable_lines("\n".join(text.expandtabs().splitlines()))
+        output_lines = printable_lines("\n".join(text.expandtabs().splitlines()))
 
-        return shown or "(it printed nothing)"
+        return output_lines or "(it printed nothing)"
 
 
 @asynccontextmanager
@@ -259,9 +259,9 @@ async def running_command(
         UpstreamError: it can't be run, ends, or does not listen; its output is in the text.
     """
     without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
-    shown = command_in_words(command)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    shown_words = command_in_words(command)
+    with socket.create_server(("127.0.0.1", 0)) as free_port_socket:
+        port = free_port_socket.getsockname()[1]
 
     with tempfile.TemporaryFile() as output:
         try:
@@ -274,8 +274,8 @@ async def running_command(
                 start_new_session=True,
             )
         except OSError as error:
-            text = f"can't run the upstream command {shown!r}: {system_reason(error)}"
-            raise UpstreamError(text) from None
+            problem_text = f"can't run the upstream command {shown_words!r}: {system_reason(error)}"
+            raise UpstreamError(problem_text) from None
 
         running_server = RunningCommand(
             f"http://{_LOCAL_HOST}:{port}{path}", output, without_secrets
@@ -284,8 +284,10 @@ async def running_command(
             try:
                 problem = await _why_not_listening(process, port, start_s)
                 if problem is not None:
-                    text = f"the upstream command {shown!r} {problem}; it printed:"
-                    raise UpstreamError(f"{text}\n{running_server.output}")
+                    problem_text = (
+                        f"the upstream command {shown_words!r} {problem}; it printed:"
+                    )
+                    raise UpstreamError(f"{problem_text}\n{running_server.output}")
 
                 yield running_server
             finally:
@@ -302,9 +304,8 @@ async def _why_not_listening(
             socket.create_connection((_LOCAL_HOST, port), timeout=_POLL_S * 50).close()
         except OSError:
             if process.poll() is not None:
-                return (
-                    f"ended with {process.returncode} before it listened on port {port}"
-                )
+                code = process.returncode
+                return f"ended with {code} before it listened on port {port}"
             if monotonic() > deadline:
                 return f"did not listen on port {port} within {seconds:.0f} s"
 
@@ -356,10 +357,9 @@ async def _serving_asgi(
     application: Callable[..., Awaitable[None]], listener: Any
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on a listening socket, by uvicorn, until the block ends."""
-    method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
-    if not (
-        inspect.iscoroutinefunction(application) or inspect.iscoroutinefunction(method)
-    ):
+    call_method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+    is_asgi = any(map(inspect.iscoroutinefunction, (application, call_method)))
+    if not is_asgi:
         raise UsageError(
             f"the upstream {application!r} is not a URL, a command or an application",
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
@@ -384,15 +384,15 @@ async def _serving_asgi(
 
     server = uvicorn.Server(config)
 
-    async def serve() -> None:
+    async def serve_until_exit() -> None:
         # uvicorn exits the process if the application does not start.
         with suppress(SystemExit):
             await server.serve(sockets=[listener])
 
-    task = asyncio.ensure_future(serve())
+    serving_task = asyncio.ensure_future(serve_until_exit())
     try:
         # uvicorn reports its start in this attribute only.
-        while not server.started and not task.done():  # noqa: ASYNC110
+        while not server.started and not serving_task.done():  # noqa: ASYNC110
             await asyncio.sleep(_POLL_S)
 
         if not server.started:
@@ -401,7 +401,7 @@ async def _serving_asgi(
         yield
     finally:
         server.should_exit = True
-        await task
+        await serving_task
 
 
 def is_on_pipes(upstream: Any) -> bool:

@@ -132,16 +132,16 @@ async def _verify_cassette(
     """Repeat a cassette's conversations with a live server, and compare."""
     options.check_secrets()
     findings = RunFindings(rules_of(options))
-    recorded = cassette_with_joined_streams(as_sent(cassette, upstream))
+    sent_cassette = cassette_with_joined_streams(over_transport_of(cassette, upstream))
     shown_server = ""
     verified: list[VerifiedInteraction] = []
-    for plan in plans_of(cassette, recorded, upstream, options):
-        part = part_of(recorded, plan)
+    for plan in plans_of(cassette, sent_cassette, upstream, options):
+        part_to_repeat = part_of(sent_cassette, plan)
         run_context = live_run(
-            cassette, part, upstream, options, findings, accepts=accepts
+            cassette, part_to_repeat, upstream, options, findings, accepts=accepts
         )
         async with run_context as run:
-            shown_server = run.shown
+            shown_server = run.shown_server
             verified += await run.repeat_all(plan)
             run.refuse_if_all_not_found(verified)
 
@@ -189,7 +189,7 @@ def _has_session(cassette: Cassette) -> bool:
     return False
 
 
-def as_sent(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
+def over_transport_of(cassette: Cassette, upstream: str | Sequence[str]) -> Cassette:
     """Return a cassette as one of the transport of a live server."""
     if is_over_old_transport(cassette):
         return http_sse_over_pipes(cassette)
@@ -206,18 +206,18 @@ def plans_of(
 ) -> list[list[PlannedInteraction]]:
     """Return what is repeated of a cassette as it is sent, apart for each server to start."""
     takes_lines = is_over_old_transport(cassette) or is_on_pipes(upstream)
-    firsts = [
-        interaction.exchanges[0].request for interaction in sent_cassette.interactions
-    ]
+    has_lines = False
+    for interaction in sent_cassette.interactions:
+        if interaction.exchanges[0].request.is_line:
+            has_lines = True
+
     # A server on pipes takes requests of HTTP, too.
-    is_piped = takes_lines and any(first.is_line for first in firsts)
+    is_piped = takes_lines and has_lines
     plan = planned_interactions(
         sent_cassette, tuple(options.only), is_on_pipes=is_piped
     )
-    had_server_for_each_run = (
-        cassette.command is not None or cassette.transport == "stdio"
-    )
-    if isinstance(upstream, str) or not had_server_for_each_run:
+    was_started = cassette.command is not None or cassette.transport == "stdio"
+    if isinstance(upstream, str) or not was_started:
         return [plan]
 
     return planned_by_run(plan, sent_cassette.recorders) or [plan]
@@ -226,7 +226,7 @@ def plans_of(
 @asynccontextmanager
 async def live_run(
     cassette: Cassette,
-    part: Cassette,
+    part_to_repeat: Cassette,
     upstream: str | Sequence[str],
     options: VerifyOptions,
     findings: RunFindings,
@@ -239,23 +239,23 @@ async def live_run(
     upstream_context = reached_upstream(upstream, options, redaction, cassette)
     async with upstream_context as target, AsyncExitStack() as exit_stack:
         verifier = Verifier(
-            part,
+            part_to_repeat,
             target.path,
             partial(ignored_pointers, findings.rules),
             token_of=keyed_hash(os.urandom(16)),
             allows_destructive=options.allow_destructive,
             largest_body=options.max_body,
             accepts=accepts,
-            values=_values_for_terms(cassette, options),
+            values=_values_known_to(cassette, options),
         )
 
         verifier.add_settings(UserSettings(secrets=options.secrets))
         verifier.consent_to(consented_tools)
-        server = target
+        called_target = target
         if is_over_old_transport(cassette):
-            server = _target_over_lines(target)
+            called_target = _target_over_lines(target)
 
-        yield LiveRun(verifier, server, options, exit_stack, findings, target)
+        yield LiveRun(verifier, called_target, options, exit_stack, findings, target)
 
 
 def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
@@ -264,7 +264,7 @@ def part_of(cassette: Cassette, plan: Sequence[PlannedInteraction]) -> Cassette:
     return replace(cassette, interactions=tuple(interactions))
 
 
-def _values_for_terms(cassette: Cassette, options: VerifyOptions) -> Values:
+def _values_known_to(cassette: Cassette, options: VerifyOptions) -> Values:
     """Return the values that a cassette knows; others may know the rest."""
     known_values = {}
     for name, text in options.texts.items():
@@ -279,22 +279,22 @@ def _target_over_lines(target: Target) -> Target:
     if target.is_on_pipes:
         return target
 
-    connecting = connect_over_sse(target.connect, target.path, target.origin)
-    return replace(target, connect=connecting, is_on_pipes=True)
+    connect = connect_over_sse(target.connect, target.path, target.origin)
+    return replace(target, connect=connect, is_on_pipes=True)
 
 
 def _write_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
     """Add what was learned to the file: pointers, each with its call."""
-    by_call: dict[str, list[str]] = {}
+    pointers_by_call: dict[str, list[str]] = {}
     for call, pointer in learned:
-        by_call.setdefault(call, []).append(pointer)
+        pointers_by_call.setdefault(call, []).append(pointer)
 
-    if not by_call:
+    if not pointers_by_call:
         return
 
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for call, pointers in by_call.items():
+        for call, pointers in pointers_by_call.items():
             text = write_ignored(text, call, pointers)
 
         write_whole(path, [text.encode()], replace=True)
@@ -339,10 +339,12 @@ class LiveRun:
     _connections: dict[str, AsyncExitStack] = field(default_factory=dict, init=False)
     """The connections to them, likewise."""
 
-    listening: list[RepeatedInteraction] = field(default_factory=list, init=False)
+    listening_streams: list[RepeatedInteraction] = field(
+        default_factory=list, init=False
+    )
 
     @property
-    def shown(self) -> str:
+    def shown_server(self) -> str:
         """The server's name, for people."""
         return self.reached_target.command or self.reached_target.name
 
@@ -369,10 +371,10 @@ class LiveRun:
             is_started = target.command is not None
             status = min(statuses)
             raise not_served_error(
-                target.path, self.shown, status, is_started=is_started
+                target.path, self.shown_server, status, is_started=is_started
             )
 
-    async def server(self, call: PlannedInteraction) -> LiveServer:
+    async def server_for(self, call: PlannedInteraction) -> LiveServer:
         """Return the server of a call's session; over pipes it is started for the first one."""
         key = self._server_key(call)
         if key not in self.servers:
@@ -416,7 +418,7 @@ class LiveRun:
         for server in self.servers.values():
             await server.close()
 
-        for repeated in self.listening:
+        for repeated in self.listening_streams:
             verified.append(self.verifier.end_interaction(repeated))
 
         return [result for result in verified if not result.planned.is_setup]
@@ -424,8 +426,8 @@ class LiveRun:
     async def repeat_call(self, call: PlannedInteraction) -> VerifiedInteraction | None:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
-            server = await self.server(call)
-            if not await server.has_asked_all_due(
+            server = await self.server_for(call)
+            if not await server.wait_for_due_questions(
                 partial(self.verifier.awaits_question, call)
             ):
                 self.verifier.give_up_overdue_turns(call)
@@ -440,11 +442,13 @@ class LiveRun:
 
             if call.part == "listening":
                 repeated.stream = await server.listen(repeated.conversation)
-                self.listening.append(repeated)
+                self.listening_streams.append(repeated)
                 return None
 
             await server.follow_conversation(repeated.conversation)
-            await server.has_asked_all_due(partial(self.verifier.awaits_more, call))
+            await server.wait_for_due_questions(
+                partial(self.verifier.awaits_more, call)
+            )
             verified = self.verifier.end_interaction(repeated)
             if call.is_setup or verified.verdict in ("skipped", "not-reached"):
                 return verified
@@ -456,41 +460,43 @@ class LiveRun:
             return self.verifier.unreached_interaction(call, str(error))
 
     async def _learn_varying_places(
-        self, server: LiveServer, first: VerifiedInteraction
+        self, server: LiveServer, first_result: VerifiedInteraction
     ) -> VerifiedInteraction:
         """Find what differs by itself; a call that changes nothing is made once more for that."""
         learns = self.options.learn is not None
-        differs = any(not change.is_information for _, change in first.changes)
+        differs = any(not change.is_information for _, change in first_result.changes)
         if not learns and not differs:
-            return first
+            return first_result
 
-        second: VerifiedInteraction | None = None
-        if self.verifier.only_reads(first.planned):
-            repeated = self.verifier.begin_interaction(first.planned)
-            if (
-                isinstance(repeated, RepeatedInteraction)
-                and first.findings.response_pairs
-            ):
+        second_result: VerifiedInteraction | None = None
+        if self.verifier.only_reads(first_result.planned):
+            repeated = self.verifier.begin_interaction(first_result.planned)
+            has_response = bool(first_result.findings.response_pairs)
+            if has_response and isinstance(repeated, RepeatedInteraction):
                 await server.follow_conversation(repeated.conversation)
-                second = repeated.verified_interaction()
-        elif learns and first.planned.call.method == CALL_TOOL:
-            self.findings.untried[call_name(first.planned.call)] = None
+                second_result = repeated.verified_interaction()
+        elif learns and first_result.planned.call.method == CALL_TOOL:
+            self.findings.untried[call_name(first_result.planned.call)] = None
 
         places = learned_places(
-            first, second, ignored_pointers(self.findings.rules, first.planned.call)
+            first_result,
+            second_result,
+            ignored_pointers(self.findings.rules, first_result.planned.call),
         )
         if learns:
-            return self._leave_out_learned(first, places)
+            return self._leave_out_learned(first_result, places)
 
-        is_written = self.verifier.is_written(first.planned)
-        varying_pointers = varying_pointers_in(first, places, is_written=is_written)
-        return replace(first, varying_places=varying_pointers)
+        is_written = self.verifier.is_written(first_result.planned)
+        varying_pointers = varying_pointers_in(
+            first_result, places, is_written=is_written
+        )
+        return replace(first_result, varying_places=varying_pointers)
 
     def _leave_out_learned(
-        self, first: VerifiedInteraction, places: Sequence[LearnedPlace]
+        self, first_result: VerifiedInteraction, places: Sequence[LearnedPlace]
     ) -> VerifiedInteraction:
         """Leave out from now on what has been learned."""
-        name_of_call = call_name(first.planned.call)
+        name_of_call = call_name(first_result.planned.call)
         pointers = []
         refusal_reason = None
         for place in places:
@@ -505,12 +511,12 @@ class LiveRun:
         if pointers:
             self.findings.rules.append(IgnoredPlaces(name_of_call, tuple(pointers)))
             # What has been learned doesn't count in this conversation either.
-            first = self.verifier.without_newly_ignored(first)
+            first_result = self.verifier.without_newly_ignored(first_result)
 
         if refusal_reason:
-            return replace(first, verdict="unstable", reason=refusal_reason)
+            return replace(first_result, verdict="unstable", reason=refusal_reason)
 
-        return first
+        return first_result
 
 
 def differences_of(
@@ -544,11 +550,13 @@ def differences_of(
         partial(ignored_pointers, rules),
         may_lack_calls=may_lack_calls,
     )
-    not_due = _numbers_begun_by_no_request(recorded) if is_open else set()
+    numbers_not_due = _numbers_begun_by_no_request(recorded) if is_open else set()
     verdicts = set()
     for compared in comparison.interactions:
         is_missing = compared.mark == "-"
-        if compared.mark == "=" or (is_missing and compared.recorded in not_due):
+        if compared.mark == "=" or (
+            is_missing and compared.recorded in numbers_not_due
+        ):
             continue
 
         verdicts.add(compared.verdict)
@@ -633,9 +641,11 @@ async def update_cassette(
     accepted_numbers = frozenset(proposal.number for proposal in accepted_proposals)
     verification = replace(verification, accepted=accepted_numbers - refused_numbers)
     written_path = path if accepted_proposals else None
-    live = _recorded_from(cassette, upstream, verification.upstream)
+    live_cassette = _recorded_from(cassette, upstream, verification.upstream)
 
-    return Update(verification, accepted_proposals, left_proposals, written_path, live)
+    return Update(
+        verification, accepted_proposals, left_proposals, written_path, live_cassette
+    )
 
 
 def _recorded_from(

@@ -245,14 +245,14 @@ class MrtrCassette:
         """
         from mrtr_cassette.shell.runs.probing import probe_recorded
 
-        checked = options_from(ProbeOptions, options, "probe")
+        checked_options = options_from(ProbeOptions, options, "probe")
         if self.live is not None:
             probe_options = {}
             for name in [*options_of(UpstreamOptions), "ignore", "ignore_from"]:
                 if name not in options:
                     probe_options[name] = getattr(self.live.options, name)
 
-            checked = replace(checked, **probe_options)
+            checked_options = replace(checked_options, **probe_options)
             upstream = upstream or self.live.upstream()
 
         if not upstream:
@@ -263,7 +263,7 @@ class MrtrCassette:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
 
         self.has_probed_server = True
-        return result_in_thread(probe_recorded(cassette, upstream, checked))
+        return result_in_thread(probe_recorded(cassette, upstream, checked_options))
 
 
 class Recording(MrtrCassette):
@@ -341,21 +341,21 @@ def days_too_old(cassette: Location, max_age: int) -> int | None:
         return None
 
     try:
-        date = load_cassette(cassette).recorded_at
+        date_text = load_cassette(cassette).recorded_at
     except MrtrCassetteError:
         return None  # whoever plays it will say so
 
     try:
-        recorded = datetime.fromisoformat(date)
+        recorded_at = datetime.fromisoformat(date_text)
     except ValueError:
         raise CassetteError(
             cassette,
-            f"/recording/recorded_at is {shorten(repr(date))}, which is not a date",
+            f"/recording/recorded_at is {shorten(repr(date_text))}, which is not a date",
             hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
         ) from None
 
-    if recorded.tzinfo is None:
-        recorded = recorded.replace(tzinfo=UTC)
+    if recorded_at.tzinfo is None:
+        recorded_at = recorded_at.replace(tzinfo=UTC)
 
-    age = (datetime.now(UTC) - recorded).days
+    age = (datetime.now(UTC) - recorded_at).days
     return age if age >= max_age else None
