@@ -38,7 +38,7 @@ from mrtr_cassette.core.report.text import inspection_data
 from mrtr_cassette.core.report.trials import TrialsReport, trials_data
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.testing import settings
-from mrtr_cassette.testing.names import FIXTURES
+from mrtr_cassette.testing.names import NODE_KINDS_BY_FIXTURE
 
 GOLDEN = DATA / "surfaces.txt"
 FURTHER_FIXTURES = ("mrtr_cassettes", "mrtr_upstream", "mrtr_cassette_config")
@@ -73,7 +73,7 @@ def library() -> Iterator[str]:
 def suites() -> Iterator[str]:
     """Yield the arguments of the marker, which are those of a play too, and the fixtures."""
     yield from sorted(f"marker {name}" for name in settings.OPTION_NAMES)
-    for name in (*FIXTURES, *FURTHER_FIXTURES):
+    for name in (*NODE_KINDS_BY_FIXTURE, *FURTHER_FIXTURES):
         assert hasattr(pytest_plugin, name)
         yield f"fixture {name}"
 

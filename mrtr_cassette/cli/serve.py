@@ -185,7 +185,7 @@ async def _serve_plays(
         )
 
     _tell_end(plays, log, valid_trials_text)
-    return code, bool(plays.failed)
+    return code, bool(plays.failed_count)
 
 
 def _mode_of_all() -> Mode | None:
@@ -212,13 +212,13 @@ def _tell_end(plays: Plays, log: Log, valid_trials_text: str) -> None:
     text = ", ".join(counts) or "there were no plays"
     if valid_trials_text:
         text += f"; {valid_trials_text}"
-    elif plays.failed:
-        text += f"; {counted(plays.failed, 'play')} failed"
+    elif plays.failed_count:
+        text += f"; {counted(plays.failed_count, 'play')} failed"
 
     event = {
         "event": "concluded",
         "plays": dict(plays.outcome_counts),
-        "failed": plays.failed,
+        "failed": plays.failed_count,
     }
     log.tell(text, event)
 

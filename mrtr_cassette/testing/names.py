@@ -40,7 +40,7 @@ from mrtr_cassette.testing.suite_cassette import Settings, TestOutcome
 
 def settings_of(
     sources: Sequence[OptionSource],
-    test: str = "",
+    pytest_argument: str = "",
     *,
     scope: str = "function",
     has_upstream: bool = True,
@@ -48,36 +48,36 @@ def settings_of(
     """Return the settings that several places give a test, from the farthest to the nearest.
 
     Args:
-        test: what pytest is given to run the test again.
+        pytest_argument: what pytest is given to run the test again.
         scope: that of the fixture, which reads the markers of what it belongs to.
         has_upstream: the suite may name an upstream elsewhere.
     """
-    values = combined_options(sources, SUITE_TERMS)
+    options = combined_options(sources, SUITE_TERMS)
     terms = {**SUITE_TERMS, **TERMS_BY_SCOPE.get(scope, {}), "test": ""}
-    if not has_upstream and "upstream" not in values:
+    if not has_upstream and "upstream" not in options:
         terms = without_upstream(terms)
 
-    if test:
-        terms["test"] = f" {shlex.quote(test)}"
+    if pytest_argument:
+        terms["test"] = f" {shlex.quote(pytest_argument)}"
 
-    if "name" in values:
+    if "name" in options:
         # Other tests may use it, so only a run of all replaces it.
         for name in RECORDING:
             if name.endswith("_again"):
                 terms[name] = terms[name].replace("<<test>>", "")
 
-    if values.get("beside"):
+    if options.get("beside"):
         # Several cassettes are recorded one by one.
         for name in RECORDING:
             terms[name] = SHELL_TERMS[name]
 
-    return settings_from(values, terms)
+    return settings_from(options, terms)
 
 
 MARKER: Final = "mrtr_cassette"
 """The marker that says of a test what its cassette is."""
 
-FIXTURES: Final[dict[str, Any]] = {
+NODE_KINDS_BY_FIXTURE: Final[dict[str, Any]] = {
     "mrtr_cassette": pytest.Function,
     "mrtr_cassette_class": pytest.Class,
     "mrtr_cassette_module": pytest.Module,
@@ -92,9 +92,11 @@ _LONGEST_NAME = 120
 def sources_of_markers(node: pytest.Item | pytest.Collector) -> list[OptionSource]:
     """Return what the markers of a test, class or module set, from the farthest to the nearest."""
     marks = reversed(list(node.iter_markers(MARKER)))
-    return [
-        source_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks
-    ]
+    sources = []
+    for mark in marks:
+        sources.append(source_of_call(f"the marker {MARKER}", mark.args, mark.kwargs))
+
+    return sources
 
 
 def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
@@ -102,9 +104,9 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
 
     A test that plays several as one records none of them.
     """
-    tests: dict[Path, list[str]] = {}
+    tests_by_cassette: dict[Path, list[str]] = {}
     for item in items:
-        for fixture, kind in FIXTURES.items():
+        for fixture, kind in NODE_KINDS_BY_FIXTURE.items():
             if fixture not in getattr(item, "fixturenames", ()):
                 continue
 
@@ -116,12 +118,12 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
                 continue  # the test itself will say so
 
             for path in paths:
-                tests.setdefault(path, [])
+                tests_by_cassette.setdefault(path, [])
 
             if len(paths) == 1:
-                tests[paths[0]].append(item.nodeid)
+                tests_by_cassette[paths[0]].append(item.nodeid)
 
-    return tests
+    return tests_by_cassette
 
 
 def _paths_by_markers(node: Any) -> list[Path]:
@@ -143,19 +145,19 @@ def hint_at_name(path: Path) -> str:
 
 def hint_at_rename(path: Path, used_paths: Container[Path]) -> str:
     """Return a line about an unused cassette whose test may have been renamed, or nothing."""
-    unused = {
+    unused_by_short_name = {
         _short_name(file): file
         for file in path.parent.glob("*.json")
         if file not in used_paths
     }
 
-    for name in difflib.get_close_matches(_short_name(path), unused, n=1):
-        old = unused[name]
-        quoted_old = shlex.quote(str(old))
+    for name in difflib.get_close_matches(_short_name(path), unused_by_short_name, n=1):
+        unused_path = unused_by_short_name[name]
+        quoted_unused = shlex.quote(str(unused_path))
         quoted_path = shlex.quote(str(path))
         return (
-            f"\nno test uses {old}; if this one was renamed: "
-            f"mv {quoted_old} {quoted_path}"
+            f"\nno test uses {unused_path}; if this one was renamed: "
+            f"mv {quoted_unused} {quoted_path}"
         )
 
     return ""
@@ -223,9 +225,9 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
 
 def cassette_folder(node: Any) -> Path:
     """Return the folder of the cassettes of a test file, or of a whole run."""
-    one_for_all = node.config.getini("mrtr_cassette_dir")
-    if one_for_all:
-        return Path(node.config.rootpath / one_for_all)
+    common_folder = node.config.getini("mrtr_cassette_dir")
+    if common_folder:
+        return Path(node.config.rootpath / common_folder)
     if isinstance(node, pytest.Session):
         return Path(node.config.rootpath / "cassettes")
 
@@ -314,11 +316,11 @@ class Orphans:
         self._fails_on_orphans = fails
         self._orphaned_cassettes: list[Path] = []
         self._test_outcomes: dict[str, TestOutcome] = {}
-        self._unknown: str | None = None
+        self._why_unused_unknown: str | None = None
         """Why it is unknown which cassettes are used, as a clause."""
         # Workers of pytest-xdist, and all that tests start, have the variable too.
-        self._is_first = OPENED_VARIABLE not in os.environ
-        if self._is_first:
+        self._is_first_process = OPENED_VARIABLE not in os.environ
+        if self._is_first_process:
             file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
             os.close(file)
 
@@ -358,14 +360,14 @@ class Orphans:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Look for the cassettes that were neither noted nor opened while the tests ran."""
-        if not self._is_first:
+        if not self._is_first_process:
             return
 
         opened_file = Path(os.environ.pop(OPENED_VARIABLE))
         used_paths = set(opened_file.read_text(encoding="utf-8").splitlines())
         opened_file.unlink()
-        self._unknown = self._why_unknown(used_paths)
-        if self._unknown is not None:
+        self._why_unused_unknown = self._why_unknown(used_paths)
+        if self._why_unused_unknown is not None:
             return
 
         orphans = set()
@@ -403,8 +405,8 @@ class Orphans:
         for path in self._orphaned_cassettes:
             terminalreporter.line(str(shown_path(path, self._config)))
 
-        if self._unknown is not None:
-            terminalreporter.line(f"unknown: {self._unknown}")
+        if self._why_unused_unknown is not None:
+            terminalreporter.line(f"unknown: {self._why_unused_unknown}")
         elif not self._orphaned_cassettes:
             terminalreporter.line("none")
 

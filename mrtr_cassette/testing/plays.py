@@ -52,7 +52,7 @@ from mrtr_cassette.testing.suite_cassette import (
     TestOutcome,
     UseRequest,
 )
-from mrtr_cassette.testing.suite_replay import MissingUse, use_of
+from mrtr_cassette.testing.suite_replay import MissingUse, begin_use
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ _STATUS_OF_ERRORS: Final = (
 """The HTTP status of each kind of error; of all others it is 400."""
 
 
-class _ControlError(Exception):
+class _ControlRefusedError(Exception):
     """A control request is refused, with this status and text."""
 
     def __init__(
@@ -121,7 +121,7 @@ class CassettePlay:
     is_ending: bool = False
 
     @property
-    def report(self) -> dict[str, Any]:
+    def report_data(self) -> dict[str, Any]:
         """What it came to so far, as JSON."""
         view = self.use.view
         results = view.results
@@ -142,7 +142,7 @@ class CassettePlay:
             unused.append({"option": option, "value": value})
 
         nearest = results.divergences.nearest
-        report: dict[str, Any] = as_data(
+        data: dict[str, Any] = as_data(
             {
                 **self._common_members,
                 "served": results.played,
@@ -161,10 +161,10 @@ class CassettePlay:
             },
             {},
         )
-        return report
+        return data
 
     @property
-    def trial(self) -> TrialReport:
+    def trial_report(self) -> TrialReport:
         """What it came to as a trial of an agent."""
         results = self.use.view.results
         return TrialReport(
@@ -182,7 +182,7 @@ class CassettePlay:
         )
 
     @property
-    def beginning(self) -> dict[str, Any]:
+    def address_data(self) -> dict[str, Any]:
         """How a client reaches it, as JSON."""
         view = self.use.view
         is_piped = view.is_piped
@@ -203,7 +203,7 @@ class CassettePlay:
             "is_recording": view.is_recording,
         }
 
-    def end(self, outcome: TestOutcome) -> dict[str, Any]:
+    def stop_and_publish(self, outcome: TestOutcome) -> dict[str, Any]:
         """Stop it, publish what was recorded if its test passed, and return the last report."""
         use = self.use
         if outcome in ("skipped", "xfailed"):
@@ -227,7 +227,7 @@ class CassettePlay:
             warnings = use.warnings
 
         return {
-            **self.report,
+            **self.report_data,
             "outcome": use.outcome,
             "problems": problems,
             "warnings": warnings,
@@ -249,9 +249,9 @@ class Plays:
     Attributes:
         trials: what those came to that have ended and recorded nothing, if that is kept.
         validity_counts: how many of these were valid, and how many were not.
-        open: the plays that were not ended, by their ids.
+        open_plays: the plays that were not ended, by their ids.
         outcome_counts: counts of what became of the cassettes of those that were.
-        failed: how many of them have missed, or failed their tests in another way.
+        failed_count: how many of them have missed, or failed their tests in another way.
     """
 
     def __init__(
@@ -272,9 +272,9 @@ class Plays:
             mode: the mode of all plays, whatever they say; None: each says its own.
             token: what control requests have to be authorized by; empty: nothing.
         """
-        self.open: dict[str, CassettePlay] = {}
+        self.open_plays: dict[str, CassettePlay] = {}
         self.outcome_counts: Counter[str] = Counter()
-        self.failed = 0
+        self.failed_count = 0
         self.validity_counts: Counter[bool] = Counter()
         self.trials: list[TrialReport] = []
         self._keeps_trials = keeps_trials
@@ -293,37 +293,37 @@ class Plays:
             is_worker=False,
             option_matches=Counter(),
             entering=self._loop_of_threads.entering,
-            loaded=LoadedReplays(),
+            loaded_replays=LoadedReplays(),
         )
 
         self._worker_threads = ThreadPoolExecutor(_MOST_WORKERS, "mrtr-cassette-plays")
-        self._unfinished: set[asyncio.Future[Any]] = set()
+        self._shielded_futures: set[asyncio.Future[Any]] = set()
         """What is begun or ended just now."""
 
     async def close(self) -> None:
         """End the plays that nobody has ended; what they recorded is discarded."""
         # An upstream may take long to start, and nobody waits for it any more.
         self._loop_of_threads.give_up_entering()
-        await asyncio.gather(*self._unfinished, return_exceptions=True)
+        await asyncio.gather(*self._shielded_futures, return_exceptions=True)
         async with AsyncExitStack() as exit_stack:
             exit_stack.callback(self._suite_run.close)
             exit_stack.callback(self._worker_threads.shutdown)
-            for play in reversed(self.open.values()):
-                exit_stack.push_async_callback(self._end_forgotten, play)
+            for play in reversed(self.open_plays.values()):
+                exit_stack.push_async_callback(self._end_forgotten_play, play)
 
-    async def _end_forgotten(self, play: CassettePlay) -> None:
+    async def _end_forgotten_play(self, play: CassettePlay) -> None:
         """End a play that its suite did not end."""
         text = f"the play of {play.name} was never ended"
         event = {"event": "never_ended", "play": play.id}
         self._announcer.say(lambda said: said, (event, f"note: {text}"))
-        await self.end(play, "failed")
+        await self.end_play(play, "failed")
 
     async def handle(self, request: Request, client: HttpDownstream) -> None:
         """Answer a request to a play, or about plays; errors are answered with status and text."""
         site_and_request = site_named_in(request)
         if site_and_request is not None:
-            name, inner_request = site_and_request
-            play = self.open.get(name)
+            play_id, inner_request = site_and_request
+            play = self.open_plays.get(play_id)
             if play is not None and await play.site.handle(inner_request, client):
                 return
 
@@ -333,7 +333,7 @@ class Plays:
                 self._refuse_unknown(site_and_request[0])
 
             status, answer = await self._answer_to_control(request)
-        except _ControlError as refusal:
+        except _ControlRefusedError as refusal:
             status = refusal.status
             answer = {"error": refusal.text}
             headers = refusal.headers
@@ -350,21 +350,23 @@ class Plays:
         """Return the HTTP status and the JSON object that answer a control request."""
         path = request.target.partition("?")[0]
         if path != SITES and not path.startswith(f"{SITES}/"):
-            raise _ControlError(
+            raise _ControlRefusedError(
                 404, f"there is nothing at {path}; plays are at {SITES}"
             )
 
         self._check_token(request)
-        name = path.removeprefix(SITES).removeprefix("/")
-        if not name:
+        play_id = path.removeprefix(SITES).removeprefix("/")
+        if not play_id:
             return await self._answer_about_plays(request)
 
-        return await self._answer_about_play(request, name)
+        return await self._answer_about_play(request, play_id)
 
     async def _answer_about_plays(self, request: Request) -> tuple[int, dict[str, Any]]:
         """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
         if request.method == "GET":
-            return 200, {"plays": await self._in_thread(self._reports_of_open_plays)}
+            return 200, {
+                "plays": await self._run_in_worker(self._reports_of_open_plays)
+            }
         if request.method != "POST":
             raise _not_allowed(request, "GET, POST")
 
@@ -372,31 +374,31 @@ class Plays:
         if request.body or self._trials_setup is None:
             values = _json_body(request)
 
-        play_future = self._in_thread(partial(self._begin_play, values))
-        play: CassettePlay = await self._finished(play_future)
-        self._announcer.tell(lambda: {"event": "began", **play.beginning})
+        play_future = self._run_in_worker(partial(self._begin_play, values))
+        play: CassettePlay = await self._shielded_result(play_future)
+        self._announcer.tell(lambda: {"event": "began", **play.address_data})
 
-        return 201, play.beginning
+        return 201, play.address_data
 
     async def _answer_about_play(
-        self, request: Request, name: str
+        self, request: Request, play_id: str
     ) -> tuple[int, dict[str, Any]]:
         """Report a play (GET), or end it (DELETE); return the status and the answer."""
         if request.method not in ("GET", "DELETE"):
             raise _not_allowed(request, "GET, DELETE")
 
-        play = self.open.get(name)
+        play = self.open_plays.get(play_id)
         if play is None or play.is_ending:
-            self._refuse_unknown(name)
+            self._refuse_unknown(play_id)
 
         if request.method == "GET":
-            return 200, await self._in_thread(lambda: play.report)
+            return 200, await self._run_in_worker(lambda: play.report_data)
 
         outcome: TestOutcome = "passed"
         if request.body:
             outcome = _test_outcome(_json_body(request))
 
-        return 200, await self.end(play, outcome)
+        return 200, await self.end_play(play, outcome)
 
     def _check_token(self, request: Request) -> None:
         """Refuse a control request without the token that this process requires, if any."""
@@ -406,28 +408,30 @@ class Plays:
         given_header = request.header("authorization")
         wanted_header = f"Bearer {self._bearer_token}"
         if not compare_digest(given_header.encode(), wanted_header.encode()):
-            raise _ControlError(
+            raise _ControlRefusedError(
                 401,
                 "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
                 (("WWW-Authenticate", "Bearer"),),
             )
 
-    def _refuse_unknown(self, name: str) -> NoReturn:
+    def _refuse_unknown(self, play_id: str) -> NoReturn:
         """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
-        if name in self.open or name in self._ended_play_ids:
-            raise _ControlError(410, f"the play {name} has ended")
-        raise _ControlError(404, f"there is no play {name!r}; POST {SITES} begins one")
+        if play_id in self.open_plays or play_id in self._ended_play_ids:
+            raise _ControlRefusedError(410, f"the play {play_id} has ended")
+        raise _ControlRefusedError(
+            404, f"there is no play {play_id!r}; POST {SITES} begins one"
+        )
 
-    def _in_thread(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+    def _run_in_worker(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Do work that may block in a worker thread; return the future of its result."""
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._worker_threads, work)
 
-    async def _finished(self, work: Awaitable[T]) -> T:
+    async def _shielded_result(self, work: Awaitable[T]) -> T:
         """Return the result of work, which a client that goes away does not end."""
         work_future = asyncio.ensure_future(work)
-        self._unfinished.add(work_future)
-        work_future.add_done_callback(self._unfinished.discard)
+        self._shielded_futures.add(work_future)
+        work_future.add_done_callback(self._shielded_futures.discard)
 
         return await asyncio.shield(work_future)
 
@@ -435,17 +439,17 @@ class Plays:
 
     def _reports_of_open_plays(self) -> list[dict[str, Any]]:
         """Return the reports of all open plays, as JSON."""
-        return [play.report for play in tuple(self.open.values())]
+        return [play.report_data for play in tuple(self.open_plays.values())]
 
-    def _begin_play(self, values: dict[str, Any]) -> CassettePlay:
+    def _begin_play(self, given_options: dict[str, Any]) -> CassettePlay:
         """Begin a play, in a thread: its upstream may take long to start."""
-        for name in values:
+        for name in given_options:
             if name in _WHY_NOT_FOR_PLAYS:
                 reason = _WHY_NOT_FOR_PLAYS[name]
                 raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
 
-        mode = self._mode_of_play(values.pop("mode", None))
-        options = combined_options(self._option_sources(values), PLAY_TERMS)
+        mode = self._mode_of_play(given_options.pop("mode", None))
+        options = combined_options(self._option_sources(given_options), PLAY_TERMS)
         terms = PLAY_TERMS
         if self._trials_setup is not None:
             terms = self._trials_setup.terms
@@ -454,28 +458,28 @@ class Plays:
 
         settings = settings_from(options, terms)
         path = location_of(settings.name or "")
-        identity = secrets.token_hex(8)
-        site = SharedSite(self.url, identity)
+        play_id = secrets.token_hex(8)
+        site = SharedSite(self.url, play_id)
 
-        def fail(error: MrtrCassetteError) -> NoReturn:
+        def raise_error(error: MrtrCassetteError) -> NoReturn:
             raise error
 
-        use = use_of(
+        use = begin_use(
             UseRequest(
                 self._suite_run,
                 path,
                 settings,
                 mode,
                 ask_upstream=lambda: None,
-                fail=fail,
+                fail_test=raise_error,
                 sharers=None,
                 site=site,
-                on_event=self._event_callback(identity),
+                on_event=self._event_callback(play_id),
             )
         )
 
         if isinstance(use, MissingUse):
-            raise _ControlError(404, use.error.in_terms(terms))
+            raise _ControlRefusedError(404, use.missing_error.in_terms(terms))
 
         folder_prefix = f"{self._served_folder}{os.sep}"
         names = []
@@ -484,8 +488,8 @@ class Plays:
             names.append(str(location_of(place)).removeprefix(folder_prefix))
 
         name = ", ".join(names)
-        play = CassettePlay(identity, name, site, use)
-        self.open[identity] = play
+        play = CassettePlay(play_id, name, site, use)
+        self.open_plays[play_id] = play
 
         return play
 
@@ -519,20 +523,18 @@ class Plays:
 
         check_names(values, _TRIAL_OPTIONS, _A_TRIAL)
         names = tuple(map(full_name, trials_setup.cassettes))
-        return [
-            OptionSource("the command line", trials_setup.options, names),
-            OptionSource(_A_TRIAL, values),
-        ]
+        command_line = OptionSource("the command line", trials_setup.options, names)
+        return [command_line, OptionSource(_A_TRIAL, values)]
 
     def _named_cassettes(self, values: Mapping[str, Any]) -> list[Path]:
         """Return the cassettes that a play names: by a file, a folder, a glob, or a list of these.
 
         Where the play may record, a folder is named with a slash at its end.
         """
-        named_cassettes: Any = values.get("cassette")
-        names: list[Any] = (
-            named_cassettes if isinstance(named_cassettes, list) else [named_cassettes]
-        )
+        names: Any = values.get("cassette")
+        if not isinstance(names, list):
+            names = [names]
+
         if not names or not all(isinstance(name, str) for name in names):
             raise UsageError(
                 f'{_A_PLAY} needs "cassette", the name of a file or a list'
@@ -565,11 +567,10 @@ class Plays:
             raise UsageError(f"{_A_PLAY} takes the name of a file, and not a URL")
 
         path = Path(os.path.normpath(self._served_folder / name))
-        is_inside = (
-            path.is_relative_to(self._served_folder) and path != self._served_folder
-        )
+        folder = self._served_folder
+        is_inside = path.is_relative_to(folder) and path != folder
         # A symbolic link may lead out of it.
-        is_really_inside = path.resolve().is_relative_to(self._served_folder.resolve())
+        is_really_inside = path.resolve().is_relative_to(folder.resolve())
         if not is_inside or not is_really_inside:
             raise UsageError(
                 f"{_A_PLAY}: {name} is outside of {self._served_folder}",
@@ -578,7 +579,7 @@ class Plays:
 
         return path
 
-    def _event_callback(self, identity: str) -> OnEvent | None:
+    def _event_callback(self, play_id: str) -> OnEvent | None:
         """Return a function that adds the play's id to events; None if no log takes events."""
         listeners = self._announcer.listeners
         if not listeners:
@@ -586,30 +587,32 @@ class Plays:
 
         def on_event(event: dict[str, Any]) -> None:
             for listener in listeners:
-                listener({**event, "play": identity})
+                listener({**event, "play": play_id})
 
         return on_event
 
-    async def end(self, play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
+    async def end_play(
+        self, play: CassettePlay, outcome: TestOutcome
+    ) -> dict[str, Any]:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
-        return await self._finished(self._end_play(play, outcome))
+        return await self._shielded_result(self._end_and_count_play(play, outcome))
 
-    async def _end_play(
+    async def _end_and_count_play(
         self, play: CassettePlay, outcome: TestOutcome
     ) -> dict[str, Any]:
         """End a play, count and say what it came to, and return the report."""
         try:
             conclude = partial(self._conclude_play, play, outcome)
-            report: dict[str, Any] = await self._in_thread(conclude)
+            report: dict[str, Any] = await self._run_in_worker(conclude)
         finally:
-            del self.open[play.id]
+            del self.open_plays[play.id]
             self._ended_play_ids.append(play.id)
 
         if not report["is_recording"]:
             self.validity_counts[report["valid"]] += 1
 
-        self.failed += bool(report["problems"])
+        self.failed_count += bool(report["problems"])
         self.outcome_counts[report["outcome"]] += 1
         announcer = self._announcer
         announcer.tell(lambda: {**report, "event": "ended"})
@@ -626,9 +629,9 @@ class Plays:
         self, play: CassettePlay, outcome: TestOutcome
     ) -> dict[str, Any]:
         """End a play, in a thread: what it has recorded is published."""
-        report = play.end(outcome)
+        report = play.stop_and_publish(outcome)
         if self._keeps_trials and not report["is_recording"]:
-            self.trials.append(play.trial)
+            self.trials.append(play.trial_report)
 
         return report
 
@@ -642,10 +645,10 @@ def _status_of(error: MrtrCassetteError) -> int:
     return 400
 
 
-def _not_allowed(request: Request, allowed: str) -> _ControlError:
+def _not_allowed(request: Request, allowed: str) -> _ControlRefusedError:
     """Return the refusal of the request's method, with the methods that are allowed."""
     text = f"{request.method} is not possible here, only {allowed}"
-    return _ControlError(405, text, (("Allow", allowed),))
+    return _ControlRefusedError(405, text, (("Allow", allowed),))
 
 
 def _json_body(request: Request) -> dict[str, Any]:
@@ -655,15 +658,15 @@ def _json_body(request: Request) -> dict[str, Any]:
     """
     content_type = request.header("content-type").partition(";")[0].strip().lower()
     if content_type != "application/json":
-        raise _ControlError(415, "the Content-Type has to be application/json")
+        raise _ControlRefusedError(415, "the Content-Type has to be application/json")
 
     try:
         values = orjson.loads(request.body)
     except ValueError as error:
-        raise _ControlError(400, f"the body is not JSON: {error}") from None
+        raise _ControlRefusedError(400, f"the body is not JSON: {error}") from None
 
     if not isinstance(values, dict):
-        raise _ControlError(400, "the body is not a JSON object")
+        raise _ControlRefusedError(400, "the body is not a JSON object")
 
     return values
 
@@ -674,7 +677,9 @@ def _test_outcome(values: dict[str, Any]) -> TestOutcome:
     outcomes = get_args(TestOutcome)
     if outcome not in outcomes or not values.keys() <= {"outcome"}:
         outcome_names = ", ".join(outcomes)
-        raise _ControlError(400, f'the body may have "outcome", one of {outcome_names}')
+        raise _ControlRefusedError(
+            400, f'the body may have "outcome", one of {outcome_names}'
+        )
 
     test_outcome: TestOutcome = outcome
     return test_outcome

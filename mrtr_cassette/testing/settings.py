@@ -121,9 +121,9 @@ def combined_options(sources: Sequence[OptionSource], terms: Terms) -> dict[str,
             values["beside"] = [str(file) for file in source.files[1:]]
 
         for option, value in source.values.items():
-            farther = values.get(option)
+            farther_value = values.get(option)
             try:
-                values[option] = _merged_option(option, farther, value)
+                values[option] = _merged_option(option, farther_value, value)
             except UsageError as error:
                 text = f"{source.name}: {error.in_terms(terms)}"
                 raise UsageError(text) from None
@@ -158,25 +158,27 @@ def settings_from(values: Mapping[str, Any], terms: Terms) -> Settings:
     )
 
 
-def _merged_option(name: str, farther: Any, value: Any) -> Any:
+def _merged_option(name: str, farther_value: Any, value: Any) -> Any:
     """Return what an option is, where a nearer place sets it too."""
     if name not in OPTIONS:
-        return farther if value is None else value
+        return farther_value if value is None else value
 
     option = OPTIONS[name]
     value = checked_value(name, option, value)
-    if farther is None:
+    if farther_value is None:
         return value
     if option.kind == "list":
-        return tuple(dict.fromkeys((*farther, *value)))
+        return tuple(dict.fromkeys((*farther_value, *value)))
     if option.kind in ("faults", "values"):
-        return (*farther, *value)
+        return (*farther_value, *value)
 
     if option.kind == "headers":
-        set_again = {name.lower() for name, _ in value}
-        farther_pairs = [pair for pair in farther if pair[0].lower() not in set_again]
+        names_set_again = {name.lower() for name, _ in value}
+        farther_pairs = [
+            pair for pair in farther_value if pair[0].lower() not in names_set_again
+        ]
         return (*farther_pairs, *value)
 
     # The kinds of values that match add up too, unless it is a function.
-    has_kinds = isinstance(farther, Mapping) and isinstance(value, Mapping)
-    return {**farther, **value} if has_kinds else value
+    has_kinds = isinstance(farther_value, Mapping) and isinstance(value, Mapping)
+    return {**farther_value, **value} if has_kinds else value

@@ -74,11 +74,11 @@ class SharedRecording:
         publish_cassette(self.place, [dump(recorded)], replace=True)
 
     def publish(
-        self, outcomes: Mapping[str, TestOutcome], narrowed: str | None
+        self, outcomes: Mapping[str, TestOutcome], why_partial: str | None
     ) -> tuple[str, str | None]:
         """Publish the cassette; return its outcome, and why the run has to fail, or None.
 
-        A run that is `narrowed` may not have all tests, for this reason.
+        A run that is partial, for the reason `why_partial`, may not have all tests.
         """
         outcome = self._why_discarded(outcomes)
         if outcome is not None:
@@ -88,7 +88,7 @@ class SharedRecording:
         is_new = not self.path.exists()
         if self.existing == "replace" and not is_new:
             problem = self._loss_if_replaced(
-                recorded, self._left_out(outcomes) or narrowed
+                recorded, self._test_without_calls(outcomes) or why_partial
             )
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
@@ -112,7 +112,7 @@ class SharedRecording:
 
         return None
 
-    def _left_out(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
+    def _test_without_calls(self, outcomes: Mapping[str, TestOutcome]) -> str | None:
         """Return which of the tests has not made its calls, or None."""
         for test in self.tests:
             if outcomes[test] != "passed":
@@ -120,20 +120,21 @@ class SharedRecording:
 
         return None
 
-    def _loss_if_replaced(self, recorded: Cassette, left_out: str | None) -> str | None:
+    def _loss_if_replaced(
+        self, recorded: Cassette, why_partial: str | None
+    ) -> str | None:
         """Return why a run that left something out must not replace the cassette, or None."""
-        if left_out is None:
+        if why_partial is None:
             return None
 
-        lost_call_count = (
-            _call_counts(load_cassette(self.path)) - _call_counts(recorded)
-        ).total()
-        if not lost_call_count:
+        counts_before = _call_counts(load_cassette(self.path))
+        lost_count = (counts_before - _call_counts(recorded)).total()
+        if not lost_count:
             return None
 
         return (
             f"{self.path} was not replaced: this run has not recorded "
-            f"{counted(lost_call_count, 'call')} that it has, and {left_out}\nrun all tests that "
+            f"{counted(lost_count, 'call')} that it has, and {why_partial}\nrun all tests that "
             f"share it, add to it with {self.terms['append']}, or delete it first"
         )
 
@@ -159,7 +160,7 @@ class Applications:
         self._urls_by_application: dict[int, tuple[Any, str]] = {}
         """By the ids of the objects, which are kept so that no other object gets their ids."""
 
-    def url(self, application: Any, path: str) -> str:
+    def serve_once(self, application: Any, path: str) -> str:
         """Serve an application, unless it is served already, and return where."""
         # Whoever replays loads no client.
         from mrtr_cassette.shell.runs.upstreams import serving_application
@@ -203,16 +204,18 @@ class SuiteContext:
     """Runs what a cassette needs; by default in a thread of its own."""
 
     applications: Applications = field(default_factory=Applications)
-    loaded: LoadedReplays | None = None
+    loaded_replays: LoadedReplays | None = None
     """What many replays play; None: each loads its own."""
 
-    folder: Path = field(default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-")))
+    temporary_folder: Path = field(
+        default_factory=lambda: Path(mkdtemp(prefix="mrtr-cassette-"))
+    )
     """Has the recordings that are no cassettes yet."""
 
-    recording: set[Path] = field(default_factory=set)
+    paths_being_recorded: set[Path] = field(default_factory=set)
     """The cassettes that are being recorded."""
 
-    shared: dict[Path, SharedRecording] = field(default_factory=dict)
+    shared_recordings: dict[Path, SharedRecording] = field(default_factory=dict)
     _reserving_lock: Lock = field(default_factory=Lock)
 
     def reserve_cassette(self, path: Path) -> None:
@@ -222,19 +225,19 @@ class SuiteContext:
             BeingRecordedError: another use of this run records it.
         """
         with self._reserving_lock:
-            if path in self.recording:
+            if path in self.paths_being_recorded:
                 raise BeingRecordedError(
                     path,
                     "it is being recorded already",
                     hint="give one of the two recordings another file",
                 )
 
-            self.recording.add(path)
+            self.paths_being_recorded.add(path)
 
     def close(self) -> None:
         """Stop the applications, and remove what became no cassette."""
         self.applications.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.temporary_folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +269,12 @@ class Settings:
 class UseRequest:
     """The cassette that a fixture opens, and for whom."""
 
-    run: SuiteContext
+    suite_run: SuiteContext
     path: Location
     settings: Settings
     mode: Mode
     ask_upstream: Callable[[], Any]
-    fail: Callable[[MrtrCassetteError], NoReturn]
+    fail_test: Callable[[MrtrCassetteError], NoReturn]
     sharers: Sequence[str] | None
     """The tests of this run that share the cassette; None where it is a test's own."""
 
@@ -352,7 +355,7 @@ class CassetteUse:
         from mrtr_cassette.shell.runs.upstreams import path_to_call
 
         path = path_to_call(self._settings.verify.upstream_path, self.load_recorded())
-        return self.request.run.applications.url(upstream, path)
+        return self.request.suite_run.applications.serve_once(upstream, path)
 
     @property
     def place(self) -> Location:
@@ -383,27 +386,27 @@ class CassetteUse:
         self.is_stopped = True
         self._running_proxy.close()
 
-    def test_ended(self, test: str) -> None:
+    def note_end_of_test(self, test: str) -> None:
         """Note a test that recorded something."""
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
         """Publish the recording if all is well; return the problems as texts."""
         if passed and self.given_up is None:
-            self._count_reads()
+            self._count_option_matches()
 
         problems = []
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         if passed and plays_all and self.view.unplayed:
             unplayed = UnplayedError(self.place, self.view.unplayed)
-            way = in_terms(
+            advice = in_terms(
                 "make these calls too, or record anew with <<record_again>>",
                 self.terms,
             )
-            problems.append(f"{unplayed}\n{way}")
+            problems.append(f"{unplayed}\n{advice}")
 
-        unmet = unmet_text(self.view.faults)
-        if passed and self.given_up is None and unmet is not None:
-            problems.append(unmet)
+        unmet_faults = unmet_text(self.view.faults)
+        if passed and self.given_up is None and unmet_faults is not None:
+            problems.append(unmet_faults)
 
         return self._finish_use(problems, passed=passed)
 
@@ -411,7 +414,7 @@ class CassetteUse:
         """Publish a recording or forget it; return all problems, with those given."""
         raise NotImplementedError
 
-    def _count_reads(self) -> None:
+    def _count_option_matches(self) -> None:
         """Note for the run which values of `reads` and `match` have matched something here."""
         unused = self.view.unused_options
         if unused is None:
@@ -420,14 +423,12 @@ class CassetteUse:
         options = self._settings.replay
         given_values = [("reads", name) for name in options.reads]
         if isinstance(options.match, Mapping):
-            given_values += [
-                ("match", f"{pointer}={kind}")
-                for pointer, kind in options.match.items()
-            ]
+            for pointer, kind in options.match.items():
+                given_values.append(("match", f"{pointer}={kind}"))
 
         for option, value in given_values:
             has_matched = (option, value) not in unused
-            self.request.run.option_matches[f"{option} {value!r}"] += has_matched
+            self.request.suite_run.option_matches[f"{option} {value!r}"] += has_matched
 
     def unreported_differences(self, *, is_alone: bool) -> str | None:  # noqa: ARG002
         """Return what differs by the end of a test's call in mode verify, once; or None.

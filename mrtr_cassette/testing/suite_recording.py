@@ -69,11 +69,11 @@ class RecordingUse(CassetteUse):
                 f"{self.path} is one of several cassettes, which are only played"
             )
 
-        request.run.reserve_cassette(self.path)
+        request.suite_run.reserve_cassette(self.path)
         try:
             return self._start_recording(exit_stack)
         except BaseException:
-            request.run.recording.discard(self.path)
+            request.suite_run.paths_being_recorded.discard(self.path)
             raise
 
     def _start_recording(self, exit_stack: ExitStack) -> Recording:
@@ -86,7 +86,7 @@ class RecordingUse(CassetteUse):
         recording_context: Any
         if is_piped:
             recording_context = recorded_by_client(
-                upstream, place, options, request.run.cwd, shown_place=self.path
+                upstream, place, options, request.suite_run.cwd, shown_place=self.path
             )
         else:
             url, command = self._start_upstream(upstream, options, exit_stack)
@@ -101,7 +101,7 @@ class RecordingUse(CassetteUse):
             )
 
         self._recording_run = exit_stack.enter_context(
-            request.run.entering(recording_context)
+            request.suite_run.entering(recording_context)
         )
         if not is_piped:
             self._bypass_proxies(self._recording_run.url, exit_stack)
@@ -138,16 +138,16 @@ class RecordingUse(CassetteUse):
 
             return upstream, None
 
-        run = self.request.run
+        suite_run = self.request.suite_run
         path = path_to_call(options.upstream_path, load_if_readable(self.path))
         try:
             if not isinstance(upstream, Sequence):
-                return run.applications.url(upstream, path), ()
+                return suite_run.applications.serve_once(upstream, path), ()
 
             upstream = options.filled_command(upstream)
-            command_context = running_command(upstream, run.cwd, path=path)
+            command_context = running_command(upstream, suite_run.cwd, path=path)
             self._started_command = exit_stack.enter_context(
-                run.entering(command_context)
+                suite_run.entering(command_context)
             )
         except UpstreamError as error:
             if not self._is_outdated:
@@ -183,7 +183,7 @@ class RecordingUse(CassetteUse):
         """Return whether a cassette that exists is kept, replaced or added to."""
         return existing_for_mode(self.request.mode, is_old=self._is_outdated)
 
-    def _writer(self) -> Callable[..., Publication]:
+    def _cassette_writer(self) -> Callable[..., Publication]:
         """Return what writes the cassette when its tests have passed."""
         existing = self._treatment_of_existing()
         ignored_for: IgnoredFor = ignores_nothing
@@ -224,27 +224,29 @@ class RecordingUse(CassetteUse):
 
     def _temporary_place(self) -> Path:
         """Return a place for the recording in a new folder, which is removed when the run ends."""
-        return Path(mkdtemp(dir=self.request.run.folder)) / self.path.name
+        return (
+            Path(mkdtemp(dir=self.request.suite_run.temporary_folder)) / self.path.name
+        )
 
     def _share_recording(self, sharers: Sequence[str]) -> SharedRecording:
         """Take part in a shared recording."""
-        run = self.request.run
-        if run.is_worker:
+        suite_run = self.request.suite_run
+        if suite_run.is_worker:
             raise UsageError(
                 f"{self.path} is shared by tests, and only one process can record it",
                 hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
             )
 
-        shared_recording = run.shared.get(self.path)
+        shared_recording = suite_run.shared_recordings.get(self.path)
         if shared_recording is None:
             shared_recording = SharedRecording(
                 self.path,
                 self._treatment_of_existing(),
-                self._writer(),
+                self._cassette_writer(),
                 self._temporary_place(),
                 self.terms,
             )
-            run.shared[self.path] = shared_recording
+            suite_run.shared_recordings[self.path] = shared_recording
 
         shared_recording.tests |= dict.fromkeys(sharers)
         return shared_recording
@@ -258,7 +260,7 @@ class RecordingUse(CassetteUse):
         ignore_from = self._settings.verify.ignore_from
         return options_for(existing, self._settings.record, ignore_from)
 
-    def test_ended(self, test: str) -> None:
+    def note_end_of_test(self, test: str) -> None:
         """Note a test that recorded something."""
         if self._shared_recording is not None:
             exchanges = self._recording_run.exchanges
@@ -275,7 +277,7 @@ class RecordingUse(CassetteUse):
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:
         """Publish, keep or discard the recording; return the problems as texts."""
-        self.request.run.recording.discard(self.path)
+        self.request.suite_run.paths_being_recorded.discard(self.path)
         problems = self._recording_objections() + problems
         self.outcome = "discarded (test failed)"
         try:
@@ -290,34 +292,36 @@ class RecordingUse(CassetteUse):
                 )
                 return []
 
-            publication, lost = self._publish_or_keep()
+            publication, loss = self._publish_or_keep()
         except MrtrCassetteError as error:
             return [error.in_terms(self._settings.record.terms)]
 
-        if lost is not None:
-            return [f"the recording is incomplete: {lost}"]
+        if loss is not None:
+            return [f"the recording is incomplete: {loss}"]
 
-        self.outcome = self._outcome_if_recorded(self._outcome_kept(publication))
+        self.outcome = self._outcome_if_recorded(
+            self._outcome_of_good_recording(publication)
+        )
         return []
 
     def _recording_objections(self) -> list[str]:
         """Return why the recording is not good, as texts."""
         problems = []
-        outcome = self._recording_run.outcome
-        if outcome.problem is not None:
-            problems.append(f"the recording is incomplete: {outcome.problem}")
+        run_outcome = self._recording_run.outcome
+        if run_outcome.problem is not None:
+            problems.append(f"the recording is incomplete: {run_outcome.problem}")
 
-        if outcome.unreachable:
-            count = counted(outcome.unreachable, "request")
+        if run_outcome.unreachable:
+            count = counted(run_outcome.unreachable, "request")
             problem = f"the upstream did not answer {count}"
             if self._is_outdated:
                 problem = f"{problem}\n{self._reason_to_renew}"
 
             problems.append(problem)
 
-        if outcome.objection is not None:
-            way = in_terms("<<publish_anyway>>", self.terms)
-            problems.append(f"{outcome.objection}\nif that is meant: {way}")
+        if run_outcome.objection is not None:
+            advice = in_terms("<<publish_anyway>>", self.terms)
+            problems.append(f"{run_outcome.objection}\nif that is meant: {advice}")
 
         return problems
 
@@ -330,10 +334,10 @@ class RecordingUse(CassetteUse):
         """Publish a recording, or keep it until the end of the run; return also what was lost."""
         recording_run = self._recording_run
         recorded = None
-        lost = None
+        loss = None
         hint = None
         if isinstance(recording_run, RecordingRun):
-            recorded, lost = recorded_in_journal(recording_run.path)
+            recorded, loss = recorded_in_journal(recording_run.path)
             hint = hint_at_journal(recording_run.path)
         elif recording_run.exchanges:
             recorded = load_cassette(recording_run.path)
@@ -342,16 +346,16 @@ class RecordingUse(CassetteUse):
         if recorded is not None and self._shared_recording is not None:
             self._shared_recording.keep_until_end(recorded)
         elif recorded is not None:
-            publication = self._writer()(recorded, hint=hint)
+            publication = self._cassette_writer()(recorded, hint=hint)
             self.redacted = publication.redacted
 
         if isinstance(recording_run, RecordingRun):
             recording_run.published = publication
 
         self._discard_journal()
-        return publication, lost
+        return publication, loss
 
-    def _outcome_kept(self, publication: Publication | None) -> str | None:
+    def _outcome_of_good_recording(self, publication: Publication | None) -> str | None:
         """Return what became of a recording that is good; None if that comes later."""
         if self._shared_recording is not None:
             return None
@@ -399,7 +403,7 @@ class VerifyingUse(RecordingUse):
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:
         """Compare the recording with the cassette if the test passed; return the problems."""
-        self.request.run.recording.discard(self.path)
+        self.request.suite_run.paths_being_recorded.discard(self.path)
         problems = self._recording_objections()
         if self._has_differences:
             self.outcome = "different"

@@ -33,28 +33,34 @@ class ReplayUse(CassetteUse):
         options = self._settings.replay
         request = self.request
         if is_piped:
-            starts = request.run.entering(replayed_by_client(self.place, options))
-            replay_run: ProxyRun | ClientStarts = exit_stack.enter_context(starts)
+            client_starts = request.suite_run.entering(
+                replayed_by_client(self.place, options)
+            )
+            replay_run: ProxyRun | ClientStarts = exit_stack.enter_context(
+                client_starts
+            )
         else:
-            replay = replaying(
+            replay_context = replaying(
                 self.place,
                 options,
                 site=request.site,
                 on_event=request.on_event,
-                loaded=request.run.loaded,
+                loaded=request.suite_run.loaded_replays,
             )
 
-            replay_run = exit_stack.enter_context(request.run.entering(replay))
+            replay_run = exit_stack.enter_context(
+                request.suite_run.entering(replay_context)
+            )
             self._bypass_proxies(replay_run.url, exit_stack)
 
         return Replay(replay_run, request.mode, self.place, self._settings.answers)
 
     def _finish_use(self, problems: list[str], *, passed: bool) -> list[str]:  # noqa: ARG002
         """Return all problems, the replay's own first, or note that nothing was played."""
-        is_met = any(fault.came for fault in self.view.faults)
+        has_met_fault = any(fault.came for fault in self.view.faults)
         results = self.view.results
         is_answered = results.played or results.unknown_tools
-        was_asked = is_answered or results.misses or is_met
+        was_asked = is_answered or results.misses or has_met_fault
         if not was_asked and not self.view.has_probed_server:
             self.outcome = "not used"
         elif self.view.problem is not None:
@@ -69,8 +75,8 @@ class _NoCassette:
     is_recording = False
     outcome = RunOutcome()
 
-    def __init__(self, fail: Callable[[], NoReturn]) -> None:
-        self._fail_test = fail
+    def __init__(self, fail_test: Callable[[], NoReturn]) -> None:
+        self._fail_test = fail_test
 
     def __getattr__(self, _name: str) -> NoReturn:
         self._fail_test()
@@ -83,11 +89,13 @@ class MissingUse(CassetteUse):
 
     def _start_use(self, exit_stack: ExitStack) -> Replay:  # noqa: ARG002
         """Return a replay that fails the test when it is first needed."""
-        missing = cast("Any", _NoCassette(self._fail_test))
-        return Replay(missing, self.request.mode, self.place, self._settings.answers)
+        missing_replay = cast("Any", _NoCassette(self._fail_test))
+        return Replay(
+            missing_replay, self.request.mode, self.place, self._settings.answers
+        )
 
     @property
-    def error(self) -> CassetteError:
+    def missing_error(self) -> CassetteError:
         """Why it can't be played."""
         mode = self.request.mode
         default = " (mode none is the default under CI)" if mode == "none" else ""
@@ -101,7 +109,7 @@ class MissingUse(CassetteUse):
     def _fail_test(self) -> NoReturn:
         """Fail the test for the missing cassette, and note that it was needed."""
         self._is_needed = True
-        self.request.fail(self.error)
+        self.request.fail_test(self.missing_error)
 
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:  # noqa: ARG002
         """Return why a test that passed should not have: it has swallowed the error."""
@@ -110,21 +118,21 @@ class MissingUse(CassetteUse):
         if not passed or is_told or not self._is_needed:
             return []
 
-        return [str(self.error)]
+        return [str(self.missing_error)]
 
     def load_recorded(self) -> None:
         """Return None: there is none."""
 
 
-def use_of(request: UseRequest) -> CassetteUse:
+def begin_use(request: UseRequest) -> CassetteUse:
     """Begin to record or replay a cassette, as the mode says."""
     path = request.path
     if needs_upstream(request.mode, path, is_old=request.age_days is not None):
         # Whoever replays loads no client.
         from mrtr_cassette.testing.suite_recording import RecordingUse, VerifyingUse
 
-        kind = VerifyingUse if request.mode == "verify" else RecordingUse
-        return kind(request)
+        use_class = VerifyingUse if request.mode == "verify" else RecordingUse
+        return use_class(request)
 
     if cassette_exists(path) or journal_path(path).exists():
         _refuse_missing_beside(request)

@@ -50,7 +50,7 @@ from mrtr_cassette.testing.suite_cassette import (
     TestOutcome,
     UseRequest,
 )
-from mrtr_cassette.testing.suite_replay import use_of
+from mrtr_cassette.testing.suite_replay import begin_use
 
 _NOT_A_FAILURE: Final = (
     pytest.skip.Exception,
@@ -135,12 +135,12 @@ class CassetteUses:
         def open_by_name(*name: Any, **options: Any) -> MrtrCassette:
             """Record or replay the cassette of this name until the fixture is torn down."""
 
-            def sources() -> list[OptionSource]:
+            def source_of_this_call() -> list[OptionSource]:
                 if not name:
                     raise UsageError("mrtr_cassettes needs the name of a file")
                 return [source_of_call("mrtr_cassettes", name, options)]
 
-            use = self._begin_use(request, sources)
+            use = self._begin_use(request, source_of_this_call)
             exit_stack.callback(use.stop)
             self._named_by_tests.add(use.path)
             return use.view
@@ -150,12 +150,14 @@ class CassetteUses:
             yield open_by_name
 
     def _begin_use(
-        self, request: pytest.FixtureRequest, sources: Callable[[], list[OptionSource]]
+        self,
+        request: pytest.FixtureRequest,
+        find_sources: Callable[[], list[OptionSource]],
     ) -> CassetteUse:
         """Begin a use with what the ini file, the suite's own fixture and nearer places say."""
         path = Path(request.node.path)
 
-        def fail(error: MrtrCassetteError) -> NoReturn:
+        def fail_test(error: MrtrCassetteError) -> NoReturn:
             """Fail the test, with a hint if its files are faked or it may have been renamed."""
             hint = hint_at_faked_files(request.node)
             if not (hint or path.exists()):
@@ -167,7 +169,7 @@ class CassetteUses:
             ) from None
 
         try:
-            settings = self._settings_of_request(request, sources)
+            settings = self._settings_of_request(request, find_sources)
             path = cassette_path(request.node, settings.name)
             settings = _with_paths_beside(settings, request.node)
             if not (path.exists() or Path(request.node.path).exists()):
@@ -178,41 +180,48 @@ class CassetteUses:
             if settings.mode is not None and not self._is_mode_given:
                 mode = settings.mode
 
-            asked = UseRequest(
+            use_request = UseRequest(
                 self._suite_run,
                 path,
                 settings,
                 mode,
                 ask_upstream=partial(request.getfixturevalue, "mrtr_upstream"),
-                fail=fail,
+                fail_test=fail_test,
                 sharers=self._sharers_of(request, path, settings),
             )
-            use = use_of(asked)
+            use = begin_use(use_request)
         except MrtrCassetteError as error:
-            fail(error)
+            fail_test(error)
 
         self._fixtures_by_use[use] = _Fixture(request.node, request.fixturename)
         return use
 
     def _settings_of_request(
-        self, request: pytest.FixtureRequest, sources: Callable[[], list[OptionSource]]
+        self,
+        request: pytest.FixtureRequest,
+        find_sources: Callable[[], list[OptionSource]],
     ) -> Settings:
         """Return the settings from the ini file, the suite's fixture and nearer places."""
-        suite = request.getfixturevalue("mrtr_cassette_config")
-        if not isinstance(suite, dict):
+        suite_options = request.getfixturevalue("mrtr_cassette_config")
+        if not isinstance(suite_options, dict):
             raise UsageError(
-                f"the fixture mrtr_cassette_config returns {suite!r}, and not a dict"
+                f"the fixture mrtr_cassette_config returns {suite_options!r}, and not a dict"
             )
 
-        config = OptionSource("the fixture mrtr_cassette_config", suite)
-        test = _node_arguments(self._config.invocation_params.dir, request.node)
+        suite_source = OptionSource("the fixture mrtr_cassette_config", suite_options)
+        pytest_argument = _pytest_argument_of(
+            self._config.invocation_params.dir, request.node
+        )
         has_upstream = _has_upstream_fixture(request)
         sources_with_texts = []
-        for source in [self._ini_source, config, *sources()]:
+        for source in [self._ini_source, suite_source, *find_sources()]:
             sources_with_texts.append(_with_fixtures(source, request))
 
         return settings_of(
-            sources_with_texts, test, scope=request.scope, has_upstream=has_upstream
+            sources_with_texts,
+            pytest_argument,
+            scope=request.scope,
+            has_upstream=has_upstream,
         )
 
     def _sharers_of(
@@ -265,9 +274,9 @@ class CassetteUses:
         """Add to the report of a failed test what its cassette has to do with it."""
         cause = use.unreported_misses() or use.unreported_differences(is_alone=False)
         if cause is not None:
-            _with_cause_first(report, cause)
+            _show_cause_first(report, cause)
 
-        page = self._page_of(use)
+        page = self._write_page_if_wanted(use)
         if page is not None:
             report.sections.append((_PAGE_TITLE, page))
 
@@ -277,11 +286,11 @@ class CassetteUses:
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
         """Return the uses of a test: its own, and those of wider fixtures that it requests."""
-        chain = item.listchain()
+        item_chain = item.listchain()
         names = getattr(item, "fixturenames", ())
         uses = []
         for use, fixture in self._fixtures_by_use.items():
-            is_shared = fixture.node in chain and fixture.name in names
+            is_shared = fixture.node in item_chain and fixture.name in names
             if fixture.node is item or is_shared:
                 uses.append(use)
 
@@ -295,7 +304,9 @@ class CassetteUses:
         for use in self._used_by(item):
             problem = use.unreported_misses()
             if problem is None and self._fixtures_by_use[use].node is item:
-                problem = use.unreported_differences(is_alone=_is_alone(item))
+                problem = use.unreported_differences(
+                    is_alone=_is_only_user_of_cassettes(item)
+                )
 
             if problem is not None:
                 problems.append(problem)
@@ -347,11 +358,11 @@ class CassetteUses:
         """Return the misses by the end of a test that were not reported, as texts."""
         problems = []
         for use in self._fixtures_by_use:
-            use.test_ended(item.nodeid)
+            use.note_end_of_test(item.nodeid)
             misses = use.unreported_misses()
             if misses is not None:
                 problems.append(misses)
-                page = self._page_of(use)
+                page = self._write_page_if_wanted(use)
                 if page is not None:
                     item.add_report_section("teardown", _PAGE_TITLE, page)
 
@@ -377,13 +388,13 @@ class CassetteUses:
 
             is_shared = self._fixtures_by_use.pop(use).node is not item
             # What tests share, the end of the run decides on: some may be run again.
-            passes = is_shared or (passed and not use.failed)
-            objections = use.conclude(passed=passes, plays_all=self._plays_all)
+            use_passed = is_shared or (passed and not use.failed)
+            objections = use.conclude(passed=use_passed, plays_all=self._plays_all)
             hint = hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
             self._count_outcome(use.outcome)
             self._note_redacted(use.path, use.redacted)
-            if passes and not objections:
+            if use_passed and not objections:
                 hint = "" if use.given_up is None else hint_at_name(use.path)
                 warnings += [f"{warning}{hint}" for warning in use.warnings]
                 self._note_answers(use)
@@ -442,16 +453,16 @@ class CassetteUses:
         self._count_outcome(use.outcome)
 
     def publish_shared(
-        self, items: Iterable[pytest.Item], left_out: str | None
+        self, items: Iterable[pytest.Item], why_partial: str | None
     ) -> list[str]:
         """Publish what the tests recorded for cassettes that they share; return the problems.
 
-        A run of these items that has `left_out` something replaces no cassette by a part.
+        A run that is partial, for the reason `why_partial`, replaces no cassette by a part.
         """
         problems = []
-        left_out = left_out or _narrowing_arguments(self._config)
-        possible_loss = left_out or self._opener_left_out(items)
-        for shared_recording in self._suite_run.shared.values():
+        why_partial = why_partial or _why_not_all_collected(self._config)
+        why_perhaps_partial = why_partial or self._test_that_left_out_calls(items)
+        for shared_recording in self._suite_run.shared_recordings.values():
             if not shared_recording.place.exists():
                 continue
 
@@ -459,7 +470,7 @@ class CassetteUses:
                 is_named_by_tests = shared_recording.path in self._named_by_tests
                 outcome, problem = shared_recording.publish(
                     self._test_outcomes,
-                    possible_loss if is_named_by_tests else left_out,
+                    why_perhaps_partial if is_named_by_tests else why_partial,
                 )
             except MrtrCassetteError as error:
                 outcome = "discarded (not written)"
@@ -472,7 +483,7 @@ class CassetteUses:
 
         return problems
 
-    def _opener_left_out(self, items: Iterable[pytest.Item]) -> str | None:
+    def _test_that_left_out_calls(self, items: Iterable[pytest.Item]) -> str | None:
         """Return which test may have left out calls to any cassette of `mrtr_cassettes`."""
         for item in items:
             if not opens_by_name(item):
@@ -484,7 +495,7 @@ class CassetteUses:
 
         return None
 
-    def _page_of(self, use: CassetteUse) -> str | None:
+    def _write_page_if_wanted(self, use: CassetteUse) -> str | None:
         """Write the page of a failed test, if that is asked for; failing changes nothing."""
         if not self._writes_pages:
             return None
@@ -522,7 +533,7 @@ def _with_paths_beside(settings: Settings, node: Any) -> Settings:
     return replace(settings, replay=replace(settings.replay, beside=paths))
 
 
-def _node_arguments(folder: Path, node: Any) -> str:
+def _pytest_argument_of(folder: Path, node: Any) -> str:
     """Return what pytest takes for a test, a class or a module, when it runs in a folder."""
     file, colons, rest = str(node.nodeid).partition("::")
     root: Path = node.config.rootpath
@@ -538,11 +549,10 @@ def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
     return len(manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
 
 
-def _is_alone(item: pytest.Item) -> bool:
+def _is_only_user_of_cassettes(item: pytest.Item) -> bool:
     """Tell whether a test has no other fixture that may speak to a cassette until its teardown."""
-    fixture_definitions = getattr(
-        getattr(item, "_fixtureinfo", None), "name2fixturedefs", {}
-    )
+    fixture_info = getattr(item, "_fixtureinfo", None)
+    fixture_definitions = getattr(fixture_info, "name2fixturedefs", {})
     for name, definitions in fixture_definitions.items():
         if name.startswith(MARKER):
             continue
@@ -554,20 +564,23 @@ def _is_alone(item: pytest.Item) -> bool:
     return True
 
 
-def _with_cause_first(report: pytest.TestReport, text: str) -> None:
+def _show_cause_first(report: pytest.TestReport, cause: str) -> None:
     """Show a cause before the traceback of a failed test, and its first line in the summary.
 
     The client's own traceback comes below it, as that of a library is long.
     """
     traceback = report.longrepr
     if not isinstance(traceback, ExceptionChainRepr):
-        report.sections.append(("mrtr-cassette", text))
+        report.sections.append(("mrtr-cassette", cause))
         return
 
-    first = traceback.chain[0][0]
-    first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]
+    first_traceback = traceback.chain[0][0]
+    first_traceback.reprentries = [
+        ReprEntryNative([f"{cause}\n\n"]),
+        *first_traceback.reprentries,
+    ]
     if traceback.reprcrash is not None:
-        traceback.reprcrash.message = text.partition("\n")[0]
+        traceback.reprcrash.message = cause.partition("\n")[0]
 
 
 def _write_page(root: Path, use: CassetteUse) -> str | None:
@@ -616,7 +629,7 @@ def _replay_report(use: CassetteUse) -> ReplayReport | None:
 # The cassettes of a whole suite
 
 
-def _narrowing_arguments(config: pytest.Config) -> str | None:
+def _why_not_all_collected(config: pytest.Config) -> str | None:
     """Return what on the command line keeps pytest from collecting tests, or None."""
     for name in ("ignore", "ignore_glob", "lf"):
         if config.getoption(name, None):

@@ -159,14 +159,14 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
         async with served(plays) as serve:
             wanted = {"upstream": ["sleep", "1000", "{port}"]}
             await asyncio.to_thread(partial(serve.begin, "slow", **wanted))
-            (play,) = plays.open.values()
-            ending = asyncio.create_task(plays.end(play, "passed"))
+            (play,) = plays.open_plays.values()
+            ending = asyncio.create_task(plays.end_play(play, "passed"))
             await is_stopping.wait()
             ending.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await ending
 
-            still_open = dict(plays.open)
+            still_open = dict(plays.open_plays)
             may_stop.set()
 
             assert still_open == {play.id: play}
@@ -179,7 +179,7 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
     monkeypatch.setattr(upstreams, "_why_not_listening", listens_at_once)
     plays = asyncio.run(ended())
 
-    assert plays.open == {}
+    assert plays.open_plays == {}
     assert plays.outcome_counts.total() == 1
 
 
@@ -188,7 +188,7 @@ def test_all_forgotten_plays_are_ended(
 ) -> None:
     """Although one of them can't be: what the others have started is stopped."""
     store_cassette(tmp_path)
-    end = CassettePlay.end
+    end = CassettePlay.stop_and_publish
     ended = []
 
     def failing_end(play: CassettePlay, outcome: TestOutcome) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_all_forgotten_plays_are_ended(
 
         return report
 
-    monkeypatch.setattr(CassettePlay, "end", failing_end)
+    monkeypatch.setattr(CassettePlay, "stop_and_publish", failing_end)
 
     async def close() -> Plays:
         plays = Plays(tmp_path, "none", "", Announcer())
@@ -215,7 +215,7 @@ def test_all_forgotten_plays_are_ended(
     plays = asyncio.run(close())
 
     assert len(ended) == 2
-    assert plays.open == {}
+    assert plays.open_plays == {}
 
 
 def test_trials_play_cassettes_of_a_store(tmp_path: Path) -> None:

@@ -155,9 +155,8 @@ async def record_pipe(
     server = RecordedServer(command_text, "stdio", client_hash)
     process = _ServerCommand(command, cwd)
     async with catching_end_signals() as end_requested:
-        with journaling(
-            output, options, announcer, earlier, player, server
-        ) as recording_run:
+        journal = journaling(output, options, announcer, earlier, player, server)
+        with journal as recording_run:
             on_begin(recording_run)
             if player is None:
                 exit_code = await _record_on_pipes(
