@@ -242,9 +242,9 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
     if options.on_miss != "report" and replay.misses:
         raise MissesError(replay.place, replay.misses)
 
-    unmet = unmet_text(replay.faults)
-    if unmet is not None:
-        raise MrtrCassetteError(unmet)
+    unmet_faults = unmet_text(replay.faults)
+    if unmet_faults is not None:
+        raise MrtrCassetteError(unmet_faults)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.place, replay.unplayed)
 

@@ -46,9 +46,10 @@ def line_by_line(*lines: str) -> str:
 
 def printable_json(text: str) -> str:
     """Escape the same as JSON does, which leaves JSON what it means; tabs stay."""
-    lines = [
-        _escape_unprintable(line, _json_escape, kept="\t") for line in text.split("\n")
-    ]
+    lines = []
+    for line in text.split("\n"):
+        lines.append(_escape_unprintable(line, _json_escape, kept="\t"))
+
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\u003a", "\n".join(lines))
 
 

@@ -129,7 +129,7 @@ _TESTS_OF_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "list": (
         lambda value: (
             isinstance(value, Sequence | set | frozenset)
-            and all(isinstance(each, str) for each in value)
+            and all(isinstance(text, str) for text in value)
         ),
         "a list of texts",
     ),
@@ -185,9 +185,9 @@ def checked_value(name: str, option: Option, value: Any) -> Any:
 
 def _check_range(name: str, option: Option, value: int) -> None:
     """Raise a `UsageError` if a number is outside its option's limits."""
-    most = option.largest
-    if value < option.smallest or (most is not None and value > most):
-        limit = "" if most is None else f" and at most {most}"
+    largest = option.largest
+    if value < option.smallest or (largest is not None and value > largest):
+        limit = "" if largest is None else f" and at most {largest}"
         raise UsageError(
             f"<<{name}>> is {value}; it must be at least {option.smallest}{limit}"
         )
@@ -256,11 +256,8 @@ def checked_headers(value: Any) -> Headers:
     pairs = tuple(_pairs_in(value, refusal))
     for name, text in pairs:
         are_texts = isinstance(name, str) and isinstance(text, str)
-        if (
-            not are_texts
-            or not HEADER_NAME.fullmatch(name)
-            or FORBIDDEN_IN_HEADER.search(text)
-        ):
+        has_header_name = are_texts and HEADER_NAME.fullmatch(name)
+        if not has_header_name or FORBIDDEN_IN_HEADER.search(text):
             raise UsageError(
                 f"<<headers>>: the header {name!r} is not valid in HTTP",
                 hint="give it as <<header_form>>",
@@ -805,7 +802,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
     def __post_init__(self) -> None:
         """Check every value, and what goes together."""
         super().__post_init__()
-        self._check_with_existing()
+        self._check_options_about_existing()
         if self.masks:
             from mrtr_cassette.core.compare.values import masks_as_places
 
@@ -817,10 +814,10 @@ class RecordOptions(WritingOptions, ProxyOptions):
         if self.match_headers:
             _ = self.kept_headers
 
-    def _check_with_existing(self) -> None:
+    def _check_options_about_existing(self) -> None:
         """Make sure that options decide about a cassette that exists where they are to."""
-        plays = self.reads or self.repeat != "auto" or self.history != "auto"
-        if (plays or self.match) and self.existing != "append":
+        decides_on_plays = self.reads or self.repeat != "auto" or self.history != "auto"
+        if (decides_on_plays or self.match) and self.existing != "append":
             raise UsageError(
                 "<<repeat>>, <<history>>, <<reads>> and <<match>> need <<append>>",
                 hint="they decide which calls are played from the cassette",

@@ -102,9 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
             f"the ini value mrtr_cassette_dir takes the name of a folder, and not {folder!r}"
         )
 
-    run = SuiteRun(config)
-    config.stash[_RUN_KEY] = run
-    config.pluginmanager.register(run, "mrtr-cassette-run")
+    suite_run = SuiteRun(config)
+    config.stash[_RUN_KEY] = suite_run
+    config.pluginmanager.register(suite_run, "mrtr-cassette-run")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
         from mrtr_cassette.testing.names import Orphans
@@ -146,10 +146,10 @@ class SuiteRun:
         self._answers_given: list[Any] = []
         self._sharing_problems: list[str] = []
         self._own_uses: CassetteUses | None = None
-        self._left_out: str | None = None
+        self._why_partial: str | None = None
         """What the run leaves out, as a clause; None: it has all tests."""
 
-    def uses(self) -> CassetteUses:
+    def cassette_uses(self) -> CassetteUses:
         """Return what opens and follows the cassettes of the run."""
         if self._own_uses is None:
             from mrtr_cassette.testing.uses import CassetteUses
@@ -174,7 +174,7 @@ class SuiteRun:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file whose tests are unknown: it was skipped, or can't be imported."""
         if not report.passed:
-            self._left_out = f"{report.nodeid} was not collected"
+            self._why_partial = f"{report.nodeid} was not collected"
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
@@ -186,7 +186,7 @@ class SuiteRun:
         selected = set(items)
         for item in collected:
             if item not in selected:
-                self._left_out = f"{item.nodeid} was deselected"
+                self._why_partial = f"{item.nodeid} was deselected"
                 return
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -194,7 +194,7 @@ class SuiteRun:
         for item in session.items:
             for fixture in getattr(item, "fixturenames", ()):
                 if fixture.startswith("mrtr_cassette"):
-                    self.uses()
+                    self.cassette_uses()
                     return
 
     def pytest_report_header(self, config: pytest.Config) -> str:
@@ -221,7 +221,7 @@ class SuiteRun:
         """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
         if self._own_uses is not None:
             self._sharing_problems = self._own_uses.publish_shared(
-                session.items, self._left_out
+                session.items, self._why_partial
             )
             self._summary_notes += self._own_uses.notes
             self._answers_given += map(list, self._own_uses.answers)
@@ -233,12 +233,8 @@ class SuiteRun:
         if output is not None:
             counts = dict(self.counts)
             matches = dict(self.option_matches)
-            output[_WORKER_OUTPUT] = [
-                counts,
-                matches,
-                self._summary_notes,
-                self._answers_given,
-            ]
+            notes = self._summary_notes
+            output[_WORKER_OUTPUT] = [counts, matches, notes, self._answers_given]
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter
@@ -256,10 +252,11 @@ class SuiteRun:
                 terminalreporter.write_line(line)
 
         if self.counts and self.config.get_verbosity() >= 0:
-            counts = [
-                f"{count} {outcome}" for outcome, count in sorted(self.counts.items())
-            ]
-            terminalreporter.write_line(f"mrtr-cassette: {', '.join(counts)}")
+            outcome_texts = []
+            for outcome, count in sorted(self.counts.items()):
+                outcome_texts.append(f"{count} {outcome}")
+
+            terminalreporter.write_line(f"mrtr-cassette: {', '.join(outcome_texts)}")
             lines = self._summary_notes
             if self._answers_given:
                 from mrtr_cassette.core.report.coverage import GivenAnswer, untried_line
@@ -278,7 +275,7 @@ _RUN_KEY = pytest.StashKey[SuiteRun]()
 
 def _uses_of_run(request: pytest.FixtureRequest) -> CassetteUses:
     """Return the object that opens the cassettes of the run to which a request belongs."""
-    return request.config.stash[_RUN_KEY].uses()
+    return request.config.stash[_RUN_KEY].cassette_uses()
 
 
 def _cassette_fixture(
@@ -286,13 +283,14 @@ def _cassette_fixture(
 ) -> Any:
     """Return a fixture of this scope, whose docstring says for which `users` the recording is."""
 
-    def opened(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
+    def opened_cassette(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         yield from _uses_of_run(request).opened_cassette(request)
 
-    opened.__doc__ = (
+    docstring = (
         f"The recording of an MCP server, for {users}: clients connect to its `url`."
     )
-    return pytest.fixture(opened, scope=scope)
+    opened_cassette.__doc__ = docstring
+    return pytest.fixture(opened_cassette, scope=scope)
 
 
 mrtr_cassette = _cassette_fixture("function", "this test")

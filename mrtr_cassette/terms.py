@@ -313,7 +313,7 @@ def in_terms(
         # A flag of the command line is repeated for each of several values.
         separator = f" {term.partition(' ')[0]} " if term.startswith("--") else " "
 
-        def value_of(inner_slot: re.Match[str]) -> str:
+        def value_or_term_of(inner_slot: re.Match[str]) -> str:
             """Return a value as a shell or Python spells it; if there is none, its term."""
             name = inner_slot[1]
             if name not in values_of_slots:
@@ -324,23 +324,23 @@ def in_terms(
             value = values_of_slots[name]
             return repr(value if isinstance(value, str) else [*value])
 
-        return _SLOT_IN_TEXT.sub(value_of, term)
+        return _SLOT_IN_TEXT.sub(value_or_term_of, term)
 
     return _SLOT_IN_TEXT.sub(term_of, text)
 
 
 def given_options(options: Values, terms: Terms) -> str:
     """Return the options that have a value as they go on in an offered command, in these terms."""
-    text = ""
+    options_text = ""
     for name, value in options.items():
         if not value:
             continue
 
         spelled_option = in_terms(f"<<given_{name}>>", terms, {name: value})
         if spelled_option:
-            text += terms["between_options"] + spelled_option
+            options_text += terms["between_options"] + spelled_option
 
-    return text
+    return options_text
 
 
 def shell_words(value: str | Sequence[str], separator: str = " ") -> str:

@@ -224,11 +224,13 @@ class _NumberType(click.IntRange):
 
 def with_fetched(words: Sequence[str]) -> list[str]:
     """Fetch the cassettes that are named by addresses; return what names all of them then."""
-    names = []
+    names_after_fetching = []
     for word in words:
-        names.append(_fetched_cassette_name(word) if is_address(word) else word)
+        names_after_fetching.append(
+            _fetched_cassette_name(word) if is_address(word) else word
+        )
 
-    return names
+    return names_after_fetching
 
 
 def read_place(word: str) -> Location:
@@ -277,7 +279,7 @@ def ignore_from_option(text: str) -> Decorator:
 def shared_options(options: type[Options]) -> Decorator:
     """Return what gives a command the options of a class."""
 
-    def decorate(command: Any) -> Any:
+    def add_options(command: Any) -> Any:
         """Add the options to a command, which then shows them in the order of the class."""
         for name, option in reversed(options_of(options).items()):
             decorators = _click_options(name, option, default_of(options, name))
@@ -286,48 +288,50 @@ def shared_options(options: type[Options]) -> Decorator:
 
         return command
 
-    return decorate
+    return add_options
 
 
 def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
     """Return what gives a command an option, or one flag for each of its values."""
     if option.flags is not None:
-        flags = []
+        flag_decorators = []
         for value, (flag, text) in option.flags.items():
-            flags.append(
+            flag_decorators.append(
                 click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
             )
 
-        return flags
+        return flag_decorators
 
     flag = flag_of(name, option)
     if not flag:
         return []
 
-    end = "."
-    facts: dict[str, Any] = {"metavar": option.metavar}
+    end_of_help = "."
+    click_arguments: dict[str, Any] = {"metavar": option.metavar}
     if option.kind in ("list", "headers", "values", "match"):
-        facts["multiple"] = True
-        end = "; may be repeated."
+        click_arguments["multiple"] = True
+        end_of_help = "; may be repeated."
     elif option.kind == "switch":
-        facts["is_flag"] = True
+        click_arguments["is_flag"] = True
     elif option.kind == "file":
-        facts["type"] = click.Path()
+        click_arguments["type"] = click.Path()
     elif option.kind == "faults":
-        facts["type"] = _FaultsType()
+        click_arguments["type"] = _FaultsType()
     else:
-        facts["show_default"] = True
+        click_arguments["show_default"] = True
 
     if option.kind == "choice":
-        facts["type"] = click.Choice(option.choices)
+        click_arguments["type"] = click.Choice(option.choices)
 
     if option.kind == "number":
-        facts["type"] = _NumberType(option.smallest, option.largest)
-        facts["metavar"] = option.metavar or "NUMBER"
-        default, end = _default_number(option, default)
+        click_arguments["type"] = _NumberType(option.smallest, option.largest)
+        click_arguments["metavar"] = option.metavar or "NUMBER"
+        default, end_of_help = _default_number(option, default)
 
-    help_text = option.help + end
-    return [click.option(flag, name, default=default, help=help_text, **facts)]
+    help_text = option.help + end_of_help
+    return [
+        click.option(flag, name, default=default, help=help_text, **click_arguments)
+    ]
 
 
 def _default_number(option: Option, default: Any) -> tuple[Any, str]:
@@ -367,12 +371,14 @@ def read_options(
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
-            chosen_flags = [
-                value for value in option.flags if given_options[f"{name}_{value}"]
-            ]
-            refuse_together({option.flags[value][0]: True for value in chosen_flags})
-            if chosen_flags:
-                values[name] = chosen_flags[0]
+            chosen_values = []
+            for value in option.flags:
+                if given_options[f"{name}_{value}"]:
+                    chosen_values.append(value)
+
+            refuse_together({option.flags[value][0]: True for value in chosen_values})
+            if chosen_values:
+                values[name] = chosen_values[0]
         elif option.in_shell:
             values[name] = _option_value(option, given_options[name])
 
@@ -382,22 +388,22 @@ def read_options(
     return options(**values)
 
 
-def _option_value(option: Option, given: Any) -> Any:
+def _option_value(option: Option, given_value: Any) -> Any:
     """Return the value of an option, from what was given on a command line."""
     if option.kind == "headers":
-        return [_parsed_header(text) for text in given]
+        return [_parsed_header(text) for text in given_value]
     if option.kind == "values":
-        return [named_value(text) for text in given]
+        return [named_value(text) for text in given_value]
 
     if option.kind == "match":
         from mrtr_cassette.core.cassette.matchers import matchers_in
 
-        return matchers_in(given) or None
+        return matchers_in(given_value) or None
 
-    if option.kind == "number" and given is not None:
-        return given * option.unit
+    if option.kind == "number" and given_value is not None:
+        return given_value * option.unit
 
-    return given
+    return given_value
 
 
 def named_value(text: str) -> tuple[str, str]:
@@ -406,8 +412,8 @@ def named_value(text: str) -> tuple[str, str]:
     Raises:
         UsageError: the text is missing.
     """
-    name, equals, value = text.partition("=")
-    if not equals:
+    name, equals_sign, value = text.partition("=")
+    if not equals_sign:
         raise UsageError(
             f"--value {text}: the text is missing", hint="give it as <<give_value>>"
         )
@@ -432,12 +438,14 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     if not isinstance(upstream, str):
         return
 
-    patterns = patterns_of_path(text_redactor(rules)(upstream))
-    if patterns:
-        options = " ".join([f"--redact {shlex.quote(text)}" for text in patterns])
+    secret_patterns = patterns_of_path(text_redactor(rules)(upstream))
+    if secret_patterns:
+        redact_options = " ".join(
+            [f"--redact {shlex.quote(text)}" for text in secret_patterns]
+        )
         say(
             "warning: the path of the upstream's URL seems to have a secret, which is kept; "
-            f"record with {options}"
+            f"record with {redact_options}"
         )
 
 
@@ -453,11 +461,11 @@ LEFT_NOTHING_OUT: Final = "left nothing out"
 
 
 def tell_unused(
-    options: Iterable[tuple[str, str]], log: Log, what: str = "matched nothing"
+    options: Iterable[tuple[str, str]], log: Log, effect: str = "matched nothing"
 ) -> None:
-    """Say which options made no difference, each with its value; `what` says it in words."""
+    """Say which options made no difference, each with its value; `effect` says it in words."""
     for name, value in options:
-        text = f"note: {TERMS[name]} {printable(value)} {what}"
+        text = f"note: {TERMS[name]} {printable(value)} {effect}"
         log.tell(text, {"event": "unused", "option": name, "value": value})
 
 
@@ -470,13 +478,13 @@ def refuse_misplaced(words: Sequence[str]) -> None:
     Raises:
         UsageError: there is one in the words.
     """
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if os.path.lexists(word):
             continue
 
         refuse_without_scheme(word)
         if shutil.which(word) is not None:
-            command = shlex.join(words[place:])
+            command = shlex.join(words[index:])
             raise UsageError(
                 f"{word!r} is a program", hint=f"put -- before it: -- {command}"
             )

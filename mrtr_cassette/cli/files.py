@@ -154,14 +154,14 @@ def inspect(
 
         if as_json:
             data = [inspection_data(detail) for detail in details]
-            shown = json_report(data if len(data) > 1 else data[0])
+            shown_text = json_report(data if len(data) > 1 else data[0])
         elif markdown:
-            shown = "\n\n".join(map(mermaid_diagram, details))
+            shown_text = "\n\n".join(map(mermaid_diagram, details))
         else:
-            form = review_text if full else inspection_text
-            shown = "\n\n".join(map(form, details))
+            details_as_text = review_text if full else inspection_text
+            shown_text = "\n\n".join(map(details_as_text, details))
 
-    click.echo(shown)
+    click.echo(shown_text)
 
 
 def _least_shares(thresholds: Sequence[str]) -> dict[str, int]:
@@ -222,12 +222,12 @@ def _show_to_git(words: Sequence[str]) -> None:
         raise UsageError("--git needs the file that git gives a textconv")
 
     data = read_file(Path(words[0]))
-    shown = data
+    shown_bytes = data
     with suppress(CassetteError):
         text = review_text(details_of(load(data, words[0])))
-        shown = f"{text}\n".encode()
+        shown_bytes = f"{text}\n".encode()
 
-    click.echo(shown, nl=False)
+    click.echo(shown_bytes, nl=False)
 
 
 @click.command()
@@ -271,7 +271,7 @@ def diff(
     markdown: bool,
     ignored: tuple[str, ...],
     values: tuple[str, ...],
-    **places: Any,
+    **settings: Any,
 ) -> None:
     """Show the differences between two cassettes.
 
@@ -281,13 +281,13 @@ def diff(
     refuse_together({"--json": as_json, "--markdown": markdown})
     are_folders = not for_git and any(Path(word).is_dir() for word in words)
     if for_git:
-        pairs = {words[0]: _files_from_git(words)}
+        file_pairs = {words[0]: _files_from_git(words)}
     else:
-        pairs = _file_pairs(words, are_folders=are_folders)
+        file_pairs = _file_pairs(words, are_folders=are_folders)
 
     try:
-        places["values"] = list(map(named_value, values))
-        comparisons = _comparisons_by_name(pairs, ignore=ignored, **places)
+        settings["values"] = list(map(named_value, values))
+        comparisons = _comparisons_by_name(file_pairs, ignore=ignored, **settings)
     except CassetteError as error:
         if not for_git:
             raise
@@ -316,8 +316,8 @@ def diff(
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
 
-    unused = _unused_values("ignore", ignored, pairs)
-    unused += _unused_values("masks", places["masks"], pairs)
+    unused = _unused_values("ignore", ignored, file_pairs)
+    unused += _unused_values("masks", settings["masks"], file_pairs)
     tell_unused(unused, Log(), LEFT_NOTHING_OUT)
     context.exit(1 if differing_comparisons and not for_git else 0)
 
@@ -331,7 +331,7 @@ def _file_pairs(
 
     fetched = tuple(with_fetched(words))
     if are_folders:
-        return _same_names(fetched)
+        return _pairs_of_same_name(fetched)
 
     return {fetched[0]: fetched}
 
@@ -403,22 +403,24 @@ def _show_comparisons(
             click.echo("\n".join(map(coloured_line, lines)))
 
 
-def _same_names(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _pairs_of_same_name(folders: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Return the cassettes of two folders by name; the null device stands for a missing one."""
     for folder in folders:
         if not Path(folder).is_dir():
             raise UsageError(f"{folder} is not a folder, but the other one is")
 
-    folder_names = []
+    names_of_folders = []
     for folder in folders:
         paths = map(path_of, cassettes_in([folder]))
-        folder_names.append({str(path.relative_to(folder)) for path in paths})
+        names_of_folders.append({str(path.relative_to(folder)) for path in paths})
 
     pairs = {}
-    for name in sorted(folder_names[0] | folder_names[1]):
+    for name in sorted(names_of_folders[0] | names_of_folders[1]):
         pair = []
-        for folder, names in zip(folders, folder_names, strict=True):
-            pair.append(str(Path(folder, name)) if name in names else os.devnull)
+        for folder, names_in_folder in zip(folders, names_of_folders, strict=True):
+            pair.append(
+                str(Path(folder, name)) if name in names_in_folder else os.devnull
+            )
 
         pairs[name] = tuple(pair)
 
@@ -431,7 +433,8 @@ def _files_from_git(words: tuple[str, ...]) -> tuple[str, ...]:
     Source: git, "GIT_EXTERNAL_DIFF"; of an unmerged file there is the path alone.
     """
     if len(words) == 1:
-        return words[0], words[0]
+        unmerged_path = words[0]
+        return unmerged_path, unmerged_path
     if len(words) < 7:
         raise UsageError("--git needs the seven arguments of git's external diff")
     return words[1], words[4]
@@ -445,7 +448,7 @@ def recover(cassettes: tuple[str, ...]) -> None:
     Writes a cassette from the journal beside it, and deletes the journal. The journal of a cassette
     in a store is in this directory. A folder or a glob means all journals in it.
     """
-    code = 0
+    exit_code = 0
     for journal in cassettes_in(cassettes, (".journal",)):
         cassette = journal
         if isinstance(journal, Path) and journal.suffix == ".journal":
@@ -454,9 +457,9 @@ def recover(cassettes: tuple[str, ...]) -> None:
         try:
             _recover_cassette(cassette)
         except CassetteError as error:
-            code = tell_error(error)
+            exit_code = tell_error(error)
 
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
 def _recover_cassette(cassette: Location) -> None:
@@ -557,7 +560,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     find a secret. With --fix, the digests are computed anew, and the file is formatted like a
     recording.
     """
-    code = 0
+    exit_code = 0
     for cassette in cassettes_in(with_fetched(cassettes), takes_all=True):
         try:
             if is_foreign(read_file(cassette)):
@@ -565,11 +568,11 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
                 continue
 
             has_secrets = _check_cassette(cassette, fixes=fixes)
-            code = max(code, int(has_secrets))
+            exit_code = max(exit_code, int(has_secrets))
         except CassetteError as error:
-            code = tell_error(error)
+            exit_code = tell_error(error)
 
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
 def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
@@ -594,15 +597,17 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
             )
 
     for place, side, rule in secrets:
-        where = f"#{place.interaction}, {side}"
+        shown_place = f"#{place.interaction}, {side}"
         if place.turn:
-            where = f"#{place.interaction}, answer of turn {place.turn}, {side}"
+            shown_place = f"#{place.interaction}, answer of turn {place.turn}, {side}"
 
-        tell(f"{cassette}: {where}: a secret by the rule {rule!r}")
+        tell(f"{cassette}: {shown_place}: a secret by the rule {rule!r}")
 
     if secrets:
-        accept = shell_command("accept_edit", path=str(cassette))
-        say(f"record it again, or replace them by hand and accept that with: {accept}")
+        accept_command = shell_command("accept_edit", path=str(cassette))
+        say(
+            f"record it again, or replace them by hand and accept that with: {accept_command}"
+        )
 
     return bool(secrets)
 
@@ -695,10 +700,10 @@ def _write_page(
     check_place(page)
     tell_of_journal(cassette, Log())
     with without_garbage_collection():
-        recording = load_cassette(cassette)
-        replay = None if report is None else _replay_report(report, recording)
-        first = None if against is None else load_cassette(against)
-        write_page(page, recording, replay, first, ignored_for)
+        cassette_to_show = load_cassette(cassette)
+        replay = None if report is None else _replay_report(report, cassette_to_show)
+        earlier_cassette = None if against is None else load_cassette(against)
+        write_page(page, cassette_to_show, replay, earlier_cassette, ignored_for)
 
     say(f"wrote {page}")
 
@@ -713,11 +718,13 @@ def _replay_report(path: Path, cassette: Cassette) -> ReplayReport:
             return report
 
     ending = "-report.json" if path.suffix == ".json" else ".json"
-    place = f"{path.with_suffix('')}{ending}"
-    write = shell_command("report_replay", path=cassette.path, report=place)
+    report_path = f"{path.with_suffix('')}{ending}"
+    report_command = shell_command(
+        "report_replay", path=cassette.path, report=report_path
+    )
     raise UsageError(
         f"--report {path} is not a JSON report of a replay of this cassette",
-        hint=f"write one with: {write}",
+        hint=f"write one with: {report_command}",
     )
 
 
@@ -812,7 +819,7 @@ def cut(
     shares: bool,
     blanks_text: bool,
     force: bool,
-    **selected: Any,
+    **selection: Any,
 ) -> None:
     """Cut calls out of a cassette.
 
@@ -823,10 +830,10 @@ def cut(
     from mrtr_cassette.core.drive.cut import cut_out_calls
 
     recording = load_cassette(read_place(cassette))
-    numbers_to_cut = _chosen_calls(recording, **selected)
+    numbers_to_cut = _chosen_calls(recording, **selection)
     excerpt = cut_out_calls(recording, numbers_to_cut, alone=alone)
     if shares:
-        excerpt = _part_to_share(excerpt, blanks_text=blanks_text)
+        excerpt = _excerpt_to_share(excerpt, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")
 
@@ -851,7 +858,7 @@ def cut(
     metavar="FILE",
     help="The Markdown file to write; by default it is printed.",
 )
-def report(cassette: str, output: Path | None, **selected: Any) -> None:
+def report(cassette: str, output: Path | None, **selection: Any) -> None:
     """Write a call as an issue.
 
     NUMBER is the number of a call, such as '#7'. The Markdown has who was recorded, the
@@ -865,23 +872,26 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
 
     place = read_place(cassette)
     recording = load_cassette(place)
-    chosen_numbers = _chosen_calls(recording, **selected)
+    chosen_numbers = _chosen_calls(recording, **selection)
     if len(chosen_numbers) != 1:
         raise UsageError("report takes a single call")
 
-    part = cut_out_calls(recording, chosen_numbers)
-    (call,) = [
-        recorded
-        for recorded in recording.interactions
-        if recorded.number == chosen_numbers[0]
-    ]
-    number = 0
-    for interaction in part.interactions:
-        if interaction.exchanges[-1] is call.exchanges[-1]:
-            number = interaction.number
+    excerpt = cut_out_calls(recording, chosen_numbers)
+    last_exchange = None
+    for recorded in recording.interactions:
+        if recorded.number == chosen_numbers[0]:
+            last_exchange = recorded.exchanges[-1]
+
+    number_in_excerpt = 0
+    for interaction in excerpt.interactions:
+        if interaction.exchanges[-1] is last_exchange:
+            number_in_excerpt = interaction.number
 
     text = bug_report(
-        shareable_cassette(part).cassette, number, place.name, chosen_numbers[0]
+        shareable_cassette(excerpt).cassette,
+        number_in_excerpt,
+        place.name,
+        chosen_numbers[0],
     )
     if output is None:
         click.echo(text, nl=False)
@@ -892,15 +902,15 @@ def report(cassette: str, output: Path | None, **selected: Any) -> None:
     say(f"wrote {output}")
 
 
-def _part_to_share(part: Cassette, *, blanks_text: bool) -> Cassette:
+def _excerpt_to_share(excerpt: Cassette, *, blanks_text: bool) -> Cassette:
     """Return a cassette for strangers, and say what was taken out of it."""
     from mrtr_cassette.core.record.sharing import shareable_cassette
 
-    shareable = shareable_cassette(part, blanks_text=blanks_text)
-    for line in redaction_lines(redactions_of(shareable.cassette, part)):
+    shareable = shareable_cassette(excerpt, blanks_text=blanks_text)
+    for line in redaction_lines(redactions_of(shareable.cassette, excerpt)):
         say(line)
 
-    if shareable.cassette.server != part.server:
+    if shareable.cassette.server != excerpt.server:
         say("redacted: the address of the server, or its command")
 
     if shareable.shortened_client_count:

@@ -33,18 +33,18 @@ class Group(click.Group):
         try:
             return super().main(*args, **options)
         except OSError as error:
-            place = error.filename
+            failed_place = error.filename
             try:
                 sys.stdout.flush()
             except OSError:
-                place = "stdout"
+                failed_place = "stdout"
                 # What is left in its buffer would fail again at the end.
                 sys.stdout = _null_stream()
 
             from mrtr_cassette.shell.files.disk import system_reason
 
-            where = "" if place is None else f"{os.fsdecode(place)}: "
-            say(f"error: {where}{system_reason(error)}")
+            prefix = "" if failed_place is None else f"{os.fsdecode(failed_place)}: "
+            say(f"error: {prefix}{system_reason(error)}")
             sys.exit(CassetteError.exit_code)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -106,9 +106,9 @@ def _open_closed_streams() -> None:
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_RDWR)
-            os.set_inheritable(handle, True)
-            setattr(sys, name, os.fdopen(handle, mode))
+            null_descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null_descriptor, True)
+            setattr(sys, name, os.fdopen(null_descriptor, mode))
 
 
 def _null_stream() -> TextIO:
@@ -121,10 +121,10 @@ def _meant_option(error: click.NoSuchOption) -> list[str]:
     import difflib
 
     # A slip is rarely in the first letter, and a client has options of its own.
-    first = error.option_name.lstrip("-")[:1]
+    first_letter = error.option_name.lstrip("-")[:1]
     known_options = []
     for name in error.possibilities or ():
-        if name.lstrip("-").startswith(first):
+        if name.lstrip("-").startswith(first_letter):
             known_options.append(name)
 
     return difflib.get_close_matches(
@@ -194,9 +194,9 @@ class TakesCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put aside what starts the program."""
         if "--" in args:
-            at = args.index("--")
-            ctx.meta[_PROGRAM_KEY] = args[at + 1 :]
-            args = args[:at]
+            dashes_index = args.index("--")
+            ctx.meta[_PROGRAM_KEY] = args[dashes_index + 1 :]
+            args = args[:dashes_index]
 
         return super().parse_args(ctx, args)
 
@@ -204,21 +204,23 @@ class TakesCommand(click.Command):
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
         """Write the options below the titles of their groups."""
-        records: dict[str, list[tuple[str, str]]] = {"Options": []}
-        titles: dict[str | None, str] = {}
+        records_by_title: dict[str, list[tuple[str, str]]] = {"Options": []}
+        title_by_option: dict[str | None, str] = {}
         for title, names in _OPTIONS_BY_TITLE.items():
-            records[title] = []
-            titles |= dict.fromkeys(names, title)
+            records_by_title[title] = []
+            title_by_option |= dict.fromkeys(names, title)
 
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and isinstance(param, click.Option):
-                records[titles.get(param.name, "Options")].append(record)
+                records_by_title[title_by_option.get(param.name, "Options")].append(
+                    record
+                )
 
-        for title, of_title in records.items():
-            if of_title:
+        for title, title_records in records_by_title.items():
+            if title_records:
                 with formatter.section(title):
-                    formatter.write_dl(of_title)
+                    formatter.write_dl(title_records)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Show it too."""
@@ -243,8 +245,8 @@ def say(*texts: str) -> None:
     """Write lines to stderr, as long as it takes any: a run doesn't end for it."""
     lines = []
     for text in texts:
-        first, end, rest = printable_lines(text).partition("\n")
-        lines.append(coloured_line(first) + end + rest)
+        first_line, line_end, further_lines = printable_lines(text).partition("\n")
+        lines.append(coloured_line(first_line) + line_end + further_lines)
 
     try:
         click.echo("\n".join(lines), err=True)
@@ -259,8 +261,8 @@ def coloured_line(line: str) -> str:
 
     What is no terminal gets the line without the colour.
     """
-    word = line.lstrip(" ").partition(" ")[0].rstrip(":")
-    colour = _COLOUR_OF_WORD.get(word)
+    first_word = line.lstrip(" ").partition(" ")[0].rstrip(":")
+    colour = _COLOUR_OF_WORD.get(first_word)
     if colour is None or os.environ.get("NO_COLOR"):
         return line
 

@@ -176,28 +176,29 @@ def call(
     the tool or the server says that the call failed, and 4 if the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     options = read_options(CallOptions, other_options, log)
-    server, rest = _server_and_words(words, upstream, after_dashes(context))
-    wanted = wanted_call(rest)
+    server, call_words = _server_and_words(words, upstream, after_dashes(context))
+    wanted = wanted_call(call_words)
     if cassette is not None:
         warn_of_path(server, BUILT_IN_RULES)
 
     has_person = has_terminal()
-    file = AnswersFile() if answers_path is None else load_answers(answers_path)
-    sources = AnswerSources(GivenAnswers(read_pairs(given, "answer")), file, has_person)
+    answers_file = AnswersFile() if answers_path is None else load_answers(answers_path)
+    sources = AnswerSources(
+        GivenAnswers(read_pairs(given, "answer")), answers_file, has_person
+    )
     if cassette is None:
         _refuse_without_output(options)
 
     announcer = Announcer(log.line, given_listeners(log.event), options.terms)
-    person = ask_at_terminal if has_person else None
+    ask_person = ask_at_terminal if has_person else None
     call_arguments = (server, wanted, sources, options, announcer)
     result = run_until_signal(
-        call_server(*call_arguments, cassette=cassette, ask_person=person)
+        call_server(*call_arguments, cassette=cassette, ask_person=ask_person)
     )
     # A replay on pipes, and one that has started this command, tell misses on the same terminal.
-    is_told = not isinstance(server, str) or server == os.environ.get(
-        MISSES_TOLD_VARIABLE
-    )
-    for line in problem_lines(result, is_miss_told=is_told):
+    told_url = os.environ.get(MISSES_TOLD_VARIABLE)
+    is_miss_told = not isinstance(server, str) or server == told_url
+    for line in problem_lines(result, is_miss_told=is_miss_told):
         say(line)
 
     if as_json:
@@ -251,10 +252,10 @@ def _server_and_words(
 
         return command, words
 
-    words_without_name = [word for word in words[1:] if "=" not in word]
+    words_without_equals = [word for word in words[1:] if "=" not in word]
     # A single one is more likely an argument without its value, such as env.
-    if len(words_without_name) > 1:
-        refuse_misplaced(words_without_name)
+    if len(words_without_equals) > 1:
+        refuse_misplaced(words_without_equals)
 
     if upstream is None:
         upstream = _server_in_environment()
@@ -343,12 +344,12 @@ def verify(
     options = read_options(VerifyOptions, given_options, log)
     paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
-    choose = acceptance_of(verdicts, reviews=review)
-    verifications, code = run_until_signal(
+    choose = chooser_of_proposals(verdicts, reviews=review)
+    verifications, exit_code = run_until_signal(
         _verify_cassettes(paths, server, options, choose)
     )
     _report_verdicts(verifications, reports)
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
 def cassettes_and_server(
@@ -397,7 +398,7 @@ async def _verify_cassettes(
 ) -> tuple[list[Verification], int]:
     """Verify cassettes, and update them if `choose` is given; return also the exit code."""
     verifications: list[Verification] = []
-    problems = 0
+    problem_code = 0
     for path in paths:
         update = None
         try:
@@ -407,7 +408,7 @@ async def _verify_cassettes(
                 update = await update_cassette(path, upstream, options, choose)
                 verification = update.verification
         except CassetteError as error:
-            problems = tell_error(error)
+            problem_code = tell_error(error)
             continue
 
         verifications.append(verification)
@@ -416,7 +417,7 @@ async def _verify_cassettes(
             _tell_of_update(update)
 
     _tell_what_to_do(verifications, options)
-    return verifications, problems or exit_code_of(verifications)
+    return verifications, problem_code or exit_code_of(verifications)
 
 
 def _tell_what_to_do(
@@ -479,7 +480,7 @@ _ACCEPT_BY_VERDICT: Final = (
 )
 
 
-def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
+def chooser_of_proposals(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
     """Return the function that chooses proposals; None if the cassettes are only read.
 
     Raises:
@@ -495,13 +496,15 @@ def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
                 hint=f"use {', '.join(ACCEPTABLE_VERDICTS)}, or all",
             )
 
-    accepted = set(ACCEPTABLE_VERDICTS if _ALL_VERDICTS in verdicts else verdicts)
+    accepted_verdicts = set(
+        ACCEPTABLE_VERDICTS if _ALL_VERDICTS in verdicts else verdicts
+    )
     if not reviews:
-        return lambda proposed: accepted_by_verdict(proposed, accepted)
+        return lambda proposed: accepted_by_verdict(proposed, accepted_verdicts)
     if not has_terminal():
         raise UsageError("--review needs a terminal", hint=_ACCEPT_BY_VERDICT)
 
-    return partial(_accepted_at_terminal, accepted, {})
+    return partial(_accepted_at_terminal, accepted_verdicts, {})
 
 
 def _accepted_at_terminal(
@@ -517,13 +520,15 @@ def _accepted_at_terminal(
 
         groups = grouped_changes(proposal.counting_changes or proposal.changes)
         # Branches share a question, which is asked about once.
-        bases = [response.recorded for response in proposal.taken]
-        key = (*bases, *groups)
-        asked = [group for group in groups if group.first.verdict not in verdicts]
-        if asked and key not in decisions:
-            decisions[key] = _is_accepted_at_terminal(proposal, asked)
+        recorded_responses = [response.recorded for response in proposal.taken]
+        question_key = (*recorded_responses, *groups)
+        groups_to_ask = [
+            group for group in groups if group.first.verdict not in verdicts
+        ]
+        if groups_to_ask and question_key not in decisions:
+            decisions[question_key] = _is_accepted_at_terminal(proposal, groups_to_ask)
 
-        if decisions.get(key, True):
+        if decisions.get(question_key, True):
             accepted_proposals.append(proposal)
 
     return accepted_proposals
@@ -547,9 +552,9 @@ def _tell_of_update(update: Update) -> None:
         )
         say(f"accepted: {proposal_name(proposal)}: {verdicts}")
         if proposal.ends_at_question:
-            way = record_more_fix(update.cassette, TERMS)
+            recorder = record_more_fix(update.cassette, TERMS)
             say(
-                f"  it ends at a question without a recorded answer: record that with {way}"
+                f"  it ends at a question without a recorded answer: record that with {recorder}"
             )
 
     for proposal in update.not_accepted:
@@ -596,13 +601,13 @@ def probe(
     options = read_options(ProbeOptions, given_options, log)
     paths, server = cassettes_and_server(context, words, upstream)
     check_selection_and_values_fit(paths, options.only, options.texts)
-    probings, code = run_until_signal(_probe_cassettes(paths, server, options))
+    probings, exit_code = run_until_signal(_probe_cassettes(paths, server, options))
     for probing in probings:
         print_annotations(probing_annotations(probing))
 
     forms = {".json": probings_data, ".xml": probing_junit, ".md": probings_markdown}
     write_reports(reports, probings, forms)
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
 async def _probe_cassettes(
@@ -612,31 +617,31 @@ async def _probe_cassettes(
     progress = _show_progress if sys.stderr.isatty() else _question_progress()
     observer = RunObserver(say, progress)
     probings: list[Probing] = []
-    problems = 0
+    problem_code = 0
     for path in paths:
         try:
             probing = await probe_cassette(path, upstream, options, observer)
         except CassetteError as error:
-            problems = tell_error(error)
+            problem_code = tell_error(error)
             continue
 
         probings.append(probing)
         tell(probing.text)
 
-    for entry in unmet_expectations(probings):
-        say(f"error: {options.expect}: not found: {printable(str(entry))}")
+    for expectation in unmet_expectations(probings):
+        say(f"error: {options.expect}: not found: {printable(str(expectation))}")
 
-    return probings, problems or probing_code_of(probings)
+    return probings, problem_code or probing_code_of(probings)
 
 
 def _question_progress() -> Progress:
     """Return what says in a line, for each question, how far a run is."""
-    said = ""
+    last_question = ""
 
     def show_progress(done: int, total: int, name: str, question: str) -> None:
-        nonlocal said
-        if name and question != said:
-            said = question
+        nonlocal last_question
+        if name and question != last_question:
+            last_question = question
             say(f"{done} of {counted(total, 'probe')} made; next: {question}")
 
     return show_progress
@@ -644,5 +649,5 @@ def _question_progress() -> Progress:
 
 def _show_progress(done: int, total: int, name: str, _question: str) -> None:
     """Show how far a run is, in the last line of the terminal."""
-    end = f"probe {done + 1} of {total}: {name}" if done < total else ""
-    click.echo(f"\r\x1b[K{end}", err=True, nl=False)
+    progress_text = f"probe {done + 1} of {total}: {name}" if done < total else ""
+    click.echo(f"\r\x1b[K{progress_text}", err=True, nl=False)

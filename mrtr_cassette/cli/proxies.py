@@ -196,8 +196,8 @@ def record(
 
     warn_of_path(server, combined_rules(earlier, options.redaction))
     options = _served_over_http(options, context, command)
-    main = partial(_record_over_http, server, output, reports, command)
-    _run_with_log(options, log, main)
+    record_server = partial(_record_over_http, server, output, reports, command)
+    _run_with_log(options, log, record_server)
 
 
 def _server_to_record(words: Sequence[str], upstream: str | None) -> str | list[str]:
@@ -225,17 +225,17 @@ def _server_to_record(words: Sequence[str], upstream: str | None) -> str | list[
     except ValueError as error:
         raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
 
-    server = list(map(_in_home, words))
-    if shutil.which(server[0]) is None:
+    command = list(map(_with_home_expanded, words))
+    if shutil.which(command[0]) is None:
         raise UsageError(
             f"the upstream {upstream!r} is neither an HTTP URL nor a program",
             hint="a URL begins with http:// or https://",
         )
 
-    return server
+    return command
 
 
-def _in_home(word: str) -> str:
+def _with_home_expanded(word: str) -> str:
     """Return a word with the home directory that it begins with, as a shell would."""
     # No shell sees it, and a cassette names what is in a home directory so.
     return os.path.expanduser(word) if word.startswith("~/") else word  # noqa: PTH111
@@ -311,9 +311,8 @@ def _conclude_recording(
         log.tell(text, {"event": "concluded", "problem": recording_run.problem})
         return 3
 
-    if recording_run.objection is not None or (
-        recording_run.unreachable and not recording_run.exchanges
-    ):
+    was_never_reached = recording_run.unreachable and not recording_run.exchanges
+    if recording_run.objection is not None or was_never_reached:
         return UpstreamError.exit_code
 
     return 1 if recording_run.unrecorded else 0
@@ -365,19 +364,20 @@ def replay(
     and is not started.
     """
     refuse_misplaced(words)
-    cassette, *others = cassettes = cassettes_in(with_fetched(words))
+    cassettes = cassettes_in(with_fetched(words))
+    cassette, *further_cassettes = cassettes
     command = tuple(after_dashes(context) or ())
     options = replace(
         read_options(ReplayOptions, given_options, log),
-        beside=[*map(full_name, others)],
+        beside=[*map(full_name, further_cassettes)],
     )
     for place in cassettes:
         tell_of_journal(place, log)
 
     if trials:
         if stdio or options.admin_port is not None:
-            refused = "--stdio" if stdio else "--admin-port"
-            raise UsageError(f"{refused} and --trials don't go together")
+            refused_option = "--stdio" if stdio else "--admin-port"
+            raise UsageError(f"{refused_option} and --trials don't go together")
 
         _serve_trials(context, cassettes, options, log, reports)
 
@@ -393,8 +393,8 @@ def replay(
         _run_with_log(options, log, partial(_replay_pipe, cassette, reports, command))
 
     options = _served_over_http(options, context, command)
-    main = partial(_replay_over_http, cassette, reports, command)
-    _run_with_log(options, log, main)
+    replay_cassette = partial(_replay_over_http, cassette, reports, command)
+    _run_with_log(options, log, replay_cassette)
 
 
 def _serve_trials(
@@ -412,7 +412,7 @@ def _serve_trials(
     if options.history == "auto":
         options = replace(options, history="strict")
 
-    values: dict[str, Any] = {}
+    trial_options: dict[str, Any] = {}
     listening_options = options_of(ListeningOptions)
     for name in options_of(ReplayOptions):
         if name in listening_options or name in ("log", "beside"):
@@ -420,11 +420,13 @@ def _serve_trials(
 
         value = getattr(options, name)
         if value != default_of(ReplayOptions, name):
-            values[name] = value
+            trial_options[name] = value
 
     # The further ones are named beside the first.
     places = [cassette.absolute() for cassette in cassettes]
-    serve_trials(context, Trials(places, values, options.terms), options, log, reports)
+    serve_trials(
+        context, Trials(places, trial_options, options.terms), options, log, reports
+    )
 
 
 def _terms_with(command: tuple[str, ...]) -> Terms:
@@ -455,15 +457,15 @@ async def _replay_over_http(
         async with replaying(
             cassette, options, site=site, on_event=log.event
         ) as replay_run:
-            end = await _wait_until_stopped(replay_run, command, signals, log)
+            command_end = await _wait_until_stopped(replay_run, command, signals, log)
 
-        fails = _conclude_replay(replay_run, options, log, reports)
+        has_failed = _conclude_replay(replay_run, options, log, reports)
         player = replay_run.player
-        is_met = any(fault.came for fault in replay_run.fault_outcomes)
-        is_used = player.reply_count or player.misses or is_met
-        has_no_client = not is_used and _tell_of_no_client(command, end, log)
+        has_met_fault = any(fault.came for fault in replay_run.fault_outcomes)
+        was_asked = player.reply_count or player.misses or has_met_fault
+        has_no_client = not was_asked and _tell_of_no_client(command, command_end, log)
 
-    return end.code or int(fails or has_no_client)
+    return command_end.code or int(has_failed or has_no_client)
 
 
 async def _replay_pipe(
@@ -550,25 +552,27 @@ def _refuse_http_options(context: click.Context) -> None:
 def _run_with_log(
     options: AnyOptions,
     log: Log,
-    main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
+    proxy_main: Callable[[AnyOptions, Log], Coroutine[Any, Any, int]],
 ) -> NoReturn:
-    """Run `main` with a log that is written in another thread, and exit with its exit code."""
+    """Run `proxy_main` with a log that is written in another thread, and exit with its code."""
     # Nothing that passes waits for who reads the log.
-    aside: BackgroundCaller[Any] = BackgroundCaller(log.event or say)
+    background_log: BackgroundCaller[Any] = BackgroundCaller(log.event or say)
     if log.event is None:
-        log.line = aside
+        log.line = background_log
     else:
-        log.event = aside
+        log.event = background_log
 
     try:
-        sys.exit(run(main(replace(options, log=log.line), log)))
+        sys.exit(run(proxy_main(replace(options, log=log.line), log)))
     finally:
-        aside.finish(_LOG_S)
+        background_log.finish(_LOG_S)
 
 
-def _tell_of_no_client(command: Sequence[str], end: CommandEnd, log: Log) -> bool:
+def _tell_of_no_client(
+    command: Sequence[str], command_end: CommandEnd, log: Log
+) -> bool:
     """Say that a command has run and sent nothing to the proxy, and return that it has."""
-    has_run = bool(command) and end.has_run
+    has_run = bool(command) and command_end.has_run
     if has_run:
         text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
         log.tell(text, {"event": "no_client", "command": command[0]})
@@ -589,9 +593,9 @@ async def _wait_until_stopped(
     gc.enable()
     tell(f"listening on {proxy_run.shown_url}")
     if command:
-        tells = log.line is not None
+        tells_misses = log.line is not None
         return await run_command(
-            command, proxy_run.url, signals, say, tells_misses=tells
+            command, proxy_run.url, signals, say, tells_misses=tells_misses
         )
 
     if hint:
@@ -632,13 +636,8 @@ def wrap(
     """
     if record is not None and replay is None:
         # The journal of any other would stand wherever the client runs.
-        arguments = [
-            "record",
-            "--stdio",
-            "--next",
-            "--output",
-            str(path_of(record).absolute()),
-        ]
+        output = str(path_of(record).absolute())
+        arguments = ["record", "--stdio", "--next", "--output", output]
     elif replay is not None and record is None:
         place = replay.absolute() if isinstance(replay, Path) else replay.url
         # The client would not show why its replay does not start.
@@ -666,10 +665,10 @@ def _check_playable(cassette: Location, file: Path, server: str) -> None:
     """
     is_missing = unpublished_warning(cassette) is None and not cassette_exists(cassette)
     if is_missing:
-        recorder = shell_command(
+        record_command = shell_command(
             "wrap_server", file=str(file), server=server, path=str(cassette)
         )
-        hint = f"record one with: {recorder}"
+        hint = f"record one with: {record_command}"
         raise CassetteError(cassette, "there is no such cassette", hint=hint)
 
     load_cassette(cassette)

@@ -86,12 +86,14 @@ def serve(
             hint="it ends with the command anyway",
         )
 
-    place = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
+    served_folder = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
     options = with_free_port(options, context, command)
-    setup = _ServeSetup(place, _mode_of_all(), command, reports, options.exit_on_eof)
-    code, fails = run(_serve_plays(setup, options, log))
-    sys.exit(code or int(fails and not options.exit_zero))
+    setup = _ServeSetup(
+        served_folder, _mode_of_all(), command, reports, options.exit_on_eof
+    )
+    exit_code, has_failed = run(_serve_plays(setup, options, log))
+    sys.exit(exit_code or int(has_failed and not options.exit_zero))
 
 
 def serve_trials(
@@ -112,9 +114,9 @@ def serve_trials(
     command = after_dashes(context) or []
     _check_host(options)
     options = with_free_port(options, context, command)
-    setup = _ServeSetup(Path.cwd(), "none", command, reports, given=trials)
-    code, fails = run(_serve_plays(setup, options, log))
-    sys.exit(code or int(fails))
+    setup = _ServeSetup(Path.cwd(), "none", command, reports, trials=trials)
+    exit_code, has_failed = run(_serve_plays(setup, options, log))
+    sys.exit(exit_code or int(has_failed))
 
 
 def _check_host(options: ListeningOptions) -> None:
@@ -134,7 +136,7 @@ class _ServeSetup(NamedTuple):
     command: list[str]
     reports: tuple[Path, ...]
     exit_on_eof: bool = False
-    given: Trials | None = None
+    trials: Trials | None = None
 
 
 async def _serve_plays(
@@ -148,12 +150,12 @@ async def _serve_plays(
         setup.mode,
         token,
         announcer,
-        setup.given,
+        setup.trials,
         keeps_trials=bool(setup.reports),
     )
 
     command = setup.command
-    code = 0
+    exit_code = 0
     async with stop_signals() as signals:
         with listening(options) as listener:
             plays.url = listener.url("")
@@ -163,10 +165,10 @@ async def _serve_plays(
                     if command:
                         # Programs mostly know the real paths of their files.
                         folder = str(setup.folder.resolve())
-                        end = await run_command(
+                        command_end = await run_command(
                             command, plays.url, signals, say, folder=folder
                         )
-                        code = end.code
+                        exit_code = command_end.code
                     else:
                         if setup.exit_on_eof:
                             _signal_at_eof(signals)
@@ -179,13 +181,13 @@ async def _serve_plays(
     forms = {".json": trials_data, ".md": trials_markdown, ".xml": trials_junit}
     write_reports(setup.reports, report, forms)
     valid_trials_text = ""
-    if setup.given:
+    if setup.trials:
         valid_trials_text = validity_text(
             plays.validity_counts[True], plays.validity_counts.total()
         )
 
     _tell_end(plays, log, valid_trials_text)
-    return code, bool(plays.failed_count)
+    return exit_code, bool(plays.failed_count)
 
 
 def _mode_of_all() -> Mode | None:
@@ -206,10 +208,11 @@ def _tell_ready(url: str, log: Log) -> None:
 
 def _tell_end(plays: Plays, log: Log, valid_trials_text: str) -> None:
     """Log how many plays had which outcome, and their validity or else how many failed."""
-    counts = [
-        f"{count} {outcome}" for outcome, count in sorted(plays.outcome_counts.items())
-    ]
-    text = ", ".join(counts) or "there were no plays"
+    outcome_texts = []
+    for outcome, count in sorted(plays.outcome_counts.items()):
+        outcome_texts.append(f"{count} {outcome}")
+
+    text = ", ".join(outcome_texts) or "there were no plays"
     if valid_trials_text:
         text += f"; {valid_trials_text}"
     elif plays.failed_count:
@@ -227,11 +230,11 @@ def _signal_at_eof(signals: asyncio.Queue[signal.Signals]) -> None:
     """Let the end of standard input count as SIGTERM."""
     loop = asyncio.get_running_loop()
 
-    def wait() -> None:
+    def wait_for_eof() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
 
         loop.call_soon_threadsafe(signals.put_nowait, signal.SIGTERM)
 
     # A kind of file that an event loop can't watch is possible too.
-    Thread(target=wait, daemon=True).start()
+    Thread(target=wait_for_eof, daemon=True).start()

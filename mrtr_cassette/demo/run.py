@@ -95,7 +95,7 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
     Raises:
         DemoError: a replayed response differs from the recorded one.
     """
-    size = 0
+    total_size = 0
     recorded_exchanges = tuple(recorded.exchanges)
     replayed_exchanges = tuple(replayed.exchanges)
     for old, new in zip(recorded_exchanges, replayed_exchanges, strict=False):
@@ -108,9 +108,9 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
                 f"  replayed: {new_body!r}"
             )
 
-        size += len(old_body)
+        total_size += len(old_body)
 
-    return len(recorded_exchanges), size
+    return len(recorded_exchanges), total_size
 
 
 def _response_body(exchange: RecordedExchange) -> bytes:

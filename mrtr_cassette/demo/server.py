@@ -131,7 +131,7 @@ class Offer(NamedTuple):
 
 TOOLS = {
     "add": Offer(
-        done=lambda known: str(known["a"] + known["b"]),
+        done=lambda known_values: str(known_values["a"] + known_values["b"]),
         parameters={"a": NUMBER, "b": NUMBER},
     ),
     "deploy": Offer(
@@ -261,9 +261,10 @@ def _fixed_results() -> dict[str, JsonObject]:
 
     prompts = []
     for name, offer in PROMPTS.items():
-        arguments = [
-            {"name": parameter, "required": True} for parameter in offer.parameters
-        ]
+        arguments = []
+        for parameter in offer.parameters:
+            arguments.append({"name": parameter, "required": True})
+
         prompts.append({"name": name, "arguments": arguments})
 
     resources = []
@@ -284,29 +285,29 @@ def _fixed_results() -> dict[str, JsonObject]:
 FIXED_RESULTS = _fixed_results()
 
 
-class Ended(NamedTuple):
+class CallEnd(NamedTuple):
     """The end of a call, with the text of its result or error."""
 
     text: str
     is_error: bool = False
 
 
-def _result_of_ended_call(method: str, name: str, ended: Ended) -> JsonObject:
+def _result_of_ended_call(method: str, name: str, call_end: CallEnd) -> JsonObject:
     """Return the result of a call that has ended, in the form of its method."""
     if method == "tools/call":
         return {
-            "content": [_text_block(ended.text)],
-            "isError": ended.is_error,
+            "content": [_text_block(call_end.text)],
+            "isError": call_end.is_error,
         }
 
     if method == "prompts/get":
-        message = {"role": "user", "content": _text_block(ended.text)}
+        message = {"role": "user", "content": _text_block(call_end.text)}
         return {"messages": [message]}
 
     content = {
         "uri": name,
         "mimeType": "text/plain",
-        "text": ended.text,
+        "text": call_end.text,
     }
     return {"contents": [content], **CACHEABLE}
 
@@ -342,18 +343,20 @@ def _read_message(body: bytes) -> JsonObject:
     except ValueError:
         raise RpcError(PARSE_ERROR, "Parse error") from None
 
-    invalid = RpcError(INVALID_REQUEST, "Not a JSON-RPC request or notification")
+    invalid_request = RpcError(
+        INVALID_REQUEST, "Not a JSON-RPC request or notification"
+    )
     if not isinstance(message, dict):
-        raise invalid
+        raise invalid_request
     if not isinstance(message.get("method"), str):
-        raise invalid
+        raise invalid_request
     if type(message.get("id", 0)) not in {int, str}:
-        raise invalid
+        raise invalid_request
 
     return {"jsonrpc": "2.0", **message}
 
 
-class Begun(NamedTuple):
+class CallProgress(NamedTuple):
     """How far a call is that may be asked for more input."""
 
     call: bytes
@@ -362,7 +365,7 @@ class Begun(NamedTuple):
     turn: int
     """How many rounds are answered."""
 
-    known: JsonObject
+    known_values: JsonObject
     """The arguments and the answers."""
 
 
@@ -370,32 +373,32 @@ class DemoServer:
     """Answers JSON-RPC messages; holds how far the calls are whose states it issued."""
 
     def __init__(self) -> None:
-        self._progress_by_state: dict[str, Begun] = {}
+        self._progress_by_state: dict[str, CallProgress] = {}
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """Answer one message, as JSON or as a stream."""
         message: JsonObject = {}
         status = 200
-        progress = None
+        notifications = None
         try:
             message = _read_message(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
 
             params = message.get("params", {})
-            result, progress = self._answer_request(message["method"], params)
+            result, notifications = self._answer_request(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
         except RpcError as error:
             status = error.status
             outcome = {"error": error.error}
         except (AttributeError, KeyError, TypeError):
-            invalid = RpcError(INVALID_PARAMS, "Invalid params")
-            status = invalid.status
-            outcome = {"error": invalid.error}
+            invalid_params = RpcError(INVALID_PARAMS, "Invalid params")
+            status = invalid_params.status
+            outcome = {"error": invalid_params.error}
 
         response = {"jsonrpc": "2.0", "id": message.get("id"), **outcome}
-        if progress is not None:
-            return await _stream_messages(request, [*progress, response])
+        if notifications is not None:
+            return await _stream_messages(request, [*notifications, response])
 
         return web.Response(
             body=orjson.dumps(response),
@@ -420,65 +423,69 @@ class DemoServer:
             raise RpcError(INVALID_PARAMS, f"Unknown {kind}: {name}")
 
         offer = offers[name]
-        progress = None
+        notifications = None
         if offer.progress is not None:
             steps = min(arguments[offer.progress], COUNT["maximum"])
             token = params.get("_meta", {}).get("progressToken")
-            progress = _progress_notifications(token, steps)
+            notifications = _progress_notifications(token, steps)
 
         call = orjson.dumps([method, name, arguments], option=orjson.OPT_SORT_KEYS)
-        begun = self._progress_of_call(call, arguments, params.get("requestState"))
-        outcome = self._go_on(offer, begun, params)
-        if isinstance(outcome, Ended):
+        call_progress = self._progress_of_call(
+            call, arguments, params.get("requestState")
+        )
+        outcome = self._advance_call(offer, call_progress, params)
+        if isinstance(outcome, CallEnd):
             result = _result_of_ended_call(method, name, outcome)
-            return {"resultType": "complete", **result}, progress
+            return {"resultType": "complete", **result}, notifications
 
-        return {"resultType": "input_required", **outcome}, progress
+        return {"resultType": "input_required", **outcome}, notifications
 
     def _progress_of_call(
         self, call: bytes, arguments: JsonObject, state: str | None
-    ) -> Begun:
+    ) -> CallProgress:
         """Return how far a call is that comes with a state, or without."""
         if state is None:
-            return Begun(call, 0, arguments)
+            return CallProgress(call, 0, arguments)
 
-        begun = self._progress_by_state.get(state)
-        if begun is None or begun.call != call:
+        call_progress = self._progress_by_state.get(state)
+        if call_progress is None or call_progress.call != call:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
 
-        return begun
+        return call_progress
 
-    def _go_on(
-        self, offer: Offer, begun: Begun, params: JsonObject
-    ) -> Ended | JsonObject:
+    def _advance_call(
+        self, offer: Offer, call_progress: CallProgress, params: JsonObject
+    ) -> CallEnd | JsonObject:
         """Return how the call ends, or what is asked next."""
         answers_read = None
         # Answers that come without the state of their questions answer nothing.
         has_state = params.get("requestState") is not None
         is_retry = has_state or not offer.has_state
-        if is_retry and begun.turn < len(offer.rounds):
-            questions = offer.rounds[begun.turn]
+        if is_retry and call_progress.turn < len(offer.rounds):
+            questions = offer.rounds[call_progress.turn]
             answers_read = _read_answers(questions, params.get("inputResponses", {}))
 
         if answers_read is not None:
             agrees, texts = answers_read
-            known_texts = begun.known | texts
+            known_texts = call_progress.known_values | texts
             if offer.refused is not None and not agrees:
-                return Ended(offer.refused.format_map(known_texts), offer.fails)
+                return CallEnd(offer.refused.format_map(known_texts), offer.fails)
 
-            begun = Begun(begun.call, begun.turn + 1, known_texts)
+            call_progress = CallProgress(
+                call_progress.call, call_progress.turn + 1, known_texts
+            )
 
-        if begun.turn == len(offer.rounds):
-            return Ended(offer.done(begun.known))
+        if call_progress.turn == len(offer.rounds):
+            return CallEnd(offer.done(call_progress.known_values))
 
-        return self._ask_next_round(offer, begun)
+        return self._ask_next_round(offer, call_progress)
 
-    def _ask_next_round(self, offer: Offer, begun: Begun) -> JsonObject:
+    def _ask_next_round(self, offer: Offer, call_progress: CallProgress) -> JsonObject:
         """Return what the next round asks."""
         result: JsonObject = {}
         requests = {}
-        for key, (kind, template) in offer.rounds[begun.turn].items():
-            text = template.format_map(begun.known)
+        for key, (kind, template) in offer.rounds[call_progress.turn].items():
+            text = template.format_map(call_progress.known_values)
             requests[key] = _input_request(key, kind, text)
 
         if requests:
@@ -487,7 +494,7 @@ class DemoServer:
         if offer.has_state:
             token = secrets.token_urlsafe(48)
             result["requestState"] = token
-            self._progress_by_state[token] = begun
+            self._progress_by_state[token] = call_progress
 
         return result
 
@@ -538,14 +545,17 @@ def main() -> None:
 def serve(port: int) -> None:
     """Serve on the loopback address until SIGINT or SIGTERM; port 0 takes a free one."""
     try:
-        listening = socket.create_server((HOST, port))
+        listening_socket = socket.create_server((HOST, port))
     except OSError as error:
         sys.exit(
             f"cannot listen on port {port}: {error.strerror}; port 0 takes a free one"
         )
 
-    print(f"listening on http://{HOST}:{listening.getsockname()[1]}/mcp", flush=True)
-    web.run_app(create_app(), sock=listening, access_log=None, print=None)
+    print(
+        f"listening on http://{HOST}:{listening_socket.getsockname()[1]}/mcp",
+        flush=True,
+    )
+    web.run_app(create_app(), sock=listening_socket, access_log=None, print=None)
 
 
 if __name__ == "__main__":
