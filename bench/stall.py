@@ -333,16 +333,18 @@ async def replayed_ms(
 
     name = f"to a replay: {name}"
     options = RecordOptions(seal_answers="sealed" in where)
-    async with recording(peer.url, path, options) as session:
-        await peer.post(_SMALL_ONE, 0, session.url)
+    async with recording(peer.url, path, options) as recording_run:
+        await peer.post(_SMALL_ONE, 0, recording_run.url)
         if "a hit" in where:
-            await peer.post(name, size, session.url)
+            await peer.post(name, size, recording_run.url)
     if "append" in where:
         options = RecordOptions(existing="append")
-        async with recording(peer.url, path, options) as session:
-            longest = await peer.post(name, size, session.url, time.process_time)
-            if session.problem or session.exchanges != 1:
-                raise AssertionError(session.problem or "the exchange was not recorded")
+        async with recording(peer.url, path, options) as recording_run:
+            longest = await peer.post(name, size, recording_run.url, time.process_time)
+            if recording_run.problem or recording_run.exchanges != 1:
+                raise AssertionError(
+                    recording_run.problem or "the exchange was not recorded"
+                )
         return longest
     async with replaying(path) as replay:
         longest = await peer.post(name, size, replay.url, time.process_time)

@@ -77,8 +77,8 @@ async def _walks(kind: Kind, folder: Path) -> dict[str, Sequence[tuple[str, str]
     server = await loop.create_server(Upstream, "127.0.0.1", 0)
     upstream = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{PATH}"
     cassette = folder / "walk.json"
-    async with recording(upstream, cassette, RecordOptions(port=0)) as session:
-        recorded = await _walked(session.url, kind)
+    async with recording(upstream, cassette, RecordOptions(port=0)) as recording_run:
+        recorded = await _walked(recording_run.url, kind)
     server.close()
     async with replaying(cassette, ReplayOptions(port=0)) as replay:
         replayed = await _walked(replay.url, kind)

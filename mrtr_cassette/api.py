@@ -154,11 +154,11 @@ def _read_place(path: FilePath | Location) -> Location:
     return location_of(path)
 
 
-def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
+def _refuse_with_pipes(options: ProxyOptions, *option_names: str) -> None:
     """Raise a `UsageError` if any of the named options, which need HTTP, is not its default."""
-    for name in names:
-        if getattr(options, name) != default_of(type(options), name):
-            raise UsageError(f"{name} and stdio=True don't go together")
+    for option_name in option_names:
+        if getattr(options, option_name) != default_of(type(options), option_name):
+            raise UsageError(f"{option_name} and stdio=True don't go together")
 
 
 def verify(

@@ -314,13 +314,12 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
         if name in known:
             continue
 
-        nearest = difflib.get_close_matches(name, known, n=1)
-        raise UsageError(
-            f"{owner} has no option {name!r}",
-            hint=f"did you mean {nearest[0]!r}?"
-            if nearest
-            else f"it has {', '.join(known)}",
-        )
+        hint = f"it has {', '.join(known)}"
+        nearest_names = difflib.get_close_matches(name, known, n=1)
+        if nearest_names:
+            hint = f"did you mean {nearest_names[0]!r}?"
+
+        raise UsageError(f"{owner} has no option {name!r}", hint=hint)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -319,10 +319,10 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
             async with (
                 recording(
                     there.url, path, caller_publishes_to=None if publishes else path
-                ) as session,
+                ) as recording_run,
                 AsyncExitStack() as stack,
             ):
-                client = Client(session.url, values, stack)
+                client = Client(recording_run.url, values, stack)
                 for step in conversation.steps:
                     if step.word == "request":
                         await client.send(step)
@@ -334,9 +334,12 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
 
 async def repeat(conversation: Conversation, cassette: Path, values: Values) -> None:
     """Repeat a conversation with a replay; every recorded byte comes back, then the misses miss."""
-    async with playing(cassette, repeat="never") as session:
-        client = await hold(conversation, session.url, values)
-        assert (session.player.misses, session.player.unplayed_numbers) == ([], [])
+    async with playing(cassette, repeat="never") as replay_run:
+        client = await hold(conversation, replay_run.url, values)
+        assert (replay_run.player.misses, replay_run.player.unplayed_numbers) == (
+            [],
+            [],
+        )
         for step in conversation.steps:
             if step.word == "misses":
                 reason = await client.miss(step)

@@ -142,11 +142,11 @@ async def record(
     """Record calls whose questions are all accepted; somebody has visited a page that is named."""
     servers.servers["good"].visits = 1
     upstream = servers.url("good")
-    async with recording(upstream, cassette, RecordOptions()) as session:
+    async with recording(upstream, cassette, RecordOptions()) as recording_run:
         for tool, arguments in calls:
             answers = ANSWERS[tool]
             ended = await asyncio.to_thread(
-                call, session.url, tool, arguments, answers=answers
+                call, recording_run.url, tool, arguments, answers=answers
             )
             assert ended.problem is None, ended
             assert not (ended.result or {"isError": True})["isError"], ended

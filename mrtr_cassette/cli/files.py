@@ -310,9 +310,8 @@ def diff(
     elif are_folders:
         _show_comparisons(differing_comparisons, markdown=markdown, has_names=True)
         verb = "differs" if len(differing_comparisons) == 1 else "differ"
-        click.echo(
-            f"{len(differing_comparisons)} of {counted(len(comparisons), 'cassette')} {verb}"
-        )
+        cassette_count = counted(len(comparisons), "cassette")
+        click.echo(f"{len(differing_comparisons)} of {cassette_count} {verb}")
     else:
         _show_comparisons(comparisons, markdown=markdown, has_names=for_git)
 
@@ -356,8 +355,8 @@ def _comparisons_by_name(
 
     comparisons = {}
     for name, pair in pairs.items():
-        old, new = map(location_of, pair)
-        comparisons[name] = files_diff(old, new, **options)
+        old_place, new_place = map(location_of, pair)
+        comparisons[name] = files_diff(old_place, new_place, **options)
 
     return comparisons
 
@@ -487,11 +486,8 @@ def _recover_cassette(cassette: Location) -> None:
     if publication is None:
         say(f"{journal} has no complete exchange; no cassette was written")
     else:
-        say(
-            recording_text(
-                RecordingReport(cassette=str(cassette), **publication._asdict())
-            )
-        )
+        recording_report = RecordingReport(str(cassette), **publication._asdict())
+        say(recording_text(recording_report))
 
 
 @click.command()
@@ -521,9 +517,8 @@ def merge(recordings: tuple[str, ...], output: Location, *, force: bool) -> None
         say(f"note: {note}")
 
     interactions = counted(len(merged_cassette.interactions), "interaction")
-    say(
-        f"wrote {output}: {interactions} of {counted(len(merged_cassette.recorders), 'recorder')}"
-    )
+    recorders = counted(len(merged_cassette.recorders), "recorder")
+    say(f"wrote {output}: {interactions} of {recorders}")
 
 
 @click.group()
@@ -580,15 +575,13 @@ def _check_cassette(cassette: Location, *, fixes: bool) -> bool:
     from mrtr_cassette.core.record.publish_check import exposed_secrets
 
     if fixes:
-        say(
-            f"{cassette}: {counted(cassettes.accept_edits(cassette), 'exchange')} changed; accepted"
-        )
+        exchanges = counted(cassettes.accept_edits(cassette), "exchange")
+        say(f"{cassette}: {exchanges} changed; accepted")
 
     loaded = cassettes.load_cassette(cassette)
     secrets = list(exposed_secrets(loaded))
-    tell(
-        f"{cassette}: {counted(len(loaded.interactions), 'interaction')}, all as recorded"
-    )
+    interactions = counted(len(loaded.interactions), "interaction")
+    tell(f"{cassette}: {interactions}, all as recorded")
     for interaction in loaded.interactions:
         if any(exchange.number is None for exchange in interaction.unshared_exchanges):
             tell(
@@ -878,9 +871,9 @@ def report(cassette: str, output: Path | None, **selection: Any) -> None:
 
     excerpt = cut_out_calls(recording, chosen_numbers)
     last_exchange = None
-    for recorded in recording.interactions:
-        if recorded.number == chosen_numbers[0]:
-            last_exchange = recorded.exchanges[-1]
+    for recorded_interaction in recording.interactions:
+        if recorded_interaction.number == chosen_numbers[0]:
+            last_exchange = recorded_interaction.exchanges[-1]
 
     number_in_excerpt = 0
     for interaction in excerpt.interactions:
@@ -914,9 +907,8 @@ def _excerpt_to_share(excerpt: Cassette, *, blanks_text: bool) -> Cassette:
         say("redacted: the address of the server, or its command")
 
     if shareable.shortened_client_count:
-        say(
-            f"redacted: clientInfo, but for name and version ×{shareable.shortened_client_count}"
-        )
+        count = shareable.shortened_client_count
+        say(f"redacted: clientInfo, but for name and version ×{count}")
 
     if not blanks_text:
         say("note: other text stays; read it, or take it out with --blank-text")

@@ -565,9 +565,8 @@ def _tell_of_update(update: Update) -> None:
             say(f"not taken: {name}: the server broke down; --review takes that too")
 
     if update.written is not None:
-        say(
-            f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted"
-        )
+        responses = counted(len(update.accepted), "response")
+        say(f"wrote {update.written}: {responses} accepted")
 
 
 # Probes

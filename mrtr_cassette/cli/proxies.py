@@ -268,12 +268,12 @@ async def _record_over_http(
             if command_end.code and not command_end.was_stopped:
                 recording_run.failure = f"{command[0]!r} ended with {command_end.code}"
 
-        code = _conclude_recording(recording_run, log, reports)
+        exit_code = _conclude_recording(recording_run, log, reports)
         has_no_client = recording_run.is_unused and _tell_of_no_client(
             command, command_end, log
         )
 
-    return command_end.code or code or int(has_no_client)
+    return command_end.code or exit_code or int(has_no_client)
 
 
 async def _record_pipe(
@@ -287,11 +287,11 @@ async def _record_pipe(
     from mrtr_cassette.shell.runs.pipe_recording import record_pipe
     from mrtr_cassette.shell.runs.piped import starting_client
 
-    recording_run, code = await record_pipe(
+    recording_run, server_exit_code = await record_pipe(
         command, output, options, log.event, client=starting_client()
     )
-    conclusion = _conclude_recording(recording_run, log, reports)
-    return code or conclusion
+    exit_code = _conclude_recording(recording_run, log, reports)
+    return server_exit_code or exit_code
 
 
 def _conclude_recording(
@@ -429,16 +429,16 @@ def _serve_trials(
     )
 
 
-def _terms_with(command: tuple[str, ...]) -> Terms:
+def _terms_with_client(command: tuple[str, ...]) -> Terms:
     """Return the terms with the client that a recording would run, unless it is given secrets."""
-    words = shell_words(command)
+    client_words = shell_words(command)
     if not command:
         return TERMS
 
     without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
-    if without_secrets(words) != words:
+    if without_secrets(client_words) != client_words:
         return TERMS
-    return {**TERMS, "client": f" -- {words}"}
+    return {**TERMS, "client": f" -- {client_words}"}
 
 
 async def _replay_over_http(
@@ -524,7 +524,7 @@ def _served_over_http(
     options: Listening, context: click.Context, command: tuple[str, ...]
 ) -> Listening:
     """Return options for a proxy over HTTP and its client; warn if other machines can reach it."""
-    options = replace(options, terms=_terms_with(command))
+    options = replace(options, terms=_terms_with_client(command))
     options = with_free_port(options, context, command)
     if not is_loopback(options.host):
         say(

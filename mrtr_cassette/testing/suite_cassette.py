@@ -84,16 +84,16 @@ class SharedRecording:
         if outcome is not None:
             return outcome, None
 
-        recorded = load_cassette(self.place)
+        recorded_cassette = load_cassette(self.place)
         is_new = not self.path.exists()
         if self.existing == "replace" and not is_new:
             problem = self._loss_if_replaced(
-                recorded, self._test_without_calls(outcomes) or why_partial
+                recorded_cassette, self._test_without_calls(outcomes) or why_partial
             )
             if problem is not None:
                 return "discarded (not all calls recorded)", problem
 
-        publication = self.write_cassette(recorded)
+        publication = self.write_cassette(recorded_cassette)
         self.redacted = publication.redacted
         if publication.is_same:
             return "same, kept", None

@@ -224,9 +224,8 @@ class RecordingUse(CassetteUse):
 
     def _temporary_place(self) -> Path:
         """Return a place for the recording in a new folder, which is removed when the run ends."""
-        return (
-            Path(mkdtemp(dir=self.request.suite_run.temporary_folder)) / self.path.name
-        )
+        folder = mkdtemp(dir=self.request.suite_run.temporary_folder)
+        return Path(folder) / self.path.name
 
     def _share_recording(self, sharers: Sequence[str]) -> SharedRecording:
         """Take part in a shared recording."""
@@ -271,7 +270,7 @@ class RecordingUse(CassetteUse):
 
     def load_recorded(self) -> Cassette | None:
         """Return the cassette as it is by now, if there is any."""
-        return self._recording_run.recorded()
+        return self._recording_run.cassette_so_far()
 
     # What becomes of it
 
@@ -333,20 +332,20 @@ class RecordingUse(CassetteUse):
     def _publish_or_keep(self) -> tuple[Publication | None, str | None]:
         """Publish a recording, or keep it until the end of the run; return also what was lost."""
         recording_run = self._recording_run
-        recorded = None
+        recorded_cassette = None
         loss = None
         hint = None
         if isinstance(recording_run, RecordingRun):
-            recorded, loss = recorded_in_journal(recording_run.path)
+            recorded_cassette, loss = recorded_in_journal(recording_run.path)
             hint = hint_at_journal(recording_run.path)
         elif recording_run.exchanges:
-            recorded = load_cassette(recording_run.path)
+            recorded_cassette = load_cassette(recording_run.path)
 
         publication = None
-        if recorded is not None and self._shared_recording is not None:
-            self._shared_recording.keep_until_end(recorded)
-        elif recorded is not None:
-            publication = self._cassette_writer()(recorded, hint=hint)
+        if recorded_cassette is not None and self._shared_recording is not None:
+            self._shared_recording.keep_until_end(recorded_cassette)
+        elif recorded_cassette is not None:
+            publication = self._cassette_writer()(recorded_cassette, hint=hint)
             self.redacted = publication.redacted
 
         if isinstance(recording_run, RecordingRun):
@@ -444,12 +443,12 @@ class VerifyingUse(RecordingUse):
         self, *, may_lack_calls: bool, is_open: bool = False
     ) -> str | None:
         """Return where what happened differs; of a part, without missing calls."""
-        repeated = self._recording_run.recorded()
+        cassette_of_run = self._recording_run.cassette_so_far()
         options = self._settings.verify
         try:
             return differences_of(
                 self.path,
-                repeated,
+                cassette_of_run,
                 options,
                 may_lack_calls=may_lack_calls,
                 is_open=is_open,

@@ -545,8 +545,8 @@ def _pytest_argument_of(folder: Path, node: Any) -> str:
 
 def _has_upstream_fixture(request: pytest.FixtureRequest) -> bool:
     """Tell whether a suite overrides `mrtr_upstream`, which may start a server when it is asked."""
-    manager = request.session._fixturemanager  # noqa: SLF001  pytest has nothing public for it
-    return len(manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
+    fixture_manager = request.session._fixturemanager  # noqa: SLF001  pytest has nothing public for it
+    return len(fixture_manager.getfixturedefs("mrtr_upstream", request.node) or ()) > 1
 
 
 def _is_only_user_of_cassettes(item: pytest.Item) -> bool:

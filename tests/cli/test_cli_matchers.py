@@ -96,10 +96,10 @@ async def test_values_of_a_kind_match_and_are_counted(recorded: Path) -> None:
 async def test_a_response_repeats_the_callers_value(recorded: Path) -> None:
     """With `echo` whole strings and numbers are the caller's; texts around them stay."""
     match = {"/arguments/id": "uuid", "/arguments/n": "number"}
-    async with playing(recorded, match=match, echo=True, repeat="always") as session:
-        whole = (await post(session.url, create(THIRD, n=8.50))).json["result"]
-        streamed = await post(session.url, create(THIRD))
-        again = await post(session.url, create(SECOND))
+    async with playing(recorded, match=match, echo=True, repeat="always") as replay_run:
+        whole = (await post(replay_run.url, create(THIRD, n=8.50))).json["result"]
+        streamed = await post(replay_run.url, create(THIRD))
+        again = await post(replay_run.url, create(SECOND))
 
     assert whole == made(
         THIRD, id=THIRD, all=[{"id": THIRD, "n": 8.5}], note=f"the {FIRST}"
@@ -142,9 +142,9 @@ async def test_equal_comes_before_matched_and_matched_before_ignored(
         (9, 9): "a",
     }
     for (identity, number), words in received.items():
-        async with playing(path, **options) as session:
+        async with playing(path, **options) as replay_run:
             sent = tool_call("get", arguments={"id": identity, "n": number})
-            played = await post(session.url, sent)
+            played = await post(replay_run.url, sent)
 
             assert played.json["result"] == {"was": words}, (identity, number)
 
@@ -161,16 +161,16 @@ async def test_answers_match_by_kind_too(tmp_path: Path) -> None:
         (again, json_response(result({"done": 1}))),
     )
 
-    async with playing(path, match={"/**": "number", "/**/port": "any"}) as session:
-        asked = await post(session.url, tool_call("go"))
+    async with playing(path, match={"/**": "number", "/**/port": "any"}) as replay_run:
+        asked = await post(replay_run.url, tool_call("go"))
         state = asked.json["result"]["requestState"]
         answer["k"]["content"]["port"] = 6000
         played = await post(
-            session.url, tool_call("go", inputResponses=answer, requestState=state)
+            replay_run.url, tool_call("go", inputResponses=answer, requestState=state)
         )
-        missed = await post(session.url, tool_call("stop"))
+        missed = await post(replay_run.url, tool_call("stop"))
         lost = await post(
-            session.url, tool_call("go", inputResponses=answer, requestState="t")
+            replay_run.url, tool_call("go", inputResponses=answer, requestState="t")
         )
 
     assert played.json["result"] == {"done": 1}

@@ -122,7 +122,7 @@ def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
     assert list(here.iterdir()) == []
 
     async def replayed() -> None:
-        async with playing(output) as session:
-            assert (await post(session.url, message("ping"))).json["result"] == {}
+        async with playing(output) as replay_run:
+            assert (await post(replay_run.url, message("ping"))).json["result"] == {}
 
     asyncio.run(replayed())

@@ -195,13 +195,15 @@ async def test_questions_of_a_server_on_pipes_reach_a_client_over_http(
     path = tmp_path / "c.json"
     server = (sys.executable, str(SERVER), "--stdio")
     said = ["Write the plan alpha: done in file:///work", "3"]
-    async with recording(server, path) as session:
-        assert await asyncio.gather(*(called(session.url, "legacy") for _ in "ab")) == [
+    async with recording(server, path) as recording_run:
+        assert await asyncio.gather(
+            *(called(recording_run.url, "legacy") for _ in "ab")
+        ) == [
             said,
             said,
         ]
 
-    assert session.outcome.unreachable == 0
+    assert recording_run.outcome.unreachable == 0
 
     async with replay(path, log=None) as played:
         assert [await called(played.url, "legacy") for _ in "ab"] == [said, said]
@@ -213,8 +215,10 @@ async def test_recording_of_a_server_on_pipes_behind_a_url_plays_on_pipes(
 ) -> None:
     """What one client did in its session over HTTP is a server that another one starts."""
     path = tmp_path / "c.json"
-    async with recording((sys.executable, str(SERVER), "--stdio"), path) as session:
-        said = await called(session.url, "legacy")
+    async with recording(
+        (sys.executable, str(SERVER), "--stdio"), path
+    ) as recording_run:
+        said = await called(recording_run.url, "legacy")
 
     command = StdioServerParameters(
         command=sys.executable,

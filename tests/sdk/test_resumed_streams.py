@@ -67,8 +67,8 @@ def recorded(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     @looped
     async def record() -> None:
-        async with recording(server, path, RecordOptions()) as session:
-            assert await worked(session.url, "ab") == expected("ab")
+        async with recording(server, path, RecordOptions()) as recording_run:
+            assert await worked(recording_run.url, "ab") == expected("ab")
 
     record()
     return path
@@ -78,9 +78,9 @@ def recorded(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_each_call_gets_its_own_result(recorded: Path) -> None:
     """In the recorded order and in any other, and where some calls are never made."""
     for rounds in (["ab"], ["ba"], ["a", "b"], ["b", "a"], ["a"], ["b"]):
-        async with playing(recorded) as session:
-            assert await worked(session.url, *rounds) == expected("".join(rounds))
-            assert not session.player.misses
+        async with playing(recorded) as replay_run:
+            assert await worked(replay_run.url, *rounds) == expected("".join(rounds))
+            assert not replay_run.player.misses
 
 
 @looped
@@ -92,14 +92,16 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
             options = (
                 RecordOptions(existing="append") if rounds[1:] else RecordOptions()
             )
-            async with recording(server.url, path, options) as session:
-                assert await worked(session.url, *rounds) == expected("".join(rounds))
+            async with recording(server.url, path, options) as recording_run:
+                assert await worked(recording_run.url, *rounds) == expected(
+                    "".join(rounds)
+                )
 
-            assert session.problem is None
+            assert recording_run.problem is None
 
-    async with playing(path) as session:
-        assert await worked(session.url, "ba") == expected("ab")
-        assert not session.player.misses
+    async with playing(path) as replay_run:
+        assert await worked(replay_run.url, "ba") == expected("ab")
+        assert not replay_run.player.misses
 
 
 @looped

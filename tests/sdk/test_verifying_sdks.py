@@ -47,10 +47,12 @@ async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
     """Questions on the call's stream and on the session's are answered as recorded, in both eras."""
     path = tmp_path / "c.json"
     with listening(OVER_HTTP) as server:
-        async with recording(server.url, path, RecordOptions()) as session:
+        async with recording(server.url, path, RecordOptions()) as recording_run:
             for era in (LEGACY, MODERN):
-                async with connected_client(URL(session.url).origin(), None) as client:
-                    live = LiveServer(client, session.url)
+                async with connected_client(
+                    URL(recording_run.url).origin(), None
+                ) as client:
+                    live = LiveServer(client, recording_run.url)
 
                     assert await planned(live, era, on_pipe=False) == PLANNED
 

@@ -85,13 +85,13 @@ async def test_a_conversation_is_counted_where_it_is_recorded_and_where_it_is_re
         await post(tape.url, message("ping"))
         recorded = await scraped(tape.recording_run.admin_url)
 
-    async with playing(path, admin_port=0) as session:
+    async with playing(path, admin_port=0) as replay_run:
         bodies = [
-            (await post(session.url, request)).body
+            (await post(replay_run.url, request)).body
             for request in (*requests, tool("x"))
         ]
-        ping = await post(session.url, message("ping"))
-        played = await scraped(session.admin_url)
+        ping = await post(replay_run.url, message("ping"))
+        played = await scraped(replay_run.admin_url)
 
     turns = {("asks_total", "result"): 1, ("answers_total", "result"): 1}
 
@@ -127,11 +127,11 @@ async def test_what_clients_make_up_is_no_label(tmp_path: Path) -> None:
     read = message("resources/read", {"uri": "file:///invented"})
     empty = json_response(result({}))
     await taped(path, (message("made/up"), empty), (read, empty))
-    async with playing(path, admin_port=0) as session:
-        await post(session.url, message("made/up"))
-        await post(session.url, read)
-        await post(session.url, tool("invented"))
-        numbers = await scraped(session.admin_url)
+    async with playing(path, admin_port=0) as replay_run:
+        await post(replay_run.url, message("made/up"))
+        await post(replay_run.url, read)
+        await post(replay_run.url, tool("invented"))
+        numbers = await scraped(replay_run.admin_url)
 
     assert numbers["plays_total", "other", ""] == 1
     assert numbers["plays_total", "resources/read", ""] == 1
@@ -146,8 +146,8 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
     await taped(path, (tool_call("book"), json_response(result({}))))
     log: list[str] = []
     options = ReplayOptions(admin_port=0, log=log.append)
-    async with until_stopped(replaying(path, options)) as (session, stop):
-        url = session.admin_url
+    async with until_stopped(replaying(path, options)) as (replay_run, stop):
+        url = replay_run.admin_url
 
         assert log == [f"admin port on {url}"]
         assert await status(url, "/livez") == 200
@@ -155,7 +155,7 @@ async def test_ready_lasts_until_the_run_begins_to_end(tmp_path: Path) -> None:
         assert await status(url, "/other") == 404
         assert await status(url, "/mcp", "Content-Length: 0", method="POST") == 405
         assert await status(url, "/livez", "Host: rebound.example") == 403
-        assert (await http("GET", session.url, target="/metrics")).status == 404
+        assert (await http("GET", replay_run.url, target="/metrics")).status == 404
 
         await stop()
 

@@ -90,8 +90,8 @@ async def test_client_gets_the_end_of_the_conversation(
     async with AsyncExitStack() as stack:
         live = await stack.enter_async_context(upstream(server))
         opened = recording(live.url, cassette, options(tmp_path))
-        async with opened as session:
-            recorded = await call(session.url)
+        async with opened as recording_run:
+            recorded = await call(recording_run.url)
 
     assert recorded[0] == 200
     assert '"id":7' in recorded[1]
@@ -125,8 +125,8 @@ async def test_what_nobody_answers_is_passed_on(tmp_path: Path) -> None:
     server = Server(question=form("Wipe all?"))
     async with upstream(server) as live:
         opened = recording(live.url, tmp_path / "cassette.json", options(tmp_path))
-        async with opened as session:
-            _, body = await call(session.url)
+        async with opened as recording_run:
+            _, body = await call(recording_run.url)
 
     assert '"id":7' in body
     assert "Wipe all?" in body
@@ -146,8 +146,8 @@ async def test_response_larger_than_what_is_kept_is_told(tmp_path: Path) -> None
     async with AsyncExitStack() as stack:
         live = await stack.enter_async_context(upstream(talkative))
         opened = recording(live.url, tmp_path / "cassette.json", answering)
-        async with opened as session:
-            status, text = await call(session.url)
+        async with opened as recording_run:
+            status, text = await call(recording_run.url)
 
     assert status == 502
     assert "more than 100,000 events" in text
@@ -165,7 +165,7 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
 
     async with upstream(server) as live:
         opened = recording(live.url, tmp_path / "cassette.json", options(tmp_path))
-        async with opened as session, aiohttp.ClientSession() as client:
+        async with opened as recording_run, aiohttp.ClientSession() as client:
             for body in (
                 message("tools/list", {"_meta": META}),
                 message("tools/call", {"name": "deploy"}),
@@ -173,7 +173,7 @@ async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
                     "tools/call", {"name": "a", "inputResponses": {}, "_meta": META}
                 ),
             ):
-                async with client.post(session.url, json=body) as got:
+                async with client.post(recording_run.url, json=body) as got:
                     assert (await got.json())["result"] == DONE
 
                 assert received.pop() == body
@@ -223,8 +223,8 @@ async def test_questions_of_a_task_are_answered_between_polls(tmp_path: Path) ->
 
     async with upstream(server) as live:
         opened = recording(live.url, cassette, options(tmp_path))
-        async with opened as session:
-            told = await statuses(session.url)
+        async with opened as recording_run:
+            told = await statuses(recording_run.url)
 
     assert told == ["working", "working", "working", "completed"]
 
@@ -259,11 +259,11 @@ async def test_question_of_a_task_that_nobody_answers_is_the_clients(
     chosen = replace(options(tmp_path), log=told.append)
     async with (
         upstream(server) as live,
-        recording(live.url, tmp_path / "cassette.json", chosen) as session,
+        recording(live.url, tmp_path / "cassette.json", chosen) as recording_run,
     ):
-        await call(session.url)
+        await call(recording_run.url)
         for _ in range(2):
-            assert (await post(session.url, poll)).json == result(asked, id=8)
+            assert (await post(recording_run.url, poll)).json == result(asked, id=8)
 
     assert sum("not answered" in line for line in told) == 1
 

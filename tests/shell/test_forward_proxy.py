@@ -143,11 +143,11 @@ async def conversed(
 ) -> list[object]:
     """Record a conversation; return what the client got, and what the server."""
     options = RecordOptions(ca_file=None if certificate is None else str(certificate))
-    async with recording(server.url, path, options) as session:
+    async with recording(server.url, path, options) as recording_run:
         answers = [
-            await post(session.url, message("ping"), "X-Mine: 1"),
-            await post(session.url, message("tools/call", {"name": "a"})),
-            await http("HEAD", session.url, target="/other?a=%20b"),
+            await post(recording_run.url, message("ping"), "X-Mine: 1"),
+            await post(recording_run.url, message("tools/call", {"name": "a"})),
+            await http("HEAD", recording_run.url, target="/other?a=%20b"),
         ]
 
     seen: list[Received] = [*server.received]
@@ -196,9 +196,9 @@ async def test_certificate_that_is_not_verified_is_told_with_the_ways_out(
     options = RecordOptions(publish_anyway=True)
     async with (
         upstream(script, tls=tls_of(certificate)) as server,
-        recording(server.url, tmp_path / "c.json", options) as session,
+        recording(server.url, tmp_path / "c.json", options) as recording_run,
     ):
-        answer = await post(session.url, message("ping"))
+        answer = await post(recording_run.url, message("ping"))
 
     said = str(answer.json["error"]["message"])
 
@@ -240,8 +240,8 @@ async def test_proxy_that_fails_is_named(
         monkeypatch.setenv(f"{scheme}_proxy", url)
         place = f"{scheme}://server.example/mcp"
         options = RecordOptions(log=log.append, publish_anyway=True)
-        async with recording(place, tmp_path / "c.json", options) as session:
-            answer = await post(session.url, message("ping"))
+        async with recording(place, tmp_path / "c.json", options) as recording_run:
+            answer = await post(recording_run.url, message("ping"))
 
     said = str(answer.json["error"]["message"])
 

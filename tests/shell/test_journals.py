@@ -199,14 +199,14 @@ def test_who_looks_at_a_recording_writes_nothing_to_its_journal(
     get = Request("GET", "/mcp", (("Accept", EVENT_STREAM),), b"")
     with journaling(
         path, RecordOptions(), Announcer(), None, None, RecordedServer("http://x/mcp")
-    ) as session:
-        listening = ExchangeRecording(session, get)
+    ) as recording_run:
+        listening = ExchangeRecording(recording_run, get)
         listening.response_started(200, (("Content-Type", EVENT_STREAM),))
         listening.response_bytes(
             event(message("notifications/x", {"at": token}, id=None))
         )
         login = rpc("tools/call", {"arguments": {"password": token}})
-        naming = ExchangeRecording(session, Request("POST", "/mcp", (), login))
+        naming = ExchangeRecording(recording_run, Request("POST", "/mcp", (), login))
         naming.response_started(202, ())
         naming.response_ended(End.COMPLETE)
         without_repeated_secrets = Recorder.without_repeated_secrets
@@ -219,7 +219,7 @@ def test_who_looks_at_a_recording_writes_nothing_to_its_journal(
             return without_repeated_secrets(recorder, exchange)
 
         monkeypatch.setattr(Recorder, "without_repeated_secrets", late)
-        seen = session.recorded()
+        seen = recording_run.cassette_so_far()
         monkeypatch.undo()
         listening.response_ended(End.OPEN)
 

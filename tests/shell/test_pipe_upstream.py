@@ -51,9 +51,9 @@ async def test_response_is_json_or_a_stream(tmp_path: Path) -> None:
     """A response alone is a JSON body; what comes before it makes both a stream of events."""
     output = tmp_path / "c.json"
     said = '{"jsonrpc":"2.0","method":"notifications/message"}'
-    async with recording(LINES_SERVER, output) as session:
-        alone = await post(session.url, call(1))
-        both = await post(session.url, call(2, say=f"noise\n{said}\n"))
+    async with recording(LINES_SERVER, output) as recording_run:
+        alone = await post(recording_run.url, call(1))
+        both = await post(recording_run.url, call(2, say=f"noise\n{said}\n"))
 
     assert alone[:2] == (200, "application/json")
     assert json.loads(alone[2])["id"] == 1
@@ -82,10 +82,12 @@ async def test_same_id_of_two_clients_is_told_apart(tmp_path: Path) -> None:
         "sys.stdin.read()"
     )
 
-    async with recording((sys.executable, "-c", code), tmp_path / "c.json") as session:
+    async with recording(
+        (sys.executable, "-c", code), tmp_path / "c.json"
+    ) as recording_run:
         first, second = await asyncio.gather(
-            post(session.url, call(1, mine="first")),
-            post(session.url, call(1, mine="second")),
+            post(recording_run.url, call(1, mine="first")),
+            post(recording_run.url, call(1, mine="second")),
         )
 
     for (_, _, body), mine in ((first, "first"), (second, "second")):
@@ -102,13 +104,17 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(
     ready = '{"jsonrpc":"2.0","method":"notifications/message"}'
     code = f"import sys; sys.stdin.readline(); print({ready!r}, flush=True); sys.stdin.read()"
     headers = {"Accept": "text/event-stream"}
-    async with recording((sys.executable, "-c", code), tmp_path / "c.json") as session:
-        assert (await post(session.url, notification("notifications/x")))[0] == 202
+    async with recording(
+        (sys.executable, "-c", code), tmp_path / "c.json"
+    ) as recording_run:
+        assert (await post(recording_run.url, notification("notifications/x")))[
+            0
+        ] == 202
 
         async with (
             aiohttp.ClientSession() as client,
-            client.get(session.url, headers=headers) as stream,
-            client.get(session.url, headers=headers) as second,
+            client.get(recording_run.url, headers=headers) as stream,
+            client.get(recording_run.url, headers=headers) as second,
         ):
             event = await stream.content.readuntil(b"\n\n")
 
@@ -141,15 +147,15 @@ def test_command_is_shown_without_the_home_directory(
 async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
     """A call during which the server ends gets an error, and so do those after it."""
     options = RecordOptions(publish_anyway=True)
-    async with recording(LINES_SERVER, tmp_path / "c.json", options) as session:
-        during = await post(session.url, call(1, exit=3))
-        after = await post(session.url, call(2))
+    async with recording(LINES_SERVER, tmp_path / "c.json", options) as recording_run:
+        during = await post(recording_run.url, call(1, exit=3))
+        after = await post(recording_run.url, call(2))
 
     for status, _, body in (during, after):
         assert status == 502
         assert "the server has ended" in json.loads(body)["error"]["message"].lower()
 
-    assert session.unreachable == 2
+    assert recording_run.unreachable == 2
 
 
 def answer_to(question: str, value: JsonObject) -> bytes:
@@ -199,12 +205,12 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
 ) -> None:
     """What the server asks outside of calls comes on a session's stream, for each client anew."""
     output = tmp_path / "c.json"
-    async with recording(SERVER, output) as session:
+    async with recording(SERVER, output) as recording_run:
         sessions = []
         for _ in range(2):
             async with (
-                connected(session.url) as client,
-                connected(session.url) as listener,
+                connected(recording_run.url) as client,
+                connected(recording_run.url) as listener,
             ):
                 sessions.append(await opened(client))
                 head, stream = await listener.ask("GET", "/mcp", *HEADERS, sessions[-1])
@@ -240,7 +246,7 @@ async def test_clients_get_sessions_in_which_pushed_requests_arrive(
                 assert head.line.split()[1] == "204"
                 assert await stream.rest() == b""
 
-        async with connected(session.url) as client:
+        async with connected(recording_run.url) as client:
             head, body = await client.ask(
                 "POST", "/mcp", *HEADERS, sessions[0], body=call(2)
             )
@@ -287,10 +293,10 @@ async def test_equal_progress_tokens_and_cancelled_ids_of_two_clients_are_told_a
     """Clients of the official SDKs begin with the same ids, which are their tokens too."""
     server = (sys.executable, "-c", TELLING)
     async with (
-        recording(server, tmp_path / "c.json") as session,
-        connected(session.url) as first,
-        connected(session.url) as second,
-        connected(session.url) as canceller,
+        recording(server, tmp_path / "c.json") as recording_run,
+        connected(recording_run.url) as first,
+        connected(recording_run.url) as second,
+        connected(recording_run.url) as canceller,
     ):
         streams = []
         for client, name in ((first, "first"), (second, "second")):
@@ -338,13 +344,13 @@ async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
 
     options = RecordOptions(log=log)
     async with (
-        recording(SERVER, tmp_path / "c.json", options) as session,
+        recording(SERVER, tmp_path / "c.json", options) as recording_run,
         AsyncExitStack() as stack,
     ):
 
         async def begun(number: int, name: str) -> tuple[Connection, Body]:
             """Make a call, and wait for what the server says first."""
-            connection = await stack.enter_async_context(connected(session.url))
+            connection = await stack.enter_async_context(connected(recording_run.url))
             body = rpc("tools/call", {"name": name}, number)
             _, stream = await connection.ask("POST", "/mcp", *HEADERS, body=body)
 
@@ -360,5 +366,7 @@ async def test_question_comes_in_the_stream_of_a_call_that_waits_for_it(
         for number in (2, 1):
             given = answer_to(f"ask-{number}", {"of": number})
 
-            assert (await http("POST", session.url, *HEADERS, body=given)).status == 202
+            assert (
+                await http("POST", recording_run.url, *HEADERS, body=given)
+            ).status == 202
             assert b'{"of": %d}' % number in await streams[number].rest()

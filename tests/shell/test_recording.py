@@ -119,14 +119,16 @@ async def test_recording_over_a_cassette_writes_what_changed(tmp_path: Path) -> 
     ):
         async with (
             upstream(_pages(f"run {run}", *names)) as server,
-            recording(server.url, path, RecordOptions(existing="replace")) as session,
+            recording(
+                server.url, path, RecordOptions(existing="replace")
+            ) as recording_run,
         ):
-            await _all_pages(session.url)
+            await _all_pages(recording_run.url)
 
         files.append(
             (path.stat().st_mtime_ns, path.read_bytes(), read(path)["interactions"])
         )
-        said.append(recording_text(session.report))
+        said.append(recording_text(recording_run.report))
 
     assert files[0] == files[1]
 

@@ -218,18 +218,20 @@ async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
     async with upstream(answering(response())) as server:
         named = server.url.replace("//", "//us%40er:p%3Aw@")
         named += "/ghp_abcdefghijklmnopqrstuvwxyz0123456789?api_key=sup3rs3cret"
-        async with recording(named, path, RecordOptions(log=log.append)) as session:
-            await http("GET", session.url)
+        async with recording(
+            named, path, RecordOptions(log=log.append)
+        ) as recording_run:
+            await http("GET", recording_run.url)
             journal = (tmp_path / "c.json.journal").read_text()
 
     expected = "Basic " + base64.b64encode(b"us@er:p:w").decode()
 
     assert server.only.head.values("authorization") == [expected]
-    assert session.url.endswith("?api_key=sup3rs3cret")
+    assert recording_run.url.endswith("?api_key=sup3rs3cret")
 
     shown = "/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E"
 
-    assert session.shown_url.endswith(shown)
+    assert recording_run.shown_url.endswith(shown)
     assert read(path)["upstream"] == server.url + shown
 
     for text in (journal, path.read_text(), *log):
@@ -604,9 +606,9 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
 
     async with recording(
         url, tmp_path / "c.json", RecordOptions(log=log.append)
-    ) as session:
+    ) as recording_run:
         body = b'{"jsonrpc":"2.0","method":"ping","id":%b}' % identity
-        answer = await post(session.url, body)
+        answer = await post(recording_run.url, body)
 
     assert answer.status == 502
     assert answer.head.values("content-type") == ["application/json"]
@@ -614,9 +616,9 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
         b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32011,' % identity
     )
     assert url.removesuffix("/mcp") in answer.json["error"]["message"]
-    assert session.published is None
+    assert recording_run.published is None
     assert not (tmp_path / "c.json").exists()
-    assert (session.exchanges, session.unreachable) == (0, 1)
+    assert (recording_run.exchanges, recording_run.unreachable) == (0, 1)
     assert len(log) == 1
 
 

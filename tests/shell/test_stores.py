@@ -140,8 +140,8 @@ async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> No
 
     assert len(cassettes.load_cassette(place).interactions) == 2
 
-    async with playing(place) as session:
-        assert (await post(session.url, message("ping"))).json["result"] == {}
+    async with playing(place) as replay_run:
+        assert (await post(replay_run.url, message("ping"))).json["result"] == {}
 
 
 def test_the_library_takes_a_url(stored: StoreFile) -> None:

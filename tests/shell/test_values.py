@@ -103,17 +103,17 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
     assert HERE.encode() not in before
     assert read(cassette)["values"] == ["root"]
 
-    async with playing(cassette, values={"root": THERE}) as session:
-        assert await talk(session.url, THERE) == [
+    async with playing(cassette, values={"root": THERE}) as replay_run:
+        assert await talk(replay_run.url, THERE) == [
             f"did read\n{THERE}/one.txt",
             f"deleted {THERE}/one.txt of file://{THERE}",
         ]
 
-        assert not session.player.misses
+        assert not replay_run.player.misses
 
-        await post(session.url, on(THERE, "read", "two.txt"))
+        await post(replay_run.url, on(THERE, "read", "two.txt"))
 
-        assert session.player.misses[0].reason is Reason.ARGUMENTS_DIFFER
+        assert replay_run.player.misses[0].reason is Reason.ARGUMENTS_DIFFER
 
     await recorded(cassette, THERE, existing="replace")
 
@@ -250,10 +250,10 @@ async def test_a_secret_beside_a_value_stays_redacted(tmp_path: Path) -> None:
     assert token not in shown
     assert "{root}/<" in shown
 
-    async with playing(cassette, values={"root": THERE}) as session:
-        await post(session.url, on(THERE, "read", f"ghp_{'z9Y8x7W6v5U4' * 3}"))
+    async with playing(cassette, values={"root": THERE}) as replay_run:
+        await post(replay_run.url, on(THERE, "read", f"ghp_{'z9Y8x7W6v5U4' * 3}"))
 
-        assert not session.player.misses
+        assert not replay_run.player.misses
 
 
 @looped
@@ -261,11 +261,11 @@ async def test_a_ping_needs_no_value(tmp_path: Path) -> None:
     """What no value is in teaches nothing, and is played as ever."""
     cassette = tmp_path / "c.json"
     await recorded(cassette, HERE)
-    async with playing(cassette) as session:
-        await post(session.url, message("ping"))
+    async with playing(cassette) as replay_run:
+        await post(replay_run.url, message("ping"))
 
-        assert session.player.learned == {}
+        assert replay_run.player.learned == {}
 
-        await talk(session.url, THERE)
+        await talk(replay_run.url, THERE)
 
-        assert session.player.learned == {"root": THERE}
+        assert replay_run.player.learned == {"root": THERE}

@@ -243,11 +243,11 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
         what became of the cassette, or None where nothing was recorded and there is none; and what
         was lost, or None.
     """
-    path = journal_path(output)
-    journal = read_journal(path)
-    recorded = _assembled_cassette(journal, output)
+    path_of_journal = journal_path(output)
+    journal = read_journal(path_of_journal)
+    recorded_cassette = _assembled_cassette(journal, output)
     publication = None
-    if recorded is not None:
+    if recorded_cassette is not None:
         ignored_for: IgnoredFor = ignores_nothing
         if journal.header.ignored:
             # A client that waits for its server doesn't wait for the import.
@@ -257,14 +257,14 @@ def publish_journal(output: Location) -> tuple[Publication | None, str | None]:
 
         publication = publish_recording(
             output,
-            recorded,
+            recorded_cassette,
             journal.header.existing,
             ignored_for=ignored_for,
             hint=hint_at_journal(output),
         )
         publication = publication._replace(exchanges=len(journal.exchanges))
 
-    path.unlink()
+    path_of_journal.unlink()
     return publication, journal.lost
 
 
@@ -325,8 +325,10 @@ def recorded_so_far(
     for number, exchange in journal.exchanges.items():
         journal.exchanges[number] = in_final_form(exchange)
 
-    recorded = _assembled_cassette(journal, output)
-    return None if recorded is None else load(dump(recorded), str(output))
+    recorded_cassette = _assembled_cassette(journal, output)
+    if recorded_cassette is None:
+        return None
+    return load(dump(recorded_cassette), str(output))
 
 
 def _assembled_cassette(journal: JournalContent, output: Location) -> Cassette | None:
@@ -385,8 +387,8 @@ def _merge_sources(places: Iterable[Location], notes: list[str]) -> Iterator[Sou
 
         header, exchanges, lost = decode_journal(file_content, str(place))
         if header.existing == "append":
-            cassette = str(place).removesuffix(".journal")
-            publish_command = shell_command("publish_journal", path=cassette)
+            path_of_cassette = str(place).removesuffix(".journal")
+            publish_command = shell_command("publish_journal", path=path_of_cassette)
             raise CassetteError(
                 place,
                 "it adds to a cassette, whose request states it repeats",

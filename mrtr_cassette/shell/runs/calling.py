@@ -120,11 +120,11 @@ async def _reached_directly(
     upstream_context = reached_upstream(upstream, options, BUILT_IN_RULES)
     async with upstream_context as target, target.connect(add_settings) as client:
         is_started = target.recorded_as != target.name
-        shown = target.origin
+        shown_as = target.origin
         if is_started and target.command:
-            shown = target.command
+            shown_as = target.command
 
-        server = LiveServer(client, shown, is_on_pipes=target.is_on_pipes)
+        server = LiveServer(client, shown_as, is_on_pipes=target.is_on_pipes)
         try:
             yield _ReachedServer(server, target.path, is_started)
         finally:

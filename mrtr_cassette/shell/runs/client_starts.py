@@ -94,16 +94,17 @@ class ClientStarts:
         Raises:
             UsageError: clients on pipes start a command instead.
         """
-        use = "recorded" if self.is_recording else "played"
+        how_used = "recorded" if self.is_recording else "played"
         raise UsageError(
-            f"{self.path} is {use} over pipes, where there is no URL",
+            f"{self.path} is {how_used} over pipes, where there is no URL",
             hint="have the client start `command`",
         )
 
     @property
     def exchanges(self) -> int:
         """How many exchanges have been recorded."""
-        return _highest_number(self.recorded()) - _highest_number(self.played_cassette)
+        highest_now = _highest_number(self.cassette_so_far())
+        return highest_now - _highest_number(self.played_cassette)
 
     @property
     def outcome(self) -> RunOutcome:
@@ -137,7 +138,7 @@ class ClientStarts:
 
         return _RUN_OUTCOMES.validate_python([*latest_by_process.values()])
 
-    def recorded(self) -> Cassette | None:
+    def cassette_so_far(self) -> Cassette | None:
         """Return the cassette as it is by now."""
         if self._final_outcomes is not None:
             return self._final_cassette
@@ -146,11 +147,11 @@ class ClientStarts:
 
         from mrtr_cassette.shell.files.journals import recorded_so_far
 
-        cassette_so_far = recorded_so_far(self.path)
-        if cassette_so_far is None and cassette_exists(self.path):
+        cassette = recorded_so_far(self.path)
+        if cassette is None and cassette_exists(self.path):
             return load_cassette(self.path)
 
-        return cassette_so_far
+        return cassette
 
     def finish(self) -> None:
         """Wait for all starts, and publish the journal of one that was killed."""
@@ -167,7 +168,7 @@ class ClientStarts:
             if journal.exists() and not is_locked(journal):
                 recover_journal(self.path)
 
-        self._final_cassette = self.recorded()
+        self._final_cassette = self.cassette_so_far()
         self._final_outcomes = start_outcomes
 
 
@@ -249,15 +250,15 @@ def recorded_by_client(
     """
     from mrtr_cassette.shell.runs.journaling import check_output, check_transport
 
-    shown = str(shown_place or output)
+    shown_name = str(shown_place or output)
     earlier = check_output(output, options)
     if earlier is not None:
-        check_transport(earlier, shown, "stdio")
+        check_transport(earlier, shown_name, "stdio")
 
     work = {
         "server": list(server),
         "cwd": cwd,
-        "named": shown,
+        "named": shown_name,
         # Whoever has the command is the same client, by however many processes it starts it.
         "client": secrets.token_hex(32),
     }
@@ -273,8 +274,8 @@ def replayed_by_client(
         CassetteError: the cassette can't be read.
     """
     read_faults(options.faults, is_piped=True)
-    recorded = combine_cassettes(load_played(path, options))
-    return _client_starts(path, recorded, options, {})
+    played_cassette = combine_cassettes(load_played(path, options))
+    return _client_starts(path, played_cassette, options, {})
 
 
 @asynccontextmanager
@@ -282,7 +283,11 @@ async def _client_starts(
     path: Location, base: Cassette | None, options: Options, work: Mapping[str, object]
 ) -> AsyncIterator[ClientStarts]:
     """Write the work to a folder for the command, and finish all starts after the block."""
-    place = path.absolute()
+    absolute_place = path.absolute()
+    place_parts: Sequence[object] = [absolute_place]
+    if isinstance(absolute_place, StoreFile):
+        place_parts = absolute_place
+
     option_values = {}
     for option in fields(options):
         value = getattr(options, option.name)
@@ -299,7 +304,7 @@ async def _client_starts(
 
     whole_work = {
         **work,
-        "place": place if isinstance(place, StoreFile) else [place],
+        "place": place_parts,
         "options": option_values,
         "fetched": fetched_texts(),
     }

@@ -147,15 +147,15 @@ class RecordingRun(ProxyRun):
             self.failure, self.terms, is_started=self.is_started
         )
 
-    def recorded(self) -> Cassette | None:
+    def cassette_so_far(self) -> Cassette | None:
         """Return the cassette as it is by now."""
         if self.published is not None:
             return load_cassette(self.path)
 
         # Another thread may ask, while this one writes the journal.
         without_repeated_secrets = self.recorder.without_repeated_secrets
-        cassette_so_far = recorded_so_far(self.path, without_repeated_secrets)
-        return cassette_so_far or self.played_cassette
+        cassette = recorded_so_far(self.path, without_repeated_secrets)
+        return cassette or self.played_cassette
 
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""

@@ -178,8 +178,8 @@ class LiveServer:
         supply: Supply | None,
     ) -> None:
         """Send a request, and read its response until that is of no interest any more."""
-        pending = self._begin_exchange(observation, conversation, supply)
-        reading_task = pending.reading_task
+        pending_response = self._begin_exchange(observation, conversation, supply)
+        reading_task = pending_response.reading_task
         try:
             if conversation.leaving.is_due(observation):
                 await asyncio.wait({reading_task}, timeout=self.head_s)
@@ -189,7 +189,7 @@ class LiveServer:
         finally:
             reading_task.cancel()
 
-        error: BaseException | None = pending.refusal
+        error: BaseException | None = pending_response.refusal
         if not reading_task.cancelled():
             error = reading_task.exception()
 
@@ -278,13 +278,13 @@ class LiveServer:
         reading_task = asyncio.ensure_future(
             self._read_whole_response(observation, conversation, head_event)
         )
-        pending = _PendingResponse(conversation, reading_task, supply)
-        self._pending_responses.append(pending)
+        pending_response = _PendingResponse(conversation, reading_task, supply)
+        self._pending_responses.append(pending_response)
         reading_task.add_done_callback(
-            lambda _: self._pending_responses.remove(pending)
+            lambda _: self._pending_responses.remove(pending_response)
         )
 
-        return pending
+        return pending_response
 
     async def _read_whole_response(
         self,
@@ -352,9 +352,9 @@ class LiveServer:
 
     def _stop_reading(self) -> None:
         """Leave the responses that are of no interest any more."""
-        for pending in self._pending_responses:
-            if pending.conversation.is_over:
-                pending.reading_task.cancel()
+        for pending_response in self._pending_responses:
+            if pending_response.conversation.is_over:
+                pending_response.reading_task.cancel()
 
     async def _start_push_answer(
         self, push: OpenPush, conversation: Conversation
@@ -402,20 +402,20 @@ class LiveServer:
 
     def _fail_waiting_call(self, owner: RequestOwner, refusal: UpstreamError) -> None:
         """Let a call fail whose response waits for the refused answer."""
-        for pending in self._pending_responses:
-            is_in_background = pending.reading_task in self._background_tasks
-            if pending.conversation is owner and not is_in_background:
-                pending.refusal = refusal
-                pending.reading_task.cancel()
+        for pending_response in self._pending_responses:
+            is_in_background = pending_response.reading_task in self._background_tasks
+            if pending_response.conversation is owner and not is_in_background:
+                pending_response.refusal = refusal
+                pending_response.reading_task.cancel()
 
     async def _take_supplied_answer(self) -> Observation | None:
         """Get an answer for the first conversation that waits for one, and take it."""
-        for pending in self._pending_responses:
-            ask = pending.conversation.unanswered_ask
-            if pending.supply is not None and ask is not None:
-                answer = await pending.supply(ask)
+        for pending_response in self._pending_responses:
+            ask = pending_response.conversation.unanswered_ask
+            if pending_response.supply is not None and ask is not None:
+                answer = await pending_response.supply(ask)
                 if answer is None:
                     return None
-                return pending.conversation.answer(answer)
+                return pending_response.conversation.answer(answer)
 
         return None

@@ -215,19 +215,19 @@ async def _append_on_pipes(
         end_requested,
         server_command.cwd,
     )
-    async with recording_run.finishing(), upstream as live:
-        relay = Relay(live, recording_run.url, recording_run)
+    async with recording_run.finishing(), upstream as live_upstream:
+        relay = Relay(live_upstream, recording_run.url, recording_run)
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
         )
         appender = Appender(relay, earlier, player, ignored_for)
         client = PipedClient(appender.handle, longest_line)
-        live.on_unsolicited_line = partial(
+        live_upstream.on_unsolicited_line = partial(
             client.pass_on_unsolicited, appender.pass_on_unsolicited
         )
         await answer_pipe(client, earlier, end_requested, _LAST_RESPONSES_S)
 
-    return live.exit_code or 0
+    return live_upstream.exit_code or 0
 
 
 async def _record_on_pipes(

@@ -79,10 +79,10 @@ class StartingClient:
         if self.take_note("kept", cassette):
             return True
 
-        recorded = load_if_readable(cassette)
-        if recorded is None or recorded.client != self.sha256:
+        recorded_cassette = load_if_readable(cassette)
+        if recorded_cassette is None or recorded_cassette.client != self.sha256:
             return False
-        if _has_only_probes(recorded):
+        if _has_only_probes(recorded_cassette):
             # However long a busy machine takes to start the server that was probed.
             return True
 

@@ -179,8 +179,8 @@ async def probe_cassette(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    recorded = load(read_file(path), str(path))
-    return await probe_recorded(recorded, upstream, options, observer)
+    recorded_cassette = load(read_file(path), str(path))
+    return await probe_recorded(recorded_cassette, upstream, options, observer)
 
 
 async def probe_recorded(
@@ -322,8 +322,8 @@ class _Branches:
                 self.recording_run.recorder.add_settings(settings)
 
             connection = target.connect(add_to_both)
-            async with connection as live, self.recording_run.finishing():
-                relay = Relay(live, target.origin, self.recording_run)
+            async with connection as live_upstream, self.recording_run.finishing():
+                relay = Relay(live_upstream, target.origin, self.recording_run)
                 yield _BranchUpstream(relay, self)
 
         is_on_pipes = self.recorded.transport == "stdio"
@@ -343,15 +343,15 @@ class _Branches:
         if self.branch_requests is None or self.recording_run.problem is not None:
             return None
 
-        recorded = self.branch_requests.as_recorded(request)
-        if recorded is not None and not self._is_begun:
+        recorded_request = self.branch_requests.as_recorded(request)
+        if recorded_request is not None and not self._is_begun:
             try:
                 self._write_branch_cassette()
             except CassetteError as error:
                 self.recording_run.report_failure(error)
                 return None
 
-        return recorded
+        return recorded_request
 
     def _write_branch_cassette(self) -> None:
         """Write a copy of the cassette, to which the journal adds branches."""
@@ -387,11 +387,11 @@ class _BranchUpstream:
 
     async def send(self, request: Request) -> UpstreamResponse:
         """Send a request, and return its response when the head has come."""
-        recorded = self.branches.request_to_record(request)
-        if recorded is None:
+        recorded_request = self.branches.request_to_record(request)
+        if recorded_request is None:
             return await self.relay.upstream.send(request)
 
-        response = await self.relay.send(recorded, request)
+        response = await self.relay.send(recorded_request, request)
         response.record_head()
         response.reads_rest_when_left = True
 

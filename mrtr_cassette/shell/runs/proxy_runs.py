@@ -141,13 +141,13 @@ class ProxyRun:
         Raises:
             UsageError: clients of HTTP are given a URL instead.
         """
-        use = "recorded" if self.is_recording else "served"
+        how_used = "recorded" if self.is_recording else "served"
         raise UsageError(
-            f"{self.path} is {use} over HTTP, where there is no command",
+            f"{self.path} is {how_used} over HTTP, where there is no command",
             hint="have the client connect to `url`",
         )
 
-    def recorded(self) -> Cassette | None:
+    def cassette_so_far(self) -> Cassette | None:
         """Return the cassette as it is by now."""
         return self.played_cassette
 

@@ -147,14 +147,14 @@ async def recording(
         # The server is called at the path that a cassette has.
         path_source = cassettes.load_if_readable(output)
 
-    place = caller_publishes_to or output
+    named_place = caller_publishes_to or output
     site = site or PortSite(options)
     upstream_context = reached_upstream(
         upstream, options, options.redaction, path_source, started
     )
     async with upstream_context as target:
         recording_context = _recording_of_target(
-            target, output, options, earlier, place, site=site, on_event=on_event
+            target, output, options, earlier, named_place, site=site, on_event=on_event
         )
         async with recording_context as recording_run:
             recording_run.publishes = caller_publishes_to is None
@@ -167,19 +167,19 @@ async def _recording_of_target(
     output: Location,
     options: RecordOptions,
     earlier: Cassette | None,
-    place: Location,
+    named_place: Location,
     *,
     site: Site,
     on_event: OnEvent | None,
 ) -> AsyncIterator[RecordingRun]:
-    """Record a server that runs; messages name the cassette by its `place`."""
+    """Record a server that runs; messages name the cassette by its `named_place`."""
     secrets = UserSettings(secrets=options.secrets)
     redact = text_redactor(combined_rules(earlier, options.redaction), secrets)
     command = None if target.command is None else redact(target.command)
     server = RecordedServer(redact(target.recorded_as), command=command)
     player = None
     if earlier is not None:
-        earlier = replace(earlier, path=str(place))
+        earlier = replace(earlier, path=str(named_place))
         with cassettes.without_garbage_collection():
             player = player_of(earlier, options, target.settings, strict=True)
 
@@ -202,8 +202,10 @@ async def _recording_of_target(
             recording_run.shown_url = redact(url)
             recording_run.server_settings = target.settings
             recording_run.is_started = target.recorded_as != target.name
-            async with target.connect(recording_run.recorder.add_settings) as live:
-                relay = Relay(live, target.origin, recording_run)
+            async with target.connect(
+                recording_run.recorder.add_settings
+            ) as live_upstream:
+                relay = Relay(live_upstream, target.origin, recording_run)
                 handler_context = _opened_handler(relay, options)
                 async with handler_context as handler, recording_run.finishing():
                     rewriter = OriginRewriter(

@@ -172,12 +172,14 @@ def _load_replay(
     """Load what is played, with a player that has played nothing."""
     with without_garbage_collection():
         cassettes = load_played(path, options)
-        recorded = combine_cassettes(cassettes)
-        cassette = to_transport(recorded)
-        player = player_of(cassette, options, stateless=options.stateless)
-        if recorded.transport == "stdio":
+        combined_cassette = combine_cassettes(cassettes)
+        served_cassette = to_transport(combined_cassette)
+        player = player_of(served_cassette, options, stateless=options.stateless)
+        if combined_cassette.transport == "stdio":
             # A miss names the command that started the server.
-            player.recording = replace(cassette, command=recorded.server)
+            player.recording = replace(
+                served_cassette, command=combined_cassette.server
+            )
 
     if options.pace == "recorded":
         player.send_piece_by_piece()
@@ -187,7 +189,7 @@ def _load_replay(
     player.paths = tuple([cassette.path for cassette in cassettes])
     player.adds_to = str(path)
 
-    return cassette, player
+    return served_cassette, player
 
 
 class LoadedReplays:

@@ -315,16 +315,16 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     thread = Thread(target=enter_and_leave, name="mrtr-cassette", daemon=True)
     try:
         thread.start()
-        value, leave = _result_of(entered_future)
+        entered_value, leave_manager = _result_of(entered_future)
     except KeyboardInterrupt:
         # As soon as it is entered, it is left.
         entered_future.add_done_callback(_leave_abandoned)
         raise
 
     try:
-        yield value
+        yield entered_value
     finally:
-        leave()
+        leave_manager()
         _result_of(exit_future)
 
 
@@ -357,11 +357,11 @@ class LoopOfThreads:
                 entered_future.set_exception(stay_future.exception())
 
         stay_future.add_done_callback(fail_to_enter)
-        value, leave = entered_future.result()
+        entered_value, leave_manager = entered_future.result()
         try:
-            yield value
+            yield entered_value
         finally:
-            leave()
+            leave_manager()
             stay_future.result()
 
     def give_up_entering(self) -> None:

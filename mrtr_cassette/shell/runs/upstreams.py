@@ -90,15 +90,15 @@ def target_of(
     if isinstance(upstream, str):
         return _target_at(upstream, options, rules, command)
 
-    shown = shown_command(upstream, rules)
+    command_text = shown_command(upstream, rules)
     return Target(
         name=STARTED_HERE,
-        origin=shown,
+        origin=command_text,
         path=ENDPOINT,
         settings=credentials_given_to(upstream)._replace(headers=options.added_headers),
         connect=partial(pipe_upstream, upstream, options.max_body),
         recorded_as=STARTED_HERE,
-        command=shown,
+        command=command_text,
         is_on_pipes=True,
     )
 

@@ -181,10 +181,9 @@ def _takes_changes(cassette: Cassette, upstream: str | Sequence[str]) -> bool:
 def _has_session(cassette: Cassette) -> bool:
     """Tell whether any request in a cassette was sent in a session."""
     for interaction in cassette.interactions:
-        if any(
-            session_of(exchange.request) for exchange in interaction.unshared_exchanges
-        ):
-            return True
+        for exchange in interaction.unshared_exchanges:
+            if session_of(exchange.request):
+                return True
 
     return False
 
@@ -521,7 +520,7 @@ class LiveRun:
 
 def differences_of(
     path: Location,
-    repeated: Cassette | None,
+    cassette_of_run: Cassette | None,
     options: VerifyOptions,
     *,
     may_lack_calls: bool,
@@ -530,7 +529,7 @@ def differences_of(
     """Return, as text, what differs where the client of a cassette made its calls again; or None.
 
     Args:
-        repeated: the recording of that; None where no call was made.
+        cassette_of_run: the recording of that; None where no call was made.
         may_lack_calls: calls that were not made are no difference.
         is_open: the client may still leave, which is no call.
 
@@ -538,19 +537,22 @@ def differences_of(
         CassetteError: the cassette can't be read.
         UsageError: what is ignored can't be read.
     """
-    recorded = load_cassette(path)
-    if repeated is None:
-        repeated = replace(recorded, interactions=())
+    recorded_cassette = load_cassette(path)
+    if cassette_of_run is None:
+        cassette_of_run = replace(recorded_cassette, interactions=())
 
-    run_cassette = replace(repeated, path="this run")
+    run_cassette = replace(cassette_of_run, path="this run")
     rules = rules_of(options)
     comparison = comparison_with_run(
-        recorded,
+        recorded_cassette,
         run_cassette,
         partial(ignored_pointers, rules),
         may_lack_calls=may_lack_calls,
     )
-    numbers_not_due = _numbers_begun_by_no_request(recorded) if is_open else set()
+    numbers_not_due: set[int] = set()
+    if is_open:
+        numbers_not_due = _numbers_begun_by_no_request(recorded_cassette)
+
     verdicts = set()
     for compared in comparison.interactions:
         is_missing = compared.mark == "-"

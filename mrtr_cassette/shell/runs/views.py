@@ -130,7 +130,7 @@ class MrtrCassette:
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """The interactions of the cassette; while recording, those recorded so far."""
-        cassette = self._proxy_run.recorded()
+        cassette = self._proxy_run.cassette_so_far()
         return () if cassette is None else details_of(cassette).interactions
 
     @property
@@ -258,7 +258,7 @@ class MrtrCassette:
         if not upstream:
             raise UsageError("probe needs the URL or the command of a server")
 
-        cassette = self._proxy_run.recorded()
+        cassette = self._proxy_run.cassette_so_far()
         if cassette is None:
             raise UsageError(f"nothing is recorded on {self.path} so far to probe with")
 
