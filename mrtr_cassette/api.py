@@ -86,10 +86,8 @@ def record(
     open_run: Callable[..., Any] = recording
     if stdio:
         if isinstance(upstream, str):
-            raise UsageError(
-                f"the upstream {upstream!r} is not a command",
-                hint="with stdio=True it is the server's program and arguments",
-            )
+            hint = "with stdio=True it is the server's program and arguments"
+            raise UsageError(f"the upstream {upstream!r} is not a command", hint=hint)
 
         _refuse_with_pipes(checked_options, "admin_port", "answers")
         from mrtr_cassette.shell.runs.client_starts import recorded_by_client
@@ -130,9 +128,8 @@ def replay(
     open_run: Callable[..., Any] = replaying
     if stdio:
         if checked_options.stateless:
-            raise UsageError(
-                "stdio and stateless don't go together: a pipe has one process"
-            )
+            problem = "stdio and stateless don't go together: a pipe has one process"
+            raise UsageError(problem)
 
         _refuse_with_pipes(checked_options, "admin_port")
         from mrtr_cassette.shell.runs.client_starts import replayed_by_client
@@ -222,9 +219,8 @@ def _check_recording(options: RecordOptions, recording: Recording) -> None:
     if recording.objection is not None:
         raise UnpublishedError(recording.place, recording.objection)
     if options.before_record is not None and recording.problem is not None:
-        raise CassetteError(
-            recording.place, f"the recording is incomplete: {recording.problem}"
-        )
+        reason = f"the recording is incomplete: {recording.problem}"
+        raise CassetteError(recording.place, reason)
 
     _warn_of_unused(recording)
 

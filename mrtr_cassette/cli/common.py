@@ -100,10 +100,11 @@ class _ReportType(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if _ending_of(path) not in self._report_endings:
             endings = ", ".join(self._report_endings)
-            raise UsageError(
-                f"--report {path}: this command can't write a {path.suffix} report",
-                hint=f"use a name that ends in {endings}",
+            problem = (
+                f"--report {path}: this command can't write a {path.suffix} report"
             )
+            hint = f"use a name that ends in {endings}"
+            raise UsageError(problem, hint=hint)
 
         check_place(path)
         return path
@@ -208,9 +209,8 @@ class _FaultsType(click.Path):
 
         faults = tables.pop("fault", [])
         if tables or not faults:
-            raise UsageError(
-                f"{value}: a file of faults has [[fault]] tables and nothing else"
-            )
+            problem = f"{value}: a file of faults has [[fault]] tables and nothing else"
+            raise UsageError(problem)
 
         read_faults(faults, value)
         return faults
@@ -414,9 +414,8 @@ def named_value(text: str) -> tuple[str, str]:
     """
     name, equals_sign, value = text.partition("=")
     if not equals_sign:
-        raise UsageError(
-            f"--value {text}: the text is missing", hint="give it as <<give_value>>"
-        )
+        hint = "give it as <<give_value>>"
+        raise UsageError(f"--value {text}: the text is missing", hint=hint)
 
     return name, value
 
@@ -426,9 +425,8 @@ def _parsed_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         # Its name may be a secret that lacks one.
-        raise UsageError(
-            "--header: the value is missing", hint="give it as <<header_form>>"
-        )
+        hint = "give it as <<header_form>>"
+        raise UsageError("--header: the value is missing", hint=hint)
 
     return name.strip(), value.strip()
 
@@ -485,9 +483,8 @@ def refuse_misplaced(words: Sequence[str]) -> None:
         refuse_without_scheme(word)
         if shutil.which(word) is not None:
             command = shlex.join(words[index:])
-            raise UsageError(
-                f"{word!r} is a program", hint=f"put -- before it: -- {command}"
-            )
+            hint = f"put -- before it: -- {command}"
+            raise UsageError(f"{word!r} is a program", hint=hint)
 
 
 def refuse_without_scheme(word: str) -> None:

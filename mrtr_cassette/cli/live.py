@@ -246,9 +246,8 @@ def _server_and_words(
         if not command:
             raise UsageError("the command after -- is missing")
         if upstream is not None:
-            raise UsageError(
-                "call takes a single server", hint="give its URL, or -- SERVER ARGS"
-            )
+            hint = "give its URL, or -- SERVER ARGS"
+            raise UsageError("call takes a single server", hint=hint)
 
         return command, words
 
@@ -267,10 +266,8 @@ def _server_in_environment() -> str:
     """Return the server's URL from the variable MRTR_CASSETTE_URL, which has to be set."""
     url = os.environ.get(URL_VARIABLE)
     if not url:
-        raise UsageError(
-            "the server is missing",
-            hint=f"give its URL first, or its command after --, or set {URL_VARIABLE}",
-        )
+        hint = f"give its URL first, or its command after --, or set {URL_VARIABLE}"
+        raise UsageError("the server is missing", hint=hint)
 
     return url
 
@@ -378,14 +375,11 @@ def cassettes_and_server(
         servers.append(command)
 
     if len(servers) != 1:
-        raise UsageError(
-            f"{name} needs a single live server",
-            hint="give its URL, or -- SERVER ARGS, which starts it",
-        )
+        hint = "give its URL, or -- SERVER ARGS, which starts it"
+        raise UsageError(f"{name} needs a single live server", hint=hint)
     if not cassettes:
-        raise UsageError(
-            f"{name} needs a cassette", hint="name it before the server's URL"
-        )
+        hint = "name it before the server's URL"
+        raise UsageError(f"{name} needs a cassette", hint=hint)
 
     return cassettes_in(with_fetched(cassettes)), servers[0]
 
@@ -491,10 +485,9 @@ def chooser_of_proposals(verdicts: Sequence[str], *, reviews: bool) -> Choose | 
 
     for verdict in verdicts:
         if verdict not in (_ALL_VERDICTS, *ACCEPTABLE_VERDICTS):
-            raise UsageError(
-                f"--accept {verdict!r} is not a verdict that can be accepted",
-                hint=f"use {', '.join(ACCEPTABLE_VERDICTS)}, or all",
-            )
+            problem = f"--accept {verdict!r} is not a verdict that can be accepted"
+            hint = f"use {', '.join(ACCEPTABLE_VERDICTS)}, or all"
+            raise UsageError(problem, hint=hint)
 
     accepted_verdicts = set(
         ACCEPTABLE_VERDICTS if _ALL_VERDICTS in verdicts else verdicts

@@ -168,10 +168,9 @@ def record(
     command = tuple(after_dashes(context) or ())
     if stdio:
         if not command or words or upstream is not None:
-            raise UsageError(
-                "--stdio needs a command that starts the server, and no URL",
-                hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
-            )
+            problem = "--stdio needs a command that starts the server, and no URL"
+            hint = "mrtr-cassette record --stdio --output FILE -- SERVER ARGS"
+            raise UsageError(problem, hint=hint)
 
         if takes_next:
             from mrtr_cassette.shell.runs.pipe_recording import next_free_place
@@ -208,14 +207,11 @@ def _server_to_record(words: Sequence[str], upstream: str | None) -> str | list[
         words = words[1:]
 
     if words:
-        raise UsageError(
-            f"unexpected argument {words[0]!r}", hint="write the command after --"
-        )
+        hint = "write the command after --"
+        raise UsageError(f"unexpected argument {words[0]!r}", hint=hint)
     if not upstream or not upstream.strip():
-        raise UsageError(
-            "there is no server to record",
-            hint="give its URL, or --stdio -- SERVER ARGS",
-        )
+        hint = "give its URL, or --stdio -- SERVER ARGS"
+        raise UsageError("there is no server to record", hint=hint)
     if "://" in upstream:
         return upstream
 
@@ -227,10 +223,9 @@ def _server_to_record(words: Sequence[str], upstream: str | None) -> str | list[
 
     command = list(map(_with_home_expanded, words))
     if shutil.which(command[0]) is None:
-        raise UsageError(
-            f"the upstream {upstream!r} is neither an HTTP URL nor a program",
-            hint="a URL begins with http:// or https://",
-        )
+        problem = f"the upstream {upstream!r} is neither an HTTP URL nor a program"
+        hint = "a URL begins with http:// or https://"
+        raise UsageError(problem, hint=hint)
 
     return command
 
@@ -383,10 +378,9 @@ def replay(
 
     for report in reports:
         if report.suffix.lower() == ".md":
-            raise UsageError(
-                f"--report {report}: a replay has a .md report of --trials only",
-                hint="use a name that ends in .json or .xml",
-            )
+            problem = f"--report {report}: a replay has a .md report of --trials only"
+            hint = "use a name that ends in .json or .xml"
+            raise UsageError(problem, hint=hint)
 
     if stdio:
         _refuse_http_options(context)
@@ -544,9 +538,10 @@ def _refuse_http_options(context: click.Context) -> None:
     for option in context.command.params:
         name = option.name or ""
         if name in _HTTP_ONLY and is_given(context, name):
-            raise UsageError(
+            problem = (
                 f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP"
             )
+            raise UsageError(problem)
 
 
 def _run_with_log(

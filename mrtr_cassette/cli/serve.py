@@ -81,10 +81,8 @@ def serve(
     options = read_options(ServeOptions, given_options, log)
     command = after_dashes(context) or []
     if command and options.exit_on_eof:
-        raise UsageError(
-            "--exit-on-eof and -- COMMAND don't go together",
-            hint="it ends with the command anyway",
-        )
+        hint = "it ends with the command anyway"
+        raise UsageError("--exit-on-eof and -- COMMAND don't go together", hint=hint)
 
     served_folder = Path(os.path.abspath(folder))  # noqa: PTH100  without parts such as ..
     _check_host(options)
@@ -122,10 +120,11 @@ def serve_trials(
 def _check_host(options: ListeningOptions) -> None:
     """Refuse a host that other machines can reach, unless requests need a token."""
     if not is_loopback(options.host) and not os.environ.get(_TOKEN_VARIABLE):
-        raise UsageError(
-            f"--host {options.host} lets others start upstreams on this machine",
-            hint=f"set {_TOKEN_VARIABLE} to a secret, by which requests are authorized then",
+        problem = f"--host {options.host} lets others start upstreams on this machine"
+        hint = (
+            f"set {_TOKEN_VARIABLE} to a secret, by which requests are authorized then"
         )
+        raise UsageError(problem, hint=hint)
 
 
 class _ServeSetup(NamedTuple):

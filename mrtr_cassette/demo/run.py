@@ -102,11 +102,12 @@ def compare_responses(recorded: Cassette, replayed: Cassette) -> tuple[int, int]
         old_body = _response_body(old)
         new_body = _response_body(new)
         if len(recorded_exchanges) != len(replayed_exchanges) or old_body != new_body:
-            raise DemoError(
+            problem = (
                 f"{old.call.title}: the replay differs\n"
                 f"  recorded: {old_body!r}\n"
                 f"  replayed: {new_body!r}"
             )
+            raise DemoError(problem)
 
         total_size += len(old_body)
 

@@ -350,9 +350,8 @@ class Plays:
         """Return the HTTP status and the JSON object that answer a control request."""
         path = request.target.partition("?")[0]
         if path != SITES and not path.startswith(f"{SITES}/"):
-            raise _ControlRefusedError(
-                404, f"there is nothing at {path}; plays are at {SITES}"
-            )
+            problem = f"there is nothing at {path}; plays are at {SITES}"
+            raise _ControlRefusedError(404, problem)
 
         self._check_token(request)
         play_id = path.removeprefix(SITES).removeprefix("/")
@@ -418,9 +417,8 @@ class Plays:
         """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
         if play_id in self.open_plays or play_id in self._ended_play_ids:
             raise _ControlRefusedError(410, f"the play {play_id} has ended")
-        raise _ControlRefusedError(
-            404, f"there is no play {play_id!r}; POST {SITES} begins one"
-        )
+        problem = f"there is no play {play_id!r}; POST {SITES} begins one"
+        raise _ControlRefusedError(404, problem)
 
     def _run_in_worker(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Do work that may block in a worker thread; return the future of its result."""
@@ -516,10 +514,8 @@ class Plays:
 
         for name in ("cassette", "upstream"):
             if name in values:
-                raise UsageError(
-                    f"{_A_TRIAL} has no option {name!r}",
-                    hint="it plays the cassettes that this process was started with",
-                )
+                hint = "it plays the cassettes that this process was started with"
+                raise UsageError(f"{_A_TRIAL} has no option {name!r}", hint=hint)
 
         check_names(values, _TRIAL_OPTIONS, _A_TRIAL)
         names = tuple(map(full_name, trials_setup.cassettes))
@@ -536,9 +532,8 @@ class Plays:
             names = [names]
 
         if not names or not all(isinstance(name, str) for name in names):
-            raise UsageError(
-                f'{_A_PLAY} needs "cassette", the name of a file or a list'
-            )
+            problem = f'{_A_PLAY} needs "cassette", the name of a file or a list'
+            raise UsageError(problem)
 
         cassette_paths: list[Path] = []
         for name in names:
@@ -572,10 +567,9 @@ class Plays:
         # A symbolic link may lead out of it.
         is_really_inside = path.resolve().is_relative_to(folder.resolve())
         if not is_inside or not is_really_inside:
-            raise UsageError(
-                f"{_A_PLAY}: {name} is outside of {self._served_folder}",
-                hint="name a file in the served folder, or serve a folder that the file is in",
-            )
+            problem = f"{_A_PLAY}: {name} is outside of {self._served_folder}"
+            hint = "name a file in the served folder, or serve a folder that the file is in"
+            raise UsageError(problem, hint=hint)
 
         return path
 
@@ -677,9 +671,8 @@ def _test_outcome(values: dict[str, Any]) -> TestOutcome:
     outcomes = get_args(TestOutcome)
     if outcome not in outcomes or not values.keys() <= {"outcome"}:
         outcome_names = ", ".join(outcomes)
-        raise _ControlRefusedError(
-            400, f'the body may have "outcome", one of {outcome_names}'
-        )
+        problem = f'the body may have "outcome", one of {outcome_names}'
+        raise _ControlRefusedError(400, problem)
 
     test_outcome: TestOutcome = outcome
     return test_outcome

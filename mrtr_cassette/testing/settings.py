@@ -86,9 +86,8 @@ def source_of_call(
     options = dict(keywords)
     files: Any = names
     if len(names) > 1:
-        raise UsageError(
-            f"{name} takes one file name, and not {', '.join(map(repr, names))}"
-        )
+        problem = f"{name} takes one file name, and not {', '.join(map(repr, names))}"
+        raise UsageError(problem)
     if not names and "cassette" in options:
         files = options.pop("cassette")
         if not files or not isinstance(files, list | tuple):

@@ -226,11 +226,9 @@ class SuiteContext:
         """
         with self._reserving_lock:
             if path in self.paths_being_recorded:
-                raise BeingRecordedError(
-                    path,
-                    "it is being recorded already",
-                    hint="give one of the two recordings another file",
-                )
+                problem = "it is being recorded already"
+                hint = "give one of the two recordings another file"
+                raise BeingRecordedError(path, problem, hint=hint)
 
             self.paths_being_recorded.add(path)
 

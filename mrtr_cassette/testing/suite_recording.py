@@ -65,9 +65,8 @@ class RecordingUse(CassetteUse):
         """Reserve the cassette for this use, and begin to record it; `exit_stack` ends that."""
         request = self.request
         if self._settings.replay.beside:
-            raise UsageError(
-                f"{self.path} is one of several cassettes, which are only played"
-            )
+            problem = f"{self.path} is one of several cassettes, which are only played"
+            raise UsageError(problem)
 
         request.suite_run.reserve_cassette(self.path)
         try:
@@ -131,10 +130,8 @@ class RecordingUse(CassetteUse):
         """
         if isinstance(upstream, str):
             if "://" not in upstream and not lacks_scheme(upstream):
-                raise UsageError(
-                    f"the upstream {upstream!r} is no URL",
-                    hint=f"a command is a list: {shlex.split(upstream)}",
-                )
+                hint = f"a command is a list: {shlex.split(upstream)}"
+                raise UsageError(f"the upstream {upstream!r} is no URL", hint=hint)
 
             return upstream, None
 
@@ -231,10 +228,13 @@ class RecordingUse(CassetteUse):
         """Take part in a shared recording."""
         suite_run = self.request.suite_run
         if suite_run.is_worker:
-            raise UsageError(
-                f"{self.path} is shared by tests, and only one process can record it",
-                hint="record it with pytest -n 0; with workers of pytest-xdist it is played",
+            problem = (
+                f"{self.path} is shared by tests, and only one process can record it"
             )
+            hint = (
+                "record it with pytest -n 0; with workers of pytest-xdist it is played"
+            )
+            raise UsageError(problem, hint=hint)
 
         shared_recording = suite_run.shared_recordings.get(self.path)
         if shared_recording is None:

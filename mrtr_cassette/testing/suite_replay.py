@@ -149,8 +149,6 @@ def _refuse_missing_beside(request: UseRequest) -> None:
     """
     for place in map(location_of, request.settings.replay.beside):
         if not cassette_exists(place) and not journal_path(place).exists():
-            raise CassetteError(
-                place,
-                "there is no such cassette, and several are only played",
-                hint="record it as the only cassette, with <<record>>",
-            )
+            reason = "there is no such cassette, and several are only played"
+            hint = "record it as the only cassette, with <<record>>"
+            raise CassetteError(place, reason, hint=hint)

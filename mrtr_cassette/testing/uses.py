@@ -204,9 +204,8 @@ class CassetteUses:
         """Return the settings from the ini file, the suite's fixture and nearer places."""
         suite_options = request.getfixturevalue("mrtr_cassette_config")
         if not isinstance(suite_options, dict):
-            raise UsageError(
-                f"the fixture mrtr_cassette_config returns {suite_options!r}, and not a dict"
-            )
+            problem = f"the fixture mrtr_cassette_config returns {suite_options!r}, and not a dict"
+            raise UsageError(problem)
 
         suite_source = OptionSource("the fixture mrtr_cassette_config", suite_options)
         pytest_argument = _pytest_argument_of(

@@ -64,9 +64,8 @@ def check_writable(path: Path) -> None:
         existing_folder = existing_folder.parent
 
     if not existing_folder.is_dir():
-        raise CassetteError(
-            path, f"{existing_folder} is not a directory", hint="name another place"
-        )
+        hint = "name another place"
+        raise CassetteError(path, f"{existing_folder} is not a directory", hint=hint)
 
     if existing_folder != folder and not os.access(existing_folder, os.W_OK | os.X_OK):
         reason = f"the directory {folder} doesn't exist and can't be made in {existing_folder}"
@@ -80,11 +79,9 @@ def check_link_stays_in_folder(path: Path) -> None:
         CassetteError: it is a symbolic link that leads out of its folder.
     """
     if path.is_symlink() and not real_path(path).is_relative_to(real_path(path.parent)):
-        raise CassetteError(
-            path,
-            "is a symbolic link that leads out of its folder",
-            hint="name the file that it leads to, or delete the link",
-        )
+        reason = "is a symbolic link that leads out of its folder"
+        hint = "name the file that it leads to, or delete the link"
+        raise CassetteError(path, reason, hint=hint)
 
 
 def real_path(path: Path) -> Path:

@@ -182,10 +182,8 @@ class Journal:
             if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
                 return
 
-        raise CassetteError(
-            self.path,
-            "another program removed or replaced the journal; what it had is lost",
-        )
+        reason = "another program removed or replaced the journal; what it had is lost"
+        raise CassetteError(self.path, reason)
 
     def close(self) -> None:
         """Close the file, which stays; it is locked until then, so that nobody recovers it."""
@@ -362,9 +360,8 @@ def merge_files(
         raise journal_in_the_way(output)
 
     if cassette_exists(output) and not replaces:
-        raise CassetteError(
-            output, "the cassette exists", hint="use <<replace>> to replace it"
-        )
+        hint = "use <<replace>> to replace it"
+        raise CassetteError(output, "the cassette exists", hint=hint)
 
     with without_garbage_collection():
         notes: list[str] = []
@@ -389,11 +386,9 @@ def _merge_sources(places: Iterable[Location], notes: list[str]) -> Iterator[Sou
         if header.existing == "append":
             path_of_cassette = str(place).removesuffix(".journal")
             publish_command = shell_command("publish_journal", path=path_of_cassette)
-            raise CassetteError(
-                place,
-                "it adds to a cassette, whose request states it repeats",
-                hint=f"publish it with: {publish_command}, and merge that",
-            )
+            reason = "it adds to a cassette, whose request states it repeats"
+            hint = f"publish it with: {publish_command}, and merge that"
+            raise CassetteError(place, reason, hint=hint)
 
         if isinstance(place, Path) and is_locked(place):
             notes.append(

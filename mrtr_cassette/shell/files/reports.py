@@ -53,10 +53,9 @@ def check_place(path: Path) -> None:
         UsageError: it is an address, or a file of another kind is there.
     """
     if _URL_START.match(str(path)) and not Path(path.parts[0]).exists():
-        raise UsageError(
-            f"{path} is an address, and reports and pages are written to files",
-            hint="name a file",
-        )
+        problem = f"{path} is an address, and reports and pages are written to files"
+        hint = "name a file"
+        raise UsageError(problem, hint=hint)
 
     try:
         check_writable(path)
@@ -69,10 +68,9 @@ def check_place(path: Path) -> None:
         raise CassetteError(path, system_reason(error)) from None
 
     if start and not _OWN_REPORT.match(start):
-        raise UsageError(
-            f"{path} exists and is not a report or page of this program",
-            hint="name another file",
-        )
+        problem = f"{path} exists and is not a report or page of this program"
+        hint = "name another file"
+        raise UsageError(problem, hint=hint)
 
 
 def write_own(path: Path, pieces: Iterable[bytes]) -> None:

@@ -124,21 +124,22 @@ class StoreFile(NamedTuple):
             store.invalidate_cache()
             yield store, path
         except ImportError as error:
-            raise UsageError(
-                f"{self}: there is no driver for {scheme}:// ({error})",
-                hint="install it with: pip install 'mrtr-cassette[stores]', and the package of its "
-                "kind of store, such as s3fs for s3:// and gcsfs for gs://",
-            ) from None
+            problem = f"{self}: there is no driver for {scheme}:// ({error})"
+            hint = (
+                "install it with: pip install 'mrtr-cassette[stores]', and the package of its "
+                "kind of store, such as s3fs for s3:// and gcsfs for gs://"
+            )
+            raise UsageError(problem, hint=hint) from None
         except FileExistsError:
             raise
         except FileNotFoundError as error:
             raise FileNotFoundError(errno.ENOENT, self._reason_of(error)) from None
         except Exception as error:  # noqa: BLE001  each driver has its own
-            raise OSError(
-                errno.EIO,
+            problem = (
                 f"the store can't be used ({self._reason_of(error)}); "
-                "check its address, the network and the credentials that its driver finds",
-            ) from None
+                "check its address, the network and the credentials that its driver finds"
+            )
+            raise OSError(errno.EIO, problem) from None
 
     def _reason_of(self, error: Exception) -> str:
         """Return what a driver says, unless it may repeat a credential."""
@@ -206,20 +207,20 @@ def location_of(place: FilePath | Location) -> Location:
 
     if scheme.lower() in ("http", "https"):
         server_url = StoreFile(place.partition("#")[0])
-        raise UsageError(
-            f"{server_url} is the URL of a server, and not a cassette in a store",
-            hint="download it, and name the file",
-        )
+        problem = f"{server_url} is the URL of a server, and not a cassette in a store"
+        hint = "download it, and name the file"
+        raise UsageError(problem, hint=hint)
 
     if not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         return _checked_path(place)
 
     store_file = StoreFile(place)
     if not store_file.name:
-        raise UsageError(
-            f"{store_file} doesn't name a cassette, and folders of a store are not read",
-            hint="end the URL with the name of an object",
+        problem = (
+            f"{store_file} doesn't name a cassette, and folders of a store are not read"
         )
+        hint = "end the URL with the name of an object"
+        raise UsageError(problem, hint=hint)
 
     return store_file
 

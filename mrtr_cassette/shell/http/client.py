@@ -340,9 +340,10 @@ class ForwardProxy:
         status_line, _, _ = response_head.partition(b"\r\n")
         version, _, status_and_reason = status_line.decode("latin-1").partition(" ")
         if not version.startswith("HTTP/") or not status_and_reason.startswith("2"):
-            raise ConnectionError(
+            problem = (
                 f"it refused to connect to {authority}: {printable(status_and_reason)}"
             )
+            raise ConnectionError(problem)
 
 
 class Client:
@@ -387,9 +388,8 @@ class Client:
             wants_proxy_login = response.status == _PROXY_AUTH_REQUIRED
             if self._forward_proxy is not None and wants_proxy_login:
                 response.close()
-                raise ConnectionError(
-                    f"it refused: {_PROXY_AUTH_REQUIRED.value} {_PROXY_AUTH_REQUIRED.phrase}"
-                )
+                problem = f"it refused: {_PROXY_AUTH_REQUIRED.value} {_PROXY_AUTH_REQUIRED.phrase}"
+                raise ConnectionError(problem)
         except OSError as error:
             if self._forward_proxy is None:
                 raise
@@ -557,9 +557,10 @@ def url_credentials(url: URL) -> Headers:
     if url.user is None:
         return ()
     if ":" in url.user:
-        raise UsageError(
+        problem = (
             "the upstream's user has a colon, which Basic authentication can't carry"
         )
+        raise UsageError(problem)
 
     return (("Authorization", basic_authorization(url.user, url.password or "")),)
 
@@ -609,10 +610,14 @@ def forward_proxy(url: URL) -> ForwardProxy | None:
     port = proxy.port
     if proxy.scheme != "http" or not host or port is None:
         shown_proxy = printable(f"{proxy.scheme}://{host} ") if host else ""
-        raise UsageError(
-            f"the proxy {shown_proxy}of the environment (HTTP_PROXY and its like) can't be used",
-            hint=f"give one like http://proxy.example:3128, or put {url.host} into NO_PROXY",
+        problem = (
+            f"the proxy {shown_proxy}of the environment (HTTP_PROXY and its like) can't be "
+            "used"
         )
+        hint = (
+            f"give one like http://proxy.example:3128, or put {url.host} into NO_PROXY"
+        )
+        raise UsageError(problem, hint=hint)
 
     headers: Headers = ()
     if proxy.user is not None:

@@ -88,10 +88,11 @@ def _url_of(address: str) -> URL:
     if not url.host or url.port is None:
         raise UsageError("the address of the cassette is not a URL with a host")
     if url.scheme == "http" and not is_loopback(url.host):
-        raise UsageError(
+        problem = (
             f"{_shown_url(url)}: a cassette is fetched by https://, and by http:// only from this "
             "machine"
         )
+        raise UsageError(problem)
 
     return url
 
@@ -109,10 +110,8 @@ def _pin_in(url: URL, shown_address: str) -> str:
 
     pin = _SHA256_PIN.fullmatch(url.fragment)
     if pin is None:
-        raise UsageError(
-            f"{shown_address}: what follows # is not a digest",
-            hint="write #sha256= and its 64 hexadecimal digits",
-        )
+        hint = "write #sha256= and its 64 hexadecimal digits"
+        raise UsageError(f"{shown_address}: what follows # is not a digest", hint=hint)
 
     return pin[1].lower()
 
@@ -131,17 +130,14 @@ async def _body_at(url: URL, shown_address: str) -> bytes:
             received_body = await read_up_to(_MOST_BYTES, response)
 
     if received_body is None:
-        raise CassetteError(
-            shown_address, f"it has more than {_MOST_BYTES // _MIB} MiB"
-        )
+        reason = f"it has more than {_MOST_BYTES // _MIB} MiB"
+        raise CassetteError(shown_address, reason)
 
     is_markup = received_body.lstrip().startswith(b"<")
     if is_markup or media_type.startswith(_PAGE_CONTENT_TYPE):
-        raise CassetteError(
-            shown_address,
-            "there is a web page, and not a cassette",
-            hint="name the address of the file itself, as a link to `raw` has it",
-        )
+        reason = "there is a web page, and not a cassette"
+        hint = "name the address of the file itself, as a link to `raw` has it"
+        raise CassetteError(shown_address, reason, hint=hint)
 
     return received_body
 
@@ -157,15 +153,11 @@ def _check_status(shown_address: str, status: int, location: str) -> None:
         except ValueError:
             elsewhere = "another address"
 
-        raise CassetteError(
-            shown_address,
-            f"it redirects to {elsewhere}, and redirects are not followed",
-            hint="name that address, if you trust it",
-        )
+        reason = f"it redirects to {elsewhere}, and redirects are not followed"
+        hint = "name that address, if you trust it"
+        raise CassetteError(shown_address, reason, hint=hint)
 
     if status != 200:
-        raise CassetteError(
-            shown_address,
-            f"its server answered HTTP {status}",
-            hint="name the address of a file; a server itself is recorded or verified",
-        )
+        reason = f"its server answered HTTP {status}"
+        hint = "name the address of a file; a server itself is recorded or verified"
+        raise CassetteError(shown_address, reason, hint=hint)

@@ -586,9 +586,8 @@ class StreamUpstream:
         post = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._http_client.send(post)) as response_to_post:
             if response_to_post.status >= _LOWEST_REFUSED_STATUS:
-                raise OSError(
-                    0, f"status {response_to_post.status} for a posted message"
-                )
+                problem = f"status {response_to_post.status} for a posted message"
+                raise OSError(0, problem)
 
             while await response_to_post.read():
                 pass
@@ -620,9 +619,8 @@ class StreamUpstream:
     ) -> None:
         """Take a stream's events until it ends; any other response is an OSError."""
         if not is_event_stream(headers_for_client(stream.headers)):
-            raise OSError(
-                0, f"status {stream.status} and no stream that says where to post"
-            )
+            problem = f"status {stream.status} and no stream that says where to post"
+            raise OSError(0, problem)
 
         framer = SseFramer()
         is_first = True

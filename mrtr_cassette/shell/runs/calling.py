@@ -159,9 +159,8 @@ async def _reached_by_proxy(
 
     announcer.say(recording_log_line, recording_run.report)
     if recording_run.problem is not None:
-        raise CassetteError(
-            recording_run.path, f"the recording is incomplete: {recording_run.problem}"
-        )
+        reason = f"the recording is incomplete: {recording_run.problem}"
+        raise CassetteError(recording_run.path, reason)
 
 
 async def call(
@@ -439,9 +438,8 @@ def answered_call(
             if known_method.named_by:
                 callable_methods.append(known_name)
 
-        raise UsageError(
-            f"the method {method!r} is not one of {', '.join(callable_methods)}"
-        )
+        problem = f"the method {method!r} is not one of {', '.join(callable_methods)}"
+        raise UsageError(problem)
 
     wanted_call = WantedCall(method, name, _written_pairs(arguments or {}, "arguments"))
     sources = _sources_of(answers)
@@ -478,8 +476,7 @@ def _written_pairs(values: Any, noun: str) -> tuple[WrittenPair, ...]:
         try:
             pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
         except TypeError:
-            raise UsageError(
-                f"{noun}: {name!r} has no value that JSON can carry"
-            ) from None
+            problem = f"{noun}: {name!r} has no value that JSON can carry"
+            raise UsageError(problem) from None
 
     return tuple(pairs)

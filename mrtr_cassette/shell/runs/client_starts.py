@@ -95,10 +95,9 @@ class ClientStarts:
             UsageError: clients on pipes start a command instead.
         """
         how_used = "recorded" if self.is_recording else "played"
-        raise UsageError(
-            f"{self.path} is {how_used} over pipes, where there is no URL",
-            hint="have the client start `command`",
-        )
+        problem = f"{self.path} is {how_used} over pipes, where there is no URL"
+        hint = "have the client start `command`"
+        raise UsageError(problem, hint=hint)
 
     @property
     def exchanges(self) -> int:
@@ -294,11 +293,12 @@ async def _client_starts(
         if option.name == "log":
             continue
         if callable(value):
-            raise UsageError(
+            problem = (
                 f"<<{option.name}>> is a function, and clients on pipes start another process, "
-                "which doesn't have it",
-                hint="have the client connect to a URL",
+                "which doesn't have it"
             )
+            hint = "have the client connect to a URL"
+            raise UsageError(problem, hint=hint)
 
         option_values[option.name] = value
 

@@ -381,19 +381,21 @@ def check_output(output: Location, options: RecordOptions) -> Cassette | None:
 
     earlier = load_cassette(output)
     if earlier.request_state != options.request_state:
-        raise UsageError(
+        problem = (
             f"{output} has its request states {earlier.request_state}, and this recording would "
-            f"have them {options.request_state}",
-            hint="choose another <<cassette>>, or <<request_state>> as it was recorded",
+            f"have them {options.request_state}"
         )
+        hint = "choose another <<cassette>>, or <<request_state>> as it was recorded"
+        raise UsageError(problem, hint=hint)
 
     if earlier.seals_answers != options.seal_answers:
         words = {True: "sealed", False: "readable"}
-        raise UsageError(
+        problem = (
             f"{output} has its answers {words[earlier.seals_answers]}, and this recording would "
-            f"have them {words[options.seal_answers]}",
-            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
+            f"have them {words[options.seal_answers]}"
         )
+        hint = "choose another <<cassette>>, or <<seal_answers>> as it was recorded"
+        raise UsageError(problem, hint=hint)
 
     values_of(earlier.values, options.texts, output, needs_all=True)
     return earlier
@@ -410,10 +412,12 @@ def check_transport(earlier: Cassette, shown_place: str, transport: Transport) -
 
     earlier_words = TRANSPORTS[earlier.transport]
     new = TRANSPORTS[transport]
-    raise UsageError(
-        f"{shown_place} was recorded over {earlier_words}, and this recording would be over {new}",
-        hint="choose another <<cassette>>, or record all of it again with <<replace>>",
+    problem = (
+        f"{shown_place} was recorded over {earlier_words}, and this recording would be over "
+        f"{new}"
     )
+    hint = "choose another <<cassette>>, or record all of it again with <<replace>>"
+    raise UsageError(problem, hint=hint)
 
 
 def combined_rules(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:

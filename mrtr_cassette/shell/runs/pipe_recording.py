@@ -65,11 +65,9 @@ async def _wait_for_predecessor(
     if client_of(journal) != client.sha256:
         return
     if not await asyncio.to_thread(is_free_within, journal, _PREDECESSOR_S):
-        raise CassetteError(
-            shown_place,
-            "a server that the client has started before is still running",
-            hint="end it first: two servers at once can't share a recording",
-        )
+        reason = "a server that the client has started before is still running"
+        hint = "end it first: two servers at once can't share a recording"
+        raise CassetteError(shown_place, reason, hint=hint)
 
     if client_of(journal) == client.sha256:
         # Whoever ended it did not wait for its cassette.

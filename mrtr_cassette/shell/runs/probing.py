@@ -152,9 +152,8 @@ def read_expected_file(path: Path) -> tuple[ExpectedFinding, ...]:
     except OSError as error:
         raise UsageError(f"can't read {path}: {system_reason(error)}") from None
     except ValueError as error:
-        raise UsageError(
-            f"{path} is not a file of expected findings: {error}"
-        ) from None
+        problem = f"{path} is not a file of expected findings: {error}"
+        raise UsageError(problem) from None
 
 
 def _verify_options(options: ProbeOptions, only: Collection[str]) -> VerifyOptions:
@@ -253,9 +252,8 @@ def _check_takes_branches(recorded: Cassette, upstream: str | Sequence[str]) -> 
         reason = "it was cut out for strangers, and its requests have placeholders"
 
     if reason is not None:
-        raise CassetteError(
-            recorded.path, reason, hint="record it again, as it will be probed"
-        )
+        hint = "record it again, as it will be probed"
+        raise CassetteError(recorded.path, reason, hint=hint)
 
 
 @asynccontextmanager
@@ -280,10 +278,9 @@ async def _recorded_branches(
     is_probed_cassette = str(output) == recorded.path
     adds_to_existing = options.existing == "append" and cassette_exists(output)
     if adds_to_existing and not is_probed_cassette:
-        raise UsageError(
-            f"{output} is not the cassette that is probed, to which <<append>> adds branches",
-            hint=f"name {recorded.path} or a new file, or use <<replace>>",
-        )
+        problem = f"{output} is not the cassette that is probed, to which <<append>> adds branches"
+        hint = f"name {recorded.path} or a new file, or use <<replace>>"
+        raise UsageError(problem, hint=hint)
 
     check_output(output, record_options)
     record_options = with_rules_of_cassette(

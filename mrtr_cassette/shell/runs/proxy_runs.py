@@ -142,10 +142,9 @@ class ProxyRun:
             UsageError: clients of HTTP are given a URL instead.
         """
         how_used = "recorded" if self.is_recording else "served"
-        raise UsageError(
-            f"{self.path} is {how_used} over HTTP, where there is no command",
-            hint="have the client connect to `url`",
-        )
+        problem = f"{self.path} is {how_used} over HTTP, where there is no command"
+        hint = "have the client connect to `url`"
+        raise UsageError(problem, hint=hint)
 
     def cassette_so_far(self) -> Cassette | None:
         """Return the cassette as it is by now."""

@@ -53,12 +53,15 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """
     if _is_loop_running():
         main.close()
-        raise UsageError(
+        problem = (
             "an event loop runs in this thread already, as where gevent has made greenlets of all "
-            "threads: a recorder, an application and a call need one each",
-            hint="start the server by a command and use a client without asyncio, or leave threads "
-            "alone with gevent.monkey.patch_all(thread=False)",
+            "threads: a recorder, an application and a call need one each"
         )
+        hint = (
+            "start the server by a command and use a client without asyncio, or leave threads "
+            "alone with gevent.monkey.patch_all(thread=False)"
+        )
+        raise UsageError(problem, hint=hint)
 
     factory: Callable[[], asyncio.AbstractEventLoop] = UnfrozenLoop
     with contextlib.suppress(ImportError):
@@ -450,10 +453,11 @@ class Proxy(Generic[T]):
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise UsageError(
-                "`async with` needs asyncio, and its event loop is not running here",
-                hint="use `with`, which works anywhere",
-            ) from None
+            problem = (
+                "`async with` needs asyncio, and its event loop is not running here"
+            )
+            hint = "use `with`, which works anywhere"
+            raise UsageError(problem, hint=hint) from None
 
         self._running_manager = self._open_manager()
         return self._keep_entered_value(await self._running_manager.__aenter__())

@@ -273,10 +273,11 @@ class PortSite:
         self._is_ready = False
         if options.admin_port is not None:
             if find_spec("prometheus_client") is None:
-                raise UsageError(
-                    "<<admin_port>> needs prometheus_client, which is not installed",
-                    hint="pip install 'mrtr-cassette[metrics]'",
+                problem = (
+                    "<<admin_port>> needs prometheus_client, which is not installed"
                 )
+                hint = "pip install 'mrtr-cassette[metrics]'"
+                raise UsageError(problem, hint=hint)
 
             self._metrics = Metrics()
 

@@ -180,10 +180,11 @@ async def reached_upstream(
 
     if isinstance(upstream, str) or is_on_pipes(upstream):
         if options.upstream_path is not None:
-            raise UsageError(
-                "<<upstream_path>> is about a server that a command with {port} starts",
-                hint="the path of another one is part of its URL",
+            problem = (
+                "<<upstream_path>> is about a server that a command with {port} starts"
             )
+            hint = "the path of another one is part of its URL"
+            raise UsageError(problem, hint=hint)
 
         yield target_of(upstream, options, rules)
         return
@@ -360,19 +361,21 @@ async def _serving_asgi(
     call_method = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
     is_asgi = any(map(inspect.iscoroutinefunction, (application, call_method)))
     if not is_asgi:
-        raise UsageError(
-            f"the upstream {application!r} is not a URL, a command or an application",
-            hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
-            "receive and send, such as what MCPServer.streamable_http_app() returns",
+        problem = (
+            f"the upstream {application!r} is not a URL, a command or an application"
         )
+        hint = (
+            "an application is aiohttp's web.Application, or ASGI: called with scope, "
+            "receive and send, such as what MCPServer.streamable_http_app() returns"
+        )
+        raise UsageError(problem, hint=hint)
 
     try:
         import uvicorn
     except ImportError:
-        raise UsageError(
-            "an ASGI application as upstream is served by uvicorn, which is not installed",
-            hint="install it with: pip install uvicorn",
-        ) from None
+        problem = "an ASGI application as upstream is served by uvicorn, which is not installed"
+        hint = "install it with: pip install uvicorn"
+        raise UsageError(problem, hint=hint) from None
 
     config = uvicorn.Config(
         application,

@@ -298,9 +298,8 @@ def _write_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
 
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
-        raise UsageError(
-            f"can't write what was learned to {path}: {system_reason(error)}"
-        ) from None
+        problem = f"can't write what was learned to {path}: {system_reason(error)}"
+        raise UsageError(problem) from None
 
 
 @dataclass(eq=False, slots=True)
@@ -608,10 +607,12 @@ async def update_cassette(
     data = read_file(path)
     cassette = load(data, str(path))
     if is_over_old_transport(cassette):
-        raise UsageError(
-            f"{path} was recorded over HTTP+SSE, and no changes are taken into such a cassette",
-            hint="record it again",
+        problem = (
+            f"{path} was recorded over HTTP+SSE, and no changes are taken into such a "
+            "cassette"
         )
+        hint = "record it again"
+        raise UsageError(problem, hint=hint)
     if not _takes_changes(cassette, upstream):
         raise _other_transport(path, upstream)
 
@@ -624,9 +625,8 @@ async def update_cassette(
 
     if accepted_proposals:
         if read_file(path) != data:
-            raise CassetteError(
-                path, "it was changed meanwhile", hint="verify it once more"
-            )
+            hint = "verify it once more"
+            raise CassetteError(path, "it was changed meanwhile", hint=hint)
 
         publish_cassette(
             path,

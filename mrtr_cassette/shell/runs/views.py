@@ -348,11 +348,11 @@ def days_too_old(cassette: Location, max_age: int) -> int | None:
     try:
         recorded_at = datetime.fromisoformat(date_text)
     except ValueError:
-        raise CassetteError(
-            cassette,
-            f"/recording/recorded_at is {shorten(repr(date_text))}, which is not a date",
-            hint="write one such as 2026-07-28T12:00:00+00:00, or leave out max_age",
-        ) from None
+        reason = (
+            f"/recording/recorded_at is {shorten(repr(date_text))}, which is not a date"
+        )
+        hint = "write one such as 2026-07-28T12:00:00+00:00, or leave out max_age"
+        raise CassetteError(cassette, reason, hint=hint) from None
 
     if recorded_at.tzinfo is None:
         recorded_at = recorded_at.replace(tzinfo=UTC)
