@@ -316,7 +316,7 @@ async def stalled_ms(peer: Peer, path: Path, name: str, size: int) -> float:
 
     async with recording(peer.url, path, caller_publishes_to=path) as recording_run:
         longest = await peer.post(name, size, recording_run.url)
-        if recording_run.problem or recording_run.exchanges != 1:
+        if recording_run.problem or recording_run.exchange_count != 1:
             raise AssertionError(
                 recording_run.problem or "the exchange was not recorded"
             )
@@ -341,7 +341,7 @@ async def replayed_ms(
         options = RecordOptions(existing="append")
         async with recording(peer.url, path, options) as recording_run:
             longest = await peer.post(name, size, recording_run.url, time.process_time)
-            if recording_run.problem or recording_run.exchanges != 1:
+            if recording_run.problem or recording_run.exchange_count != 1:
                 raise AssertionError(
                     recording_run.problem or "the exchange was not recorded"
                 )

@@ -140,7 +140,7 @@ class SuiteRun:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.mode, self.is_mode_given = _mode_of_run(config)
-        self.counts: Counter[str] = Counter()
+        self.outcome_counts: Counter[str] = Counter()
         self._summary_notes: list[str] = []
         self.option_matches: Counter[str] = Counter()
         self._answers_given: list[Any] = []
@@ -163,7 +163,7 @@ class SuiteRun:
             self._own_uses = CassetteUses(
                 self.config,
                 self.mode,
-                self.counts,
+                self.outcome_counts,
                 self.option_matches,
                 ini,
                 is_mode_given=self.is_mode_given,
@@ -212,7 +212,7 @@ class SuiteRun:
             return
 
         counts, matches, notes, answers = output
-        self.counts.update(counts)
+        self.outcome_counts.update(counts)
         self.option_matches.update(matches)
         self._summary_notes += notes
         self._answers_given += answers
@@ -231,7 +231,7 @@ class SuiteRun:
 
         output = getattr(self.config, "workeroutput", None)
         if output is not None:
-            counts = dict(self.counts)
+            counts = dict(self.outcome_counts)
             matches = dict(self.option_matches)
             notes = self._summary_notes
             output[_WORKER_OUTPUT] = [counts, matches, notes, self._answers_given]
@@ -251,9 +251,9 @@ class SuiteRun:
                 line = f"mrtr-cassette: {name} matched nothing in this run"
                 terminalreporter.write_line(line)
 
-        if self.counts and self.config.get_verbosity() >= 0:
+        if self.outcome_counts and self.config.get_verbosity() >= 0:
             outcome_texts = []
-            for outcome, count in sorted(self.counts.items()):
+            for outcome, count in sorted(self.outcome_counts.items()):
                 outcome_texts.append(f"{count} {outcome}")
 
             terminalreporter.write_line(f"mrtr-cassette: {', '.join(outcome_texts)}")

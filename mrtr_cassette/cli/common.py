@@ -52,19 +52,19 @@ class Log:
 
     def __init__(self, log_format: str = "text") -> None:
         """Log lines, or events as `json`; what takes the other is None."""
-        self.line: Callable[[str], None] | None = say
-        self.event: OnEvent | None = None
+        self.write_line: Callable[[str], None] | None = say
+        self.write_event: OnEvent | None = None
         if log_format == "json":
-            self.line = None
-            self.event = _say_events
+            self.write_line = None
+            self.write_event = _say_events
 
     def tell(self, text: str, event: dict[str, Any]) -> None:
         """Log one thing, in the form that is read."""
-        if self.line is not None:
-            self.line(text)
+        if self.write_line is not None:
+            self.write_line(text)
 
-        if self.event is not None:
-            self.event(event)
+        if self.write_event is not None:
+            self.write_event(event)
 
 
 def _say_events(*events: dict[str, Any]) -> None:
@@ -329,9 +329,8 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
         default, end_of_help = _default_number(option, default)
 
     help_text = option.help + end_of_help
-    return [
-        click.option(flag, name, default=default, help=help_text, **click_arguments)
-    ]
+    click_arguments |= {"default": default, "help": help_text}
+    return [click.option(flag, name, **click_arguments)]
 
 
 def _default_number(option: Option, default: Any) -> tuple[Any, str]:
@@ -368,7 +367,7 @@ def read_options(
     Raises:
         UsageError: two options don't go together.
     """
-    values: dict[str, Any] = {"log": log.line, "terms": TERMS}
+    values: dict[str, Any] = {"log": log.write_line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
             chosen_values = []

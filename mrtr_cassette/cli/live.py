@@ -189,7 +189,9 @@ def call(
     if cassette is None:
         _refuse_without_output(options)
 
-    announcer = Announcer(log.line, given_listeners(log.event), options.terms)
+    announcer = Announcer(
+        log.write_line, given_listeners(log.write_event), options.terms
+    )
     ask_person = ask_at_terminal if has_person else None
     call_arguments = (server, wanted, sources, options, announcer)
     result = run_until_signal(
@@ -539,7 +541,7 @@ def _is_accepted_at_terminal(proposal: Proposal, groups: Sequence[ChangeGroup]) 
 
 def _tell_of_update(update: Update) -> None:
     """Say which responses a cassette took, why it can't take others, and if it was written."""
-    for proposal in update.accepted:
+    for proposal in update.accepted_proposals:
         verdicts = ", ".join(
             dict.fromkeys(change.verdict for change in proposal.changes)
         )
@@ -550,16 +552,16 @@ def _tell_of_update(update: Update) -> None:
                 f"  it ends at a question without a recorded answer: record that with {recorder}"
             )
 
-    for proposal in update.not_accepted:
+    for proposal in update.left_proposals:
         name = proposal_name(proposal)
         if proposal.problem is not None:
             say(f"can't be taken: {name}: {printable(proposal.problem)}")
         elif proposal.is_breakdown:
             say(f"not taken: {name}: the server broke down; --review takes that too")
 
-    if update.written is not None:
-        responses = counted(len(update.accepted), "response")
-        say(f"wrote {update.written}: {responses} accepted")
+    if update.written_path is not None:
+        responses = counted(len(update.accepted_proposals), "response")
+        say(f"wrote {update.written_path}: {responses} accepted")
 
 
 # Probes

@@ -250,7 +250,7 @@ async def _record_over_http(
     gc.disable()
     async with stop_signals() as signals:
         async with recording(
-            upstream, output, options, on_event=log.event
+            upstream, output, options, on_event=log.write_event
         ) as recording_run:
             address = "there"
             if recording_run.shown_url != recording_run.url:
@@ -260,15 +260,17 @@ async def _record_over_http(
             command_end = await _wait_until_stopped(
                 recording_run, command, signals, log, hint
             )
-            if command_end.code and not command_end.was_stopped:
-                recording_run.failure = f"{command[0]!r} ended with {command_end.code}"
+            if command_end.exit_code and not command_end.was_stopped:
+                recording_run.failure = (
+                    f"{command[0]!r} ended with {command_end.exit_code}"
+                )
 
         exit_code = _conclude_recording(recording_run, log, reports)
         has_no_client = recording_run.is_unused and _tell_of_no_client(
             command, command_end, log
         )
 
-    return command_end.code or exit_code or int(has_no_client)
+    return command_end.exit_code or exit_code or int(has_no_client)
 
 
 async def _record_pipe(
@@ -283,7 +285,7 @@ async def _record_pipe(
     from mrtr_cassette.shell.runs.piped import starting_client
 
     recording_run, server_exit_code = await record_pipe(
-        command, output, options, log.event, client=starting_client()
+        command, output, options, log.write_event, client=starting_client()
     )
     exit_code = _conclude_recording(recording_run, log, reports)
     return server_exit_code or exit_code
@@ -306,7 +308,9 @@ def _conclude_recording(
         log.tell(text, {"event": "concluded", "problem": recording_run.problem})
         return 3
 
-    was_never_reached = recording_run.unreachable and not recording_run.exchanges
+    was_never_reached = (
+        recording_run.unreachable_count and not recording_run.exchange_count
+    )
     if recording_run.objection is not None or was_never_reached:
         return UpstreamError.exit_code
 
@@ -449,7 +453,7 @@ async def _replay_over_http(
     async with stop_signals() as signals:
         site = PortSite(options, drain_s)
         async with replaying(
-            cassette, options, site=site, on_event=log.event
+            cassette, options, site=site, on_event=log.write_event
         ) as replay_run:
             command_end = await _wait_until_stopped(replay_run, command, signals, log)
 
@@ -459,7 +463,7 @@ async def _replay_over_http(
         was_asked = player.reply_count or player.misses or has_met_fault
         has_no_client = not was_asked and _tell_of_no_client(command, command_end, log)
 
-    return command_end.code or int(has_failed or has_no_client)
+    return command_end.exit_code or int(has_failed or has_no_client)
 
 
 async def _replay_pipe(
@@ -474,7 +478,11 @@ async def _replay_pipe(
     from mrtr_cassette.shell.runs.piped import replay_pipe, starting_client
 
     replay_run, _ = await replay_pipe(
-        cassette, options, log.event, server_command=command, client=starting_client()
+        cassette,
+        options,
+        log.write_event,
+        server_command=command,
+        client=starting_client(),
     )
     return int(_conclude_replay(replay_run, options, log, reports))
 
@@ -551,14 +559,14 @@ def _run_with_log(
 ) -> NoReturn:
     """Run `proxy_main` with a log that is written in another thread, and exit with its code."""
     # Nothing that passes waits for who reads the log.
-    background_log: BackgroundCaller[Any] = BackgroundCaller(log.event or say)
-    if log.event is None:
-        log.line = background_log
+    background_log: BackgroundCaller[Any] = BackgroundCaller(log.write_event or say)
+    if log.write_event is None:
+        log.write_line = background_log
     else:
-        log.event = background_log
+        log.write_event = background_log
 
     try:
-        sys.exit(run(proxy_main(replace(options, log=log.line), log)))
+        sys.exit(run(proxy_main(replace(options, log=log.write_line), log)))
     finally:
         background_log.finish(_LOG_S)
 
@@ -588,7 +596,7 @@ async def _wait_until_stopped(
     gc.enable()
     tell(f"listening on {proxy_run.shown_url}")
     if command:
-        tells_misses = log.line is not None
+        tells_misses = log.write_line is not None
         return await run_command(
             command, proxy_run.url, signals, say, tells_misses=tells_misses
         )

@@ -142,7 +142,7 @@ async def _serve_plays(
     setup: _ServeSetup, options: ListeningOptions, log: Log
 ) -> tuple[int, bool]:
     """Serve until the end; return the exit code of the command, and whether plays failed."""
-    announcer = Announcer(log.line, given_listeners(log.event), TERMS)
+    announcer = Announcer(log.write_line, given_listeners(log.write_event), TERMS)
     token = os.environ.get(_TOKEN_VARIABLE, "")
     plays = Plays(
         setup.folder,
@@ -159,7 +159,7 @@ async def _serve_plays(
         with listening(options) as listener:
             plays.url = listener.url("")
             try:
-                async with serving(plays.handle, listener, options, log.line):
+                async with serving(plays.handle, listener, options, log.write_line):
                     _tell_ready(plays.url, log)
                     if command:
                         # Programs mostly know the real paths of their files.
@@ -167,7 +167,7 @@ async def _serve_plays(
                         command_end = await run_command(
                             command, plays.url, signals, say, folder=folder
                         )
-                        exit_code = command_end.code
+                        exit_code = command_end.exit_code
                     else:
                         if setup.exit_on_eof:
                             _signal_at_eof(signals)
@@ -199,7 +199,7 @@ def _mode_of_all() -> Mode | None:
 
 def _tell_ready(url: str, log: Log) -> None:
     """Print the server's address on stdout; under `--log-format json`, as an event."""
-    if log.line is None:
+    if log.write_line is None:
         tell(orjson.dumps({"event": "listening", "url": url}).decode())
     else:
         tell(f"listening on {url}")

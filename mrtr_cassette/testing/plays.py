@@ -146,7 +146,7 @@ class CassettePlay:
             {
                 **self._common_members,
                 "served": results.played,
-                "recorded": self.use.exchanges,
+                "recorded": self.use.exchange_count,
                 "misses": [miss.facts for miss in results.misses],
                 "harmless": results.harmless,
                 "unknown_tools": results.unknown_tools,
@@ -281,7 +281,7 @@ class Plays:
         self.url = ""
         """The URL of the server, without a path; set before the first request."""
         self._served_folder = folder
-        self._mode = mode
+        self._mode_of_all_plays = mode
         self._trials_setup = trials_setup
         self._bearer_token = token
         self._announcer = announcer
@@ -494,7 +494,7 @@ class Plays:
     def _mode_of_play(self, mode_name: Any) -> Mode:
         """Return the mode of all plays if there is any, else the given mode or the default."""
         given_mode = None if mode_name is None else mode_named(mode_name, "mode")
-        return self._mode or given_mode or default_mode()
+        return self._mode_of_all_plays or given_mode or default_mode()
 
     def _option_sources(self, values: dict[str, Any]) -> list[OptionSource]:
         """Return what sets the options of a play, with the paths of its files.

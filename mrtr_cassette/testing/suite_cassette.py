@@ -375,7 +375,7 @@ class CassetteUse:
         return self._settings.replay.terms
 
     @property
-    def exchanges(self) -> int:
+    def exchange_count(self) -> int:
         """How many exchanges were recorded."""
         return 0
 

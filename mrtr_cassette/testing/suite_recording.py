@@ -110,9 +110,9 @@ class RecordingUse(CassetteUse):
         )
 
     @property
-    def exchanges(self) -> int:
+    def exchange_count(self) -> int:
         """How many exchanges were recorded."""
-        return self._recording_run.exchanges
+        return self._recording_run.exchange_count
 
     # Where the upstream is
 
@@ -262,7 +262,7 @@ class RecordingUse(CassetteUse):
     def note_end_of_test(self, test: str) -> None:
         """Note a test that recorded something."""
         if self._shared_recording is not None:
-            exchanges = self._recording_run.exchanges
+            exchanges = self._recording_run.exchange_count
             if exchanges > self._noted_exchanges:
                 self._shared_recording.tests[test] = None
 
@@ -338,7 +338,7 @@ class RecordingUse(CassetteUse):
         if isinstance(recording_run, RecordingRun):
             recorded_cassette, loss = recorded_in_journal(recording_run.path)
             hint = hint_at_journal(recording_run.path)
-        elif recording_run.exchanges:
+        elif recording_run.exchange_count:
             recorded_cassette = load_cassette(recording_run.path)
 
         publication = None
@@ -367,7 +367,7 @@ class RecordingUse(CassetteUse):
     def _outcome_if_recorded(self, if_recorded: str | None) -> str | None:
         """Return what became of the cassette: `if_recorded`, unless nothing was recorded."""
         recording_run = self._recording_run
-        if recording_run.exchanges:
+        if recording_run.exchange_count:
             return if_recorded
         if recording_run.outcome.played:
             return "replayed"
@@ -386,8 +386,8 @@ class VerifyingUse(RecordingUse):
         try:
             return super().conclude(passed=passed, plays_all=plays_all)
         finally:
-            place = path_of(self._recording_run.path)
-            shutil.rmtree(place.parent, ignore_errors=True)
+            temporary_place = path_of(self._recording_run.path)
+            shutil.rmtree(temporary_place.parent, ignore_errors=True)
 
     def _recording_place(self, *, is_piped: bool) -> Path:  # noqa: ARG002
         """Return a temporary place, since the cassette itself is not written."""

@@ -260,8 +260,7 @@ class CassetteUses:
             return report
 
         raised = call.excinfo
-        skip = pytest.skip.Exception
-        is_skipped = raised is not None and raised.errisinstance(skip)
+        is_skipped = raised is not None and raised.errisinstance(pytest.skip.Exception)
         for use in self._used_by(item):
             use.failed = use.failed or report.failed
             if not is_skipped:

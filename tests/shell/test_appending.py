@@ -113,7 +113,10 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
         assert tape.server.received == []
 
     assert outcome_of(responses[-1]) == ("accept", "first")
-    assert (tape.recording_run.outcome.played, tape.recording_run.exchanges) == (3, 0)
+    assert (tape.recording_run.outcome.played, tape.recording_run.exchange_count) == (
+        3,
+        0,
+    )
     assert tape.recording_run.published is None
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -139,7 +142,10 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
     assert retried.json == sent | {
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }
-    assert (tape.recording_run.outcome.played, tape.recording_run.exchanges) == (1, 1)
+    assert (tape.recording_run.outcome.played, tape.recording_run.exchange_count) == (
+        1,
+        1,
+    )
 
     after = read(path)
 

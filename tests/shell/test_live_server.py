@@ -190,7 +190,7 @@ async def test_nothing_waits_for_the_head_of_a_listening_stream() -> None:
     """It may come with the first event, which is taken all the same."""
     live_session = session()
     script = FixedScript(AskAnswer(b'{"action":"accept"}'))
-    async with live(LateServer(), head_s=0) as (live_server, _):
+    async with live(LateServer(), head_limit_s=0) as (live_server, _):
         seen = await live_server.listen(
             Conversation(get("/mcp"), FixedScript(refusing), live_session)
         )
@@ -206,7 +206,7 @@ async def test_refused_answer_ends_its_call_at_once() -> None:
     """What a server takes no answer to never ends; it is told without waiting for that."""
     live_session = session()
     server = LateServer(answer_status="400 Bad Request")
-    async with live(server, head_s=0) as (live_server, _):
+    async with live(server, head_limit_s=0) as (live_server, _):
         await live_server.listen(
             Conversation(get("/mcp"), FixedScript(refusing), live_session)
         )
@@ -247,7 +247,7 @@ async def test_silent_server_gives_no_response() -> None:
     async def silent(visit: Visit) -> None:
         await visit.left()
 
-    async with live(silent, call_s=0.01) as (live_server, _):
+    async with live(silent, call_limit_s=0.01) as (live_server, _):
         with pytest.raises(
             UpstreamError, match=r"gave no response: no complete response within 0.01 s"
         ):

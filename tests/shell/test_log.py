@@ -43,7 +43,7 @@ def test_an_event_with_bytes_that_are_no_text_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A client may send any target, and what comes after it is told, too."""
-    aside = BackgroundCaller(Log("json").event)
+    aside = BackgroundCaller(Log("json").write_event)
     for name in ("GET /\udcff", "tools/list"):
         aside({"call": name})
 

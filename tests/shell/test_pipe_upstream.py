@@ -155,7 +155,7 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
         assert status == 502
         assert "the server has ended" in json.loads(body)["error"]["message"].lower()
 
-    assert recording_run.unreachable == 2
+    assert recording_run.unreachable_count == 2
 
 
 def answer_to(question: str, value: JsonObject) -> bytes:

@@ -190,7 +190,10 @@ async def test_a_request_is_sent_once_whatever_happens(
         assert tape.server.connections == 1
 
     assert len(tape.server.received) == 2
-    assert (tape.recording_run.exchanges, tape.recording_run.unreachable) == (1, 1)
+    assert (
+        tape.recording_run.exchange_count,
+        tape.recording_run.unreachable_count,
+    ) == (1, 1)
 
 
 @looped
@@ -618,7 +621,7 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
     assert url.removesuffix("/mcp") in answer.json["error"]["message"]
     assert recording_run.published is None
     assert not (tmp_path / "c.json").exists()
-    assert (recording_run.exchanges, recording_run.unreachable) == (0, 1)
+    assert (recording_run.exchange_count, recording_run.unreachable_count) == (0, 1)
     assert len(log) == 1
 
 

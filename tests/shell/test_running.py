@@ -28,7 +28,7 @@ async def code_of(
 ) -> int:
     """Run a command to its end and return its code."""
     say = (said if said is not None else []).append
-    return (await run_command(command, url, asyncio.Queue(), say)).code
+    return (await run_command(command, url, asyncio.Queue(), say)).exit_code
 
 
 @looped
@@ -133,7 +133,7 @@ async def stopped(
 
     assert left == []
     assert end.was_stopped == bool(numbers)
-    return end.code
+    return end.exit_code
 
 
 @looped

@@ -98,8 +98,8 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
 
     update = await updated(cassette, Contract(**plants), by("surface-changed"))
 
-    assert [accepted.call for accepted in update.accepted] == ["tools/list"]
-    assert [proposal.call for proposal in update.not_accepted] == [
+    assert [accepted.call for accepted in update.accepted_proposals] == ["tools/list"]
+    assert [proposal.call for proposal in update.left_proposals] == [
         'tools/call "report"'
     ]
     assert not update.verification.is_good
@@ -108,7 +108,7 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
     made = cassette.stat().st_mtime_ns
     update = await updated(cassette, Contract(**plants), by("shape-changed"))
 
-    assert (update.accepted, update.written) == ((), None)
+    assert (update.accepted_proposals, update.written_path) == ((), None)
     assert cassette.stat().st_mtime_ns == made
     assert cassette.read_bytes() == before
 
@@ -129,7 +129,7 @@ async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
     server = Contract(**plants)
     update = await updated(cassette, server)
 
-    assert (update.not_accepted, update.written) == ((), cassette)
+    assert (update.left_proposals, update.written_path) == ((), cassette)
     assert update.verification.is_good
     # Both branches of `deploy` share its question.
     assert sorted(new_lines(cassette, before)) == [
@@ -193,7 +193,7 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
             path, live.url, VerifyOptions(), by(*ACCEPTABLE_VERDICTS)
         )
 
-    assert len(update.accepted) == 2
+    assert len(update.accepted_proposals) == 2
     assert b"mrtr-cassette-" not in path.read_bytes().partition(b'"recording"')[0]
 
     for interaction in read(path)["interactions"]:
@@ -210,7 +210,7 @@ async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path) -> None:
         update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
 
     assert [
-        proposal.problem for proposal in update.not_accepted if proposal.changes
+        proposal.problem for proposal in update.left_proposals if proposal.changes
     ] == [
         "it repeats the id that another request of this comparison had",
         "it may depend on #1, which did not end as recorded",
@@ -263,7 +263,7 @@ async def test_a_read_after_an_accepted_question_is_compared_after_the_write(
 
     assert update.verification.counts == {"same": 1, "question-changed": 1}
     assert new_lines(path, before) == ['"message": "Really put it?"']
-    assert update.not_accepted == ()
+    assert update.left_proposals == ()
 
     async with upstream(store("Really put it?")) as live:
         assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {

@@ -78,7 +78,7 @@ class HttpDownstream:
     body: bytearray = field(default_factory=bytearray)
     """The body of the request, as far as it has come."""
 
-    sent: int = 0
+    sent_bytes: int = 0
     """Bytes of the response's body."""
 
     is_started: bool = False
@@ -130,7 +130,7 @@ class HttpDownstream:
             if is_last:
                 chunk += self.endpoint.finish()
 
-        self.sent += len(chunk)
+        self.sent_bytes += len(chunk)
         parts_to_write: list[bytes] = []
         if not self.is_started:
             parts_to_write.append(self._started_head(len(chunk), is_last=is_last))

@@ -334,7 +334,7 @@ class _Caller:
     def _refuse_if_unreachable(self, exchange: RecordedExchange | None = None) -> None:
         """Refuse a response that the recording proxy gave for a missing upstream."""
         recording_run = self.reached.recording_run
-        if recording_run is None or not recording_run.unreachable:
+        if recording_run is None or not recording_run.unreachable_count:
             return
 
         error = None

@@ -100,7 +100,7 @@ class ClientStarts:
         raise UsageError(problem, hint=hint)
 
     @property
-    def exchanges(self) -> int:
+    def exchange_count(self) -> int:
         """How many exchanges have been recorded."""
         highest_now = _highest_number(self.cassette_so_far())
         return highest_now - _highest_number(self.played_cassette)

@@ -79,7 +79,7 @@ class RecordingRun(ProxyRun):
     publishes_anyway: bool = False
     """It is published even if it has only errors, or the recorded command has failed."""
 
-    exchanges: int = 0
+    exchange_count: int = 0
     """How many exchanges are in the journal."""
 
     unread_count: int = 0
@@ -123,7 +123,7 @@ class RecordingRun(ProxyRun):
             kept=publication.kept,
             is_same=publication.is_same,
             redacted=publication.redacted,
-            exchanges=self.exchanges,
+            exchanges=self.exchange_count,
             played=None if self.player is None else self.player.reply_count,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
@@ -135,13 +135,13 @@ class RecordingRun(ProxyRun):
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
         played_count = self.player is not None and self.player.reply_count
-        other_count = self.unreachable + len(self.unrecorded)
-        return not (self.exchanges or played_count or other_count)
+        unserved_count = self.unreachable_count + len(self.unrecorded)
+        return not (self.exchange_count or played_count or unserved_count)
 
     @property
     def objection(self) -> str | None:
         """Why it is not published as a cassette."""
-        if self.publishes_anyway or not self.exchanges:
+        if self.publishes_anyway or not self.exchange_count:
             return None
         return self.outcomes.why_not_publish(
             self.failure, self.terms, is_started=self.is_started
@@ -292,7 +292,7 @@ class ExchangeRecording:
             if observation.is_left_out:
                 return
 
-            self.recording_run.exchanges += 1
+            self.recording_run.exchange_count += 1
             if self._sealed_exchange is not None:
                 self._report_exchange(observation, self._sealed_exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001

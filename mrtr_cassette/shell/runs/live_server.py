@@ -74,8 +74,8 @@ class LiveServer:
 
     upstream: Upstream
     shown_as: str
-    call_s: float | None = None
-    head_s: float = _HEAD_S
+    call_limit_s: float | None = None
+    head_limit_s: float = _HEAD_S
     is_on_pipes: bool = False
     _has_sent_message: bool = field(default=False, init=False)
     _pending_responses: list[_PendingResponse] = field(default_factory=list, init=False)
@@ -97,7 +97,7 @@ class LiveServer:
         """Send one request after the other, until there is none.
 
         `supply` answers what the script of a conversation has no answer to, and `watch` looks at
-        the conversation. `call_s` is the time for all of a call: its rounds, and its task.
+        the conversation. `call_limit_s` is the time for all of a call: its rounds, and its task.
 
         Raises:
             UpstreamError: it did not end in time.
@@ -105,7 +105,7 @@ class LiveServer:
         """
         missing_response = "no complete response"
         try:
-            async with asyncio.timeout(self.call_s):
+            async with asyncio.timeout(self.call_limit_s):
                 try:
                     await self._follow_without_limit(conversation, supply, watch)
                 except asyncio.CancelledError:
@@ -125,11 +125,11 @@ class LiveServer:
     def _timeout_error(self, missing_response: str) -> UpstreamError:
         """Return the error for a call that took too long, which says if the server is mute."""
         if not self.is_mute:
-            reason = ValueError(f"{missing_response} within {self.call_s:g} s")
+            reason = ValueError(f"{missing_response} within {self.call_limit_s:g} s")
             return UpstreamError(no_response_error(self.shown_as, reason))
 
         reason = ValueError(
-            f"nothing on its stdout within {self.call_s:g} s; {NEEDS_PORT}"
+            f"nothing on its stdout within {self.call_limit_s:g} s; {NEEDS_PORT}"
         )
         return MuteServerError(no_response_error(self.shown_as, reason))
 
@@ -182,7 +182,7 @@ class LiveServer:
         reading_task = pending_response.reading_task
         try:
             if conversation.leaving.is_due(observation):
-                await asyncio.wait({reading_task}, timeout=self.head_s)
+                await asyncio.wait({reading_task}, timeout=self.head_limit_s)
                 self._leave_as_client_left(observation, conversation)
 
             await asyncio.wait({reading_task})
@@ -220,7 +220,9 @@ class LiveServer:
         head_wait = asyncio.ensure_future(head_event.wait())
         awaited_futures: set[asyncio.Future[Any]] = {reading_task, head_wait}
         await asyncio.wait(
-            awaited_futures, timeout=self.head_s, return_when=asyncio.FIRST_COMPLETED
+            awaited_futures,
+            timeout=self.head_limit_s,
+            return_when=asyncio.FIRST_COMPLETED,
         )
         head_wait.cancel()
 
@@ -238,7 +240,7 @@ class LiveServer:
                     await self._question_came.wait()
 
         if self._answers_under_way:
-            await asyncio.wait(self._answers_under_way, timeout=self.call_s)
+            await asyncio.wait(self._answers_under_way, timeout=self.call_limit_s)
 
         return not is_due()
 

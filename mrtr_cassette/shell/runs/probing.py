@@ -455,7 +455,7 @@ class _Prober:
     options: ProbeOptions
     observer: RunObserver | None
     branches: _Branches | None = None
-    asks: dict[ProbedAsk, list[Probe]] = field(init=False)
+    probes_by_ask: dict[ProbedAsk, list[Probe]] = field(init=False)
     run: LiveRun = field(init=False)
     """Set when the live server is reached."""
 
@@ -464,15 +464,15 @@ class _Prober:
     def __post_init__(self) -> None:
         """Find the questions of the plan and the probes for them."""
         is_slow = self.options.slow is not None
-        self.asks = {}
+        self.probes_by_ask = {}
         for ask in probed_asks(self.plan):
-            self.asks[ask] = probes_of(ask, is_slow=is_slow)
+            self.probes_by_ask[ask] = probes_of(ask, is_slow=is_slow)
 
     @property
     def most_conversations(self) -> int:
         """How many conversations it has at most."""
         sent_calls = [call for call in self.plan if call.is_sent]
-        probes = sum(len(probes) + 2 for probes in self.asks.values())
+        probes = sum(len(probes) + 2 for probes in self.probes_by_ask.values())
         return len(sent_calls) + probes
 
     @property
@@ -483,8 +483,8 @@ class _Prober:
             if call.is_sent:
                 count += 1 + len(call.interaction.unshared_exchanges)
 
-        latest = max([ask.index for ask in self.asks], default=0)
-        for ask, probes in self.asks.items():
+        latest = max([ask.index for ask in self.probes_by_ask], default=0)
+        for ask, probes in self.probes_by_ask.items():
             count += most_requests(ask, probes, latest)
 
         return count
@@ -499,7 +499,7 @@ class _Prober:
                 verified_calls.append(verified_call)
 
             reason = _why_not_repeated(verified_call)
-            for ask, probes in self.asks.items():
+            for ask, probes in self.probes_by_ask.items():
                 if ask.planned is not call:
                     continue
 
@@ -509,7 +509,7 @@ class _Prober:
                     results += self._not_reached(ask, probes, reason)
 
         self.run.refuse_if_all_not_found(verified_calls)
-        for server in self.run.servers.values():
+        for server in self.run.servers_by_session.values():
             await server.close()
 
         return results
@@ -556,7 +556,7 @@ class _Prober:
             question = f"#{number} {call}, turn {ask.turn.number}"
             total = 0
             if name != _NO_PROBE:
-                total = sum(len(probes) for probes in self.asks.values())
+                total = sum(len(probes) for probes in self.probes_by_ask.values())
 
             self.observer.progress(self._probes_done, total, name, question)
 
@@ -767,7 +767,8 @@ class _Prober:
                     yield live_ask.request_state
                     break
 
-        if probe.name == PROBE_OTHER_ARGUMENTS and ask.index == 1 and not is_found:
+        is_of_first_ask = probe.name == PROBE_OTHER_ARGUMENTS and ask.index == 1
+        if is_of_first_ask and not is_found:
             altered_ask = await self._ask_after_other_arguments(ask)
             if altered_ask is not None and altered_ask.request_state is not None:
                 yield altered_ask.request_state
@@ -795,7 +796,7 @@ class _Prober:
         other_rounds: list[ProbedAsk] = []
         arguments = canonical(ask.planned.call.arguments)
         wants_same_tool = probe.name == PROBE_OTHER_ARGUMENTS
-        for other_ask in self.asks:
+        for other_ask in self.probes_by_ask:
             planned = other_ask.planned
             is_of_tool = other_ask.tool == ask.tool
             if other_ask.via != "result" or is_of_tool != wants_same_tool:

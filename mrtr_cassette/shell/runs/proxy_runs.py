@@ -71,7 +71,7 @@ class ProxyRun:
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Where clients were sent to, in words, and what they do there is not recorded."""
 
-    unreachable: int = 0
+    unreachable_count: int = 0
     unrecorded: list[str] = field(default_factory=list)
     problem: str | None = None
     _miss_reports: dict[Miss, MissReport] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class ProxyRun:
         from mrtr_cassette.core.report.trials import RunOutcome, reports_of_divergences
 
         outcome = RunOutcome(
-            unreachable=self.unreachable,
+            unreachable=self.unreachable_count,
             unrecorded=tuple(self.unrecorded),
             problem=self.problem,
             objection=self.objection,

@@ -452,7 +452,7 @@ class Relay:
     ) -> None:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
         recording_run = self.recording_run
-        recording_run.unreachable += 1
+        recording_run.unreachable_count += 1
         target = recording_run.recorder.loggable_text(request.target, is_target=True)
         shown_request = f"{request.method} {target}"
         recording_run.announcer.say(unreachable_log_line, shown_request, problem)

@@ -37,7 +37,7 @@ T = TypeVar("T")
 class CommandEnd(NamedTuple):
     """How a command ended."""
 
-    code: int
+    exit_code: int
     """128 plus its number for a signal; 127 or 126 where it could not be started, as in a shell."""
 
     has_run: bool = True

@@ -134,7 +134,7 @@ class Metrics:
                 try:
                     await handler(request, client)
                 finally:
-                    self._sent_bytes_counter.inc(client.sent)
+                    self._sent_bytes_counter.inc(client.sent_bytes)
 
         return handle
 

@@ -331,10 +331,12 @@ class LiveRun:
     exit_stack: AsyncExitStack
     findings: RunFindings
     reached_target: Target
-    servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
+    servers_by_session: dict[str, LiveServer] = field(default_factory=dict, init=False)
     """By session; over HTTP one server has them all."""
 
-    _connections: dict[str, AsyncExitStack] = field(default_factory=dict, init=False)
+    _connections_by_session: dict[str, AsyncExitStack] = field(
+        default_factory=dict, init=False
+    )
     """The connections to them, likewise."""
 
     listening_streams: list[RepeatedInteraction] = field(
@@ -374,8 +376,8 @@ class LiveRun:
 
     async def server_for(self, call: PlannedInteraction) -> LiveServer:
         """Return the server of a call's session; over pipes it is started for the first one."""
-        key = self._server_key(call)
-        if key not in self.servers:
+        server_key = self._server_key(call)
+        if server_key not in self.servers_by_session:
             target = self.target
             connection = await self.exit_stack.enter_async_context(AsyncExitStack())
             client_context = target.connect(self.verifier.add_settings)
@@ -387,10 +389,10 @@ class LiveRun:
             )
 
             connection.push_async_callback(server.close)
-            self._connections[key] = connection
-            self.servers[key] = server
+            self._connections_by_session[server_key] = connection
+            self.servers_by_session[server_key] = server
 
-        return self.servers[key]
+        return self.servers_by_session[server_key]
 
     def _server_key(self, call: PlannedInteraction) -> str:
         """Return the key of a call's server: its session on pipes; all share a server over HTTP."""
@@ -398,10 +400,10 @@ class LiveRun:
 
     async def close_server_of(self, call: PlannedInteraction) -> None:
         """Close the server of a call's session, so that the next call gets another one."""
-        key = self._server_key(call)
-        if key in self.servers:
-            del self.servers[key]
-            await self._connections.pop(key).aclose()
+        server_key = self._server_key(call)
+        if server_key in self.servers_by_session:
+            del self.servers_by_session[server_key]
+            await self._connections_by_session.pop(server_key).aclose()
 
     async def repeat_all(
         self, plan: Sequence[PlannedInteraction]
@@ -413,7 +415,7 @@ class LiveRun:
             if result is not None:
                 verified.append(result)
 
-        for server in self.servers.values():
+        for server in self.servers_by_session.values():
             await server.close()
 
         for repeated in self.listening_streams:
@@ -584,9 +586,9 @@ class Update:
     """The result of updating one cassette: verdicts, and which proposals were accepted."""
 
     verification: Verification
-    accepted: tuple[Proposal, ...]
-    not_accepted: tuple[Proposal, ...]
-    written: Location | None
+    accepted_proposals: tuple[Proposal, ...]
+    left_proposals: tuple[Proposal, ...]
+    written_path: Location | None
     cassette: Cassette
     """What was verified, with the live server as the recorded one."""
 
