@@ -18,7 +18,7 @@ import click
 from mrtr_cassette.cli.group import say
 from mrtr_cassette.core.protocol.origins import lacks_scheme
 from mrtr_cassette.core.secrets.credentials import text_redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules, patterns_of_path
+from mrtr_cassette.core.secrets.rules import RedactionRules, random_segment_patterns
 from mrtr_cassette.errors import UsageError, printable, printable_json
 from mrtr_cassette.options import (
     AnyOptions,
@@ -435,7 +435,7 @@ def warn_of_path(upstream: object, rules: RedactionRules) -> None:
     if not isinstance(upstream, str):
         return
 
-    secret_patterns = patterns_of_path(text_redactor(rules)(upstream))
+    secret_patterns = random_segment_patterns(text_redactor(rules)(upstream))
     if secret_patterns:
         redact_options = " ".join(
             [f"--redact {shlex.quote(text)}" for text in secret_patterns]

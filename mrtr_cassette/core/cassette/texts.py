@@ -144,7 +144,9 @@ def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Ca
     values = Values((), new_values)
     changed_exchanges = {}
     for exchange in cassette.exchanges:
-        changed_exchange = with_texts(exchange, lambda raw, _name: values.seal(raw))
+        changed_exchange = with_texts(
+            exchange, lambda raw, _name: values.sealed_bytes(raw)
+        )
         if changed_exchange is not exchange:
             changed_exchanges[exchange] = changed_exchange
 

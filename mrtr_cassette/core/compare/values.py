@@ -10,7 +10,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
-from mrtr_cassette.core.secrets.rules import user_pattern
+from mrtr_cassette.core.secrets.rules import compiled_user_pattern
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
@@ -597,7 +597,7 @@ def _masked_text(text: str, masks: Sequence[str]) -> str:
     """Return a text in which one sign stands for whatever a mask matches."""
     masked_text = text.encode("utf-8", "surrogatepass")
     for mask in masks:
-        masked_text = user_pattern(mask).sub(_MASK_SIGN.encode(), masked_text)
+        masked_text = compiled_user_pattern(mask).sub(_MASK_SIGN.encode(), masked_text)
 
     return masked_text.decode("utf-8", "backslashreplace")
 
@@ -657,7 +657,7 @@ def masks_as_places(masks: Collection[str]) -> tuple[str, ...]:
     """
     for mask in masks:
         try:
-            search_pattern = user_pattern(mask)
+            search_pattern = compiled_user_pattern(mask)
         except ValueError as error:
             raise UsageError(
                 f"<<masks>> {mask!r} is not a regular expression: {error}"

@@ -91,7 +91,7 @@ class KeptNames:
         new_ids = question_ids(new_texts[_BODIES_KEY])
         for new_id, kept_id in zip(new_ids, kept_ids, strict=False):
             shown = kept_id.decode(errors="replace")
-            self._question_ids.add(new_id.decode(errors="replace"), shown)
+            self._question_ids.add_known_text(new_id.decode(errors="replace"), shown)
 
     def with_kept_names(
         self, new: RecordedExchange, partner: RecordedExchange | None
@@ -119,7 +119,7 @@ class KeptNames:
 
     def _text_with_kept_names(self, text: bytes, _header: str) -> bytes:
         """Return a text of a new recording with the names and the question ids that are kept."""
-        text = self._question_ids.seal(text)
+        text = self._question_ids.sealed_bytes(text)
         return with_changed_refs(text, self._reference_with_kept_name)
 
     def _reference_with_kept_name(self, ref: Ref) -> Ref | None:
@@ -169,13 +169,13 @@ def _name_to_keep(ref: Ref) -> Ref | None:
     """Return a reference without the turn of a state; None for one that is never renamed."""
     if ref.is_secret:
         if is_journal_token(ref.token) or is_cassette_token(ref.token):
-            return ref.plain
+            return ref.in_cassette_spelling
         return None
 
     if ref.kind == ANSWER:
         return None
 
-    name = ref.plain
+    name = ref.in_cassette_spelling
     if name.kind == STATE:
         return name._replace(parts=name.parts[:2])
 

@@ -29,7 +29,7 @@ from mrtr_cassette.core.protocol.methods import (
     INITIALIZED,
     method_of,
 )
-from mrtr_cassette.core.secrets.decode import as_text, without_percent
+from mrtr_cassette.core.secrets.decode import utf8_text_of_latin1, without_percent
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
@@ -219,7 +219,9 @@ def endpoint_of(url: str) -> str:
 
 def _decoded_path(target: str) -> str:
     """Return the decoded path of a target, in which a placeholder tells only its rule."""
-    return without_numbers(as_text(without_percent(target.partition("?")[0]).text))
+    return without_numbers(
+        utf8_text_of_latin1(without_percent(target.partition("?")[0]).text)
+    )
 
 
 def is_sent_to(endpoint: str, request: Request) -> bool:

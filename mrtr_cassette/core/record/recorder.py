@@ -60,7 +60,7 @@ from mrtr_cassette.core.secrets.credentials import (
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
-    may_have_places,
+    may_have_states_or_task_ids,
     seal_answers,
     state_replacements,
 )
@@ -184,13 +184,17 @@ class Recorder:
             text = self.endpoints.by_target.get(text, text)
 
         if self.credentials is not None:
-            text = self.credentials.known_secrets.seal_text(text)
+            text = self.credentials.known_secrets.sealed_text(text)
 
         if self.seals_states:
-            text = self.known_states.seal_text(text)
+            text = self.known_states.sealed_text(text)
 
         if self.redactor is not None:
-            redact = self.redactor.target if is_target else self.redactor.text
+            redact = (
+                self.redactor.redacted_target
+                if is_target
+                else self.redactor.redacted_text
+            )
             text = redact(text)
 
         return printable(text)
@@ -358,7 +362,7 @@ class Recorder:
 
         # Most exchanges have no state and no task: one look at both bodies says so.
         both_bodies = call.request.body + sent_response.body
-        has_names = may_have_places(both_bodies) or may_ask(both_bodies)
+        has_names = may_have_states_or_task_ids(both_bodies) or may_ask(both_bodies)
         exchange_names = ExchangeNames()
         if has_names:
             exchange_names = names_in_exchange(call, response)
@@ -410,7 +414,7 @@ class Recorder:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
         if self.credentials is None or not self.credentials.has_found:
             return False
-        return self.credentials.known_secrets.may_be_in(journal)
+        return self.credentials.known_secrets.may_occur_in(journal)
 
     def without_repeated_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""

@@ -23,9 +23,9 @@ from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     StatePlace,
-    find_places,
+    find_states_and_task_ids,
     is_searched_everywhere,
-    may_have_places,
+    may_have_states_or_task_ids,
     state_replacements,
     with_task_id,
 )
@@ -220,14 +220,14 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
 
         # A state that the client tampered with may contain the one that it was given.
         # With that one replaced in its place, the tampering can be matched on replay.
-        with_known_sealed = known_states.seal_text(state)
+        with_known_sealed = known_states.sealed_text(state)
         return sealed_hash(state) if with_known_sealed == state else with_known_sealed
 
     def sealed_task(task: str) -> str:
         return sealed_hash(task) if task in known_states else task
 
     request = with_task_id(request, sealed_task)
-    places = find_places(request.body, known_states)
+    places = find_states_and_task_ids(request.body, known_states)
     if not places:
         return request
 
@@ -241,18 +241,18 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
 def state_places(response: Response, known_states: RepeatedSecrets) -> list[StatePlace]:
     """Return the states and ids in the messages of a response, by their spans in its body."""
     if not response.is_message_stream:
-        return find_places(response.body, known_states)
+        return find_states_and_task_ids(response.body, known_states)
 
     places: list[StatePlace] = []
     offset = 0
     for index, piece in enumerate(response.pieces):
-        if may_have_places(piece.raw):
+        if may_have_states_or_task_ids(piece.raw):
             if response.is_event_stream:
                 piece_places = _places_in_event(
                     piece.raw, known_states, is_first=index == 0
                 )
             else:
-                piece_places = find_places(piece.raw, known_states)
+                piece_places = find_states_and_task_ids(piece.raw, known_states)
 
             for place in piece_places:
                 places.append(place._replace(span=place.span.moved(offset)))
@@ -268,7 +268,7 @@ def _places_in_event(
     """Return the states and ids in the data of an event, by their spans in its bytes."""
     event = read_event(raw, first=is_first)
     places: list[StatePlace] = []
-    for place in find_places(event.data or b"", known_states):
+    for place in find_states_and_task_ids(event.data or b"", known_states):
         span_in_event = event.raw_span(place.span)
         if span_in_event is not None:
             places.append(place._replace(span=span_in_event))
@@ -283,10 +283,10 @@ def redacted_messages(
     request: Request, response: Response, redactor: Redactor
 ) -> tuple[Request, Response]:
     """Replace the secrets in an exchange by placeholders."""
-    request = redactor.request(request)
-    headers = redactor.headers(response.headers)
+    request = redactor.redacted_request(request)
+    headers = redactor.redacted_headers(response.headers)
     content_type = header_value(response.headers, "content-type")
-    redact = partial(redactor.body, content_type=content_type)
+    redact = partial(redactor.redacted_body, content_type=content_type)
 
     return request, _response_with_changed_text(response, headers, redact)
 
@@ -300,7 +300,7 @@ def without_known_secrets(
     raw_heads = heads.encode("utf-8", "surrogatepass")
     whole_exchange = b"\0".join((raw_heads, request.body, response.body))
     # One look at all that both say: most exchanges repeat none.
-    if not known_secrets.may_be_in(whole_exchange):
+    if not known_secrets.may_occur_in(whole_exchange):
         return request, response
 
     return with_references(request, response, known_secrets)
@@ -329,7 +329,7 @@ def with_references(
 ) -> tuple[Request, Response]:
     """Put what stands for known secrets, or for texts that vary, in their place."""
     headers = texts.sealed_headers(response.headers)
-    sealed_response = _response_with_changed_text(response, headers, texts.seal)
+    sealed_response = _response_with_changed_text(response, headers, texts.sealed_bytes)
     return texts.sealed_request(request), sealed_response
 
 

@@ -149,13 +149,17 @@ class _Sharing:
         for host_name in host_names:
             if colon_and_port:
                 host_and_port = f"{host_name}{colon_and_port}"
-                self._hosts.add(host_and_port, _HOST_PLACEHOLDER, is_permanent=True)
+                self._hosts.add_known_text(
+                    host_and_port, _HOST_PLACEHOLDER, is_permanent=True
+                )
 
         if host not in _LOOPBACK_HOSTS:
             # A name without a dot may be a word.
             slashes = "" if "." in host else "//"
             placeholder_text = f"{slashes}{_HOST_PLACEHOLDER}"
-            self._hosts.add(f"{slashes}{host}", placeholder_text, is_permanent=True)
+            self._hosts.add_known_text(
+                f"{slashes}{host}", placeholder_text, is_permanent=True
+            )
 
         path = url[len(origin) :].partition("?")[0].rstrip("/")
         folder = path.rpartition("/")[0]
@@ -184,7 +188,7 @@ class _Sharing:
         for word in server.replace("\\", "/").split(" "):
             words_without_folders.append(word.rpartition("/")[2] or word)
 
-        return self._redactor.text(" ".join(words_without_folders))
+        return self._redactor.redacted_text(" ".join(words_without_folders))
 
     def without_found_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without what rules find in it, and without the server's place."""

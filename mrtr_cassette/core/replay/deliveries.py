@@ -291,7 +291,7 @@ class Delivery:
             elif self.current_values is None:
                 live_segments.append(segment)
             else:
-                live_segments.append(self.current_values().reveal(segment))
+                live_segments.append(self.current_values().revealed_bytes(segment))
 
         raw = b"".join(live_segments)
         live_ids = self.session.live_task_ids

@@ -62,7 +62,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import (
     is_searched_everywhere,
     looks_sealed,
-    may_have_places,
+    may_have_states_or_task_ids,
     reads_as_words,
     seal_answers,
     seal_states,
@@ -244,7 +244,7 @@ class RequestNormaliser:
             return False
         # The hash of a state counts only where it was issued.
         body = recorded_request.body
-        return b"sha256" not in body or not may_have_places(body)
+        return b"sha256" not in body or not may_have_states_or_task_ids(body)
 
     def prepared_request(self, request: Request) -> PreparedRequest:
         """Return how a client's request is matched, and its caller's values."""
@@ -281,7 +281,9 @@ class RequestNormaliser:
                 read_call(request), self._ignored_members
             )
             looked_up_text = "\n".join([*called_key, answers or ""])
-            secrets = tuple([ref.plain for ref in secrets_in(looked_up_text)])
+            secrets = tuple(
+                [ref.in_cassette_spelling for ref in secrets_in(looked_up_text)]
+            )
             request = _with_one_secret_per_rule(request)
 
         call = read_call(request)
@@ -381,7 +383,9 @@ class RequestNormaliser:
         )
         secrets_in_places = RepeatedSecrets()
         for secret, text in text_by_secret.items():
-            secrets_in_places.add(text, self._redactor.placeholder(secret.kind, text))
+            secrets_in_places.add_known_text(
+                text, self._redactor.placeholder(secret.kind, text)
+            )
 
         without_secrets = secrets_in_places.sealed_request(without_secrets)
         if self._remembers and self._is_recorded(without_secrets):
@@ -465,7 +469,7 @@ class RequestNormaliser:
 
     def _redacted_request(self, request: Request) -> Request:
         """Return a request without the secrets that rules find, and without credentials."""
-        without_found_secrets = self._redactor.request(request)
+        without_found_secrets = self._redactor.redacted_request(request)
         return self._credentials.known_secrets.sealed_request(without_found_secrets)
 
     def _with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
@@ -523,7 +527,9 @@ class RequestNormaliser:
             return
 
         for secrets_sent in (self._secrets_sent_now, self._secrets_sent_before):
-            secrets_sent.add(secret, self._redactor.placeholder(rule, secret))
+            secrets_sent.add_known_text(
+                secret, self._redactor.placeholder(rule, secret)
+            )
 
     # To be shown
 
@@ -550,7 +556,7 @@ class RequestNormaliser:
 
     def shown_text(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
-        return without_numbers(self._redactor.text(text))
+        return without_numbers(self._redactor.redacted_text(text))
 
 
 def _without_session(request: Request) -> Request:
@@ -562,7 +568,7 @@ def _without_session(request: Request) -> Request:
         return request
 
     has_known_session = RepeatedSecrets()
-    has_known_session.add(session_id, sealed_hash(session_id))
+    has_known_session.add_known_text(session_id, sealed_hash(session_id))
     return has_known_session.sealed_request(request)
 
 
@@ -692,7 +698,7 @@ def _learnable_values(
         texts = _texts_between(values, entry.exchange.call, received_call)
         if texts:
             sorted_texts = tuple(sorted(texts.items()))
-            values_by_texts.setdefault(sorted_texts, values.with_texts(texts))
+            values_by_texts.setdefault(sorted_texts, values.with_further_texts(texts))
 
     return list(values_by_texts.values())
 
@@ -713,7 +719,9 @@ def _texts_between(
             continue
 
         received_value = value_at(received_call.message.tree, path)
-        texts = values.texts_between(text, _text_of_string_or_integer(received_value))
+        texts = values.texts_learned_from(
+            text, _text_of_string_or_integer(received_value)
+        )
         if texts is None:
             return None
 

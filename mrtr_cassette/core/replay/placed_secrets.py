@@ -92,7 +92,9 @@ class PlacedSecrets:
         places_by_call: dict[tuple[str, str], _PlacesByMember] = {}
         found_earlier: set[Ref] = set()
         for exchange in exchanges:
-            redacted_request = redactor.request(self._seal_request(exchange.request))
+            redacted_request = redactor.redacted_request(
+                self._seal_request(exchange.request)
+            )
             call = read_call(redacted_request)
             for path, placed_secret in _placeholders_in(call):
                 places_by_member = places_by_call.setdefault(
@@ -165,7 +167,12 @@ def _placeholders_in(call: Call) -> Iterator[tuple[MemberPath, _PlacedSecret]]:
         placeholders = secrets_in(text)
         if len(placeholders) == 1:
             text_before, _, text_after = text.partition(placeholders[0].raw.decode())
-            yield path, _PlacedSecret(text_before, text_after, placeholders[0].plain)
+            yield (
+                path,
+                _PlacedSecret(
+                    text_before, text_after, placeholders[0].in_cassette_spelling
+                ),
+            )
 
 
 def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[Ref]:
@@ -179,7 +186,7 @@ def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[R
             return None
 
         text = f"{_STAND_IN_PREFIX}{len(secret_by_stand_in)}"
-        secret_by_stand_in[text] = ref.plain
+        secret_by_stand_in[text] = ref.in_cassette_spelling
         return text.encode()
 
     def note_found_stand_in(_rule: str, text: str) -> None:
@@ -192,6 +199,6 @@ def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[R
     request_with_stand_ins = request_with(
         recorded_request, lambda raw, _name: with_changed_refs(raw, stand_in_for_secret)
     )
-    redactor.request(request_with_stand_ins)
+    redactor.redacted_request(request_with_stand_ins)
 
     return found_secrets

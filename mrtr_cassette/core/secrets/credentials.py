@@ -14,10 +14,10 @@ from mrtr_cassette.core.secrets.decode import (
     Decoded,
     JsonPart,
     JsonParts,
-    as_text,
     decoded_base64,
     long_words,
     spell_in_url,
+    utf8_text_of_latin1,
     without_ascii_escapes,
     without_framing,
     without_json_escapes,
@@ -82,7 +82,7 @@ class _KnownText(NamedTuple):
     is_searched_everywhere: bool
 
 
-class _Indexed(NamedTuple):
+class _IndexedText(NamedTuple):
     """The spellings of a known text, and the grams by which they are found."""
 
     spellings: tuple[_Spelling, ...]
@@ -141,7 +141,7 @@ class _Layer(NamedTuple):
     undone_escapes: tuple[Decoded, ...] = ()
     is_in_url: bool = False
 
-    def places_of(
+    def places_in_source(
         self, text: str, replaced_spans: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int]]:
         """Yield where a text is spelled, but for places of which a part is taken."""
@@ -166,7 +166,7 @@ class _Layer(NamedTuple):
 
             found_at = self.text.find(text, found_at)
 
-    def inner_layers(
+    def layers_with_escapes_undone(
         self, mark: str, undo: Callable[[str], Decoded]
     ) -> Iterator[_Layer]:
         """Yield the text with escapes undone once, and again while there are any."""
@@ -188,9 +188,11 @@ class _Layer(NamedTuple):
 def _layers_of(raw: bytes) -> list[_Layer]:
     """Return a text with its escapes undone, those of JSON first, and those of URLs last."""
     plain = _Layer(raw.decode("latin-1"))
-    in_json = list(plain.inner_layers("\\", without_json_escapes))
-    in_url = plain.inner_layers("%", without_percent)
-    in_form = plain.inner_layers("+", partial(without_percent, is_form=True))
+    in_json = list(plain.layers_with_escapes_undone("\\", without_json_escapes))
+    in_url = plain.layers_with_escapes_undone("%", without_percent)
+    in_form = plain.layers_with_escapes_undone(
+        "+", partial(without_percent, is_form=True)
+    )
 
     return [*reversed(in_json), plain, *in_url, *in_form]
 
@@ -229,7 +231,7 @@ class _JsonPreservingBody:
         ref = ref_of(replacement.decode())
         if part == JsonPart.STRUCTURE or ref is None or not ref.is_secret:
             return b""
-        if self._exempt_values.contain(start, end):
+        if self._exempt_values.contain_span(start, end):
             return b""
 
         number_ref = ref._replace(kind=rule_of_number(plain_rule(ref.kind)))
@@ -260,7 +262,7 @@ def _with_texts_replaced(
         text = spelling.raw.decode("latin-1")
         for layer in layers:
             replacement = layer.spelled_in_layer(substitute)
-            for start, end in layer.places_of(text, replaced_spans):
+            for start, end in layer.places_in_source(text, replaced_spans):
                 replacement_here = replacement
                 if body is not None:
                     replacement_here = body.replacement_at(start, end, replacement)
@@ -282,7 +284,7 @@ class RepeatedSecrets:
         """The texts, the oldest first, and what takes their places."""
         self._unindexed: dict[str, None] = {}
         """Those that are not indexed yet."""
-        self._indexed: dict[str, _Indexed] = {}
+        self._indexed: dict[str, _IndexedText] = {}
         self._texts_by_gram: dict[bytes, list[str]] = {}
         self._shortest_run = _LONGEST_RUN
         """Characters of the shortest run that a gram was taken from."""
@@ -291,7 +293,7 @@ class RepeatedSecrets:
         """Tell whether a text is known."""
         return text in self.texts
 
-    def add(
+    def add_known_text(
         self,
         text: str,
         substitute: str,
@@ -336,15 +338,16 @@ class RepeatedSecrets:
             if not texts:
                 del self._texts_by_gram[gram]
 
-    def _index_added(self) -> None:
+    def _index_added_texts(self) -> None:
         """Index the texts that were added after the last search."""
         for text in self._unindexed:
             known_text = self.texts[text]
-            spellings = (
-                tuple(_spellings_of(text)) if known_text.is_searched_everywhere else ()
-            )
+            spellings: tuple[_Spelling, ...] = ()
+            if known_text.is_searched_everywhere:
+                spellings = tuple(_spellings_of(text))
+
             grams = _grams_of(spellings)
-            self._indexed[text] = _Indexed(spellings, grams)
+            self._indexed[text] = _IndexedText(spellings, grams)
             for gram in grams:
                 self._texts_by_gram.setdefault(gram, []).append(text)
 
@@ -360,17 +363,17 @@ class RepeatedSecrets:
             return
 
         text_to_hash = state if hashed_text is None else hashed_text
-        self.add(
+        self.add_known_text(
             state,
             sealed_hash(text_to_hash),
             is_searched_everywhere=is_searched_everywhere(state),
         )
 
-    def may_be_in(self, raw: bytes) -> bool:
+    def may_occur_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
         return bool(self._likely_spellings(raw))
 
-    def seal(self, raw: bytes) -> bytes:
+    def sealed_bytes(self, raw: bytes) -> bytes:
         """Replace the texts in a body, but where other JSON than a string or a number has them."""
         return _with_texts_replaced(raw, self._likely_spellings(raw), is_body=True)
 
@@ -387,7 +390,7 @@ class RepeatedSecrets:
 
     def _likely_texts(self, raw: bytes) -> Iterable[str]:
         """Return the known texts that some bytes may contain, and few others."""
-        self._index_added()
+        self._index_added_texts()
         if not self._texts_by_gram:
             return ()
         if len(self._indexed) <= _FEW_TEXTS:
@@ -404,7 +407,7 @@ class RepeatedSecrets:
 
         return likely_texts
 
-    def seal_text(self, text: str) -> str:
+    def sealed_text(self, text: str) -> str:
         """Replace the texts wherever they are in a text that is no body."""
         if not self.texts:
             return text
@@ -420,16 +423,16 @@ class RepeatedSecrets:
 
     def sealed_headers(self, headers: Headers) -> Headers:
         """Replace the texts in the values of headers."""
-        return tuple([(name, self.seal_text(value)) for name, value in headers])
+        return tuple([(name, self.sealed_text(value)) for name, value in headers])
 
     def sealed_request(self, request: Request) -> Request:
         """Replace the texts in all parts of a request."""
-        target = self.seal_text(request.target)
+        target = self.sealed_text(request.target)
         if target != request.target:
             target = spell_in_url(target)
 
         headers = self.sealed_headers(request.headers)
-        return request.with_parts(target, headers, self.seal(request.body))
+        return request.with_parts(target, headers, self.sealed_bytes(request.body))
 
 
 SHORTEST_CREDENTIAL: Final = 8
@@ -506,7 +509,7 @@ class Credentials:
         for rule, secret in found_secrets:
             self._add_permanent_secret(rule, secret)
             # If it is base64, there may be others in it.
-            decoded = as_text(decoded_base64(secret))
+            decoded = utf8_text_of_latin1(decoded_base64(secret))
             for inner_rule, inner_secret in redactor.secrets_in(decoded):
                 self._add_permanent_secret(inner_rule, inner_secret)
 
@@ -565,18 +568,20 @@ class Credentials:
 
     def _rule_of_header(self, name: str, *, is_from_user: bool) -> str:
         """Return the rule of a header's value; most headers that the user adds have secrets."""
-        if (
-            is_from_user
-            and not _is_secret_header(name)
-            and not _HARMLESS_HEADERS.fullmatch(name.lower())
-        ):
+        is_known_header = _is_secret_header(name) or _HARMLESS_HEADERS.fullmatch(
+            name.lower()
+        )
+        if is_from_user and not is_known_header:
             return self._redactor.rule_of_header("credentials")
+
         return self._redactor.rule_of_header(name)
 
     def _add_secret(self, secret: str, substitute: str, *, is_permanent: bool) -> None:
         """Replace a secret from now on, unless it is too short."""
         if len(secret) >= SHORTEST_CREDENTIAL:
-            self.known_secrets.add(secret, substitute, is_permanent=is_permanent)
+            self.known_secrets.add_known_text(
+                secret, substitute, is_permanent=is_permanent
+            )
 
 
 def is_secret_anywhere(rule: str, secret: str) -> bool:
@@ -602,7 +607,9 @@ def text_redactor(
     credentials = Credentials(redactor)
     credentials.add_settings(settings)
 
-    return lambda text: credentials.known_secrets.seal_text(redactor.text(text))
+    return lambda text: credentials.known_secrets.sealed_text(
+        redactor.redacted_text(text)
+    )
 
 
 def _secrets_in_header(name: str, value: str) -> list[str]:
@@ -625,7 +632,7 @@ def _secrets_of_authorization(value: str) -> list[str]:
     if scheme.lower() != "basic":
         return [secret]
 
-    user_and_password = as_text(decoded_base64(secret))
+    user_and_password = utf8_text_of_latin1(decoded_base64(secret))
     _, _, password = user_and_password.partition(":")
     return [secret, user_and_password, password]
 

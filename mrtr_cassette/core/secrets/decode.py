@@ -66,36 +66,38 @@ class Decoded:
         ratio: int = 0,
     ) -> None:
         """Undo all escapes; `ratio` is how many characters spell a byte, or 0 if that varies."""
-        parts: list[str] = []
+        decoded_parts: list[str] = []
         # Of each part: where it begins, where that is spelled, and how many characters spell one
         # of its own.
         self._starts = [0]
-        self._sources = [0]
-        self._ratios = [1]
+        self._source_starts = [0]
+        self._chars_per_byte = [1]
         decoded_length = 0
-        end_of_last = 0
+        end_of_last_escape = 0
         for match in escape.finditer(text):
             start, end = match.span()
-            undone = undo(match[0])
-            parts += (text[end_of_last:start], undone)
-            decoded_length += start - end_of_last
-            self._starts += (decoded_length, decoded_length + len(undone))
-            self._sources += (start, end)
-            self._ratios += (ratio, 1)
-            decoded_length += len(undone)
-            end_of_last = end
+            unescaped = undo(match[0])
+            decoded_parts += (text[end_of_last_escape:start], unescaped)
+            decoded_length += start - end_of_last_escape
+            self._starts += (decoded_length, decoded_length + len(unescaped))
+            self._source_starts += (start, end)
+            self._chars_per_byte += (ratio, 1)
+            decoded_length += len(unescaped)
+            end_of_last_escape = end
 
-        parts.append(text[end_of_last:])
-        self.text = "".join(parts)
+        decoded_parts.append(text[end_of_last_escape:])
+        self.text = "".join(decoded_parts)
 
     def source_offset(self, offset: int) -> int:
         """Return where the character at an offset is spelled."""
         index = bisect_right(self._starts, offset) - 1
         chars_past_start = offset - self._starts[index]
-        if chars_past_start and not self._ratios[index]:
-            return self._sources[index + 1]
+        if chars_past_start and not self._chars_per_byte[index]:
+            return self._source_starts[index + 1]
 
-        return self._sources[index] + chars_past_start * self._ratios[index]
+        return (
+            self._source_starts[index] + chars_past_start * self._chars_per_byte[index]
+        )
 
 
 def with_real_line_ends(text: str) -> str:
@@ -123,7 +125,7 @@ def without_framing(stream: str) -> str:
     return stream[1:]
 
 
-def string_end(text: str, start: int, backslashes: int) -> int:
+def end_of_json_string(text: str, start: int, backslashes: int) -> int:
     """Return where a string of JSON ends whose quotes have so many backslashes before them."""
     if not backslashes:
         return _REST_OF_STRING.match(text, start).end()  # type: ignore[union-attr]
@@ -140,7 +142,7 @@ def string_end(text: str, start: int, backslashes: int) -> int:
     return len(text)
 
 
-def as_text(latin1_text: str) -> str:
+def utf8_text_of_latin1(latin1_text: str) -> str:
     """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
     if latin1_text.isascii():
         return latin1_text
@@ -154,27 +156,27 @@ def as_text(latin1_text: str) -> str:
 
 def without_ascii_escapes(text: str) -> Decoded:
     """Undo the escapes of ASCII in JSON and in JSON in a string, so that a quote stays escaped."""
-    return Decoded(text, _ASCII_ESCAPE, _undo_ascii)
+    return Decoded(text, _ASCII_ESCAPE, _char_of_ascii_escape)
 
 
 def without_json_escapes(text: str) -> Decoded:
     """Undo the escapes of a string of JSON."""
-    return Decoded(text, _JSON_ESCAPE, _undo_json)
+    return Decoded(text, _JSON_ESCAPE, _char_of_json_escape)
 
 
 def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     """Undo the escapes of a URL, or of a form."""
 
-    def undo(escapes: str) -> str:
+    def decode_percent_escapes(escapes: str) -> str:
         return bytes.fromhex(escapes.replace("%", "")).decode("latin-1")
 
     if is_form:
         text = text.replace("+", " ")
 
-    return Decoded(text, _PERCENT_ESCAPES, undo, ratio=3)
+    return Decoded(text, _PERCENT_ESCAPES, decode_percent_escapes, ratio=3)
 
 
-def _undo_ascii(escape: str) -> str:
+def _char_of_ascii_escape(escape: str) -> str:
     """Return the character of an escape; a quote keeps its backslashes."""
     if escape[-1] == "/":
         return "/"
@@ -186,7 +188,7 @@ def _undo_ascii(escape: str) -> str:
     return char
 
 
-def _undo_json(escape: str) -> str:
+def _char_of_json_escape(escape: str) -> str:
     """Return the character of an escape of JSON, as Latin-1 decodes its UTF-8."""
     if len(escape) == 2:
         return _SHORT_ESCAPES.get(escape[1], escape[1])
@@ -196,13 +198,15 @@ def _undo_json(escape: str) -> str:
     return char.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
-def undo_json(escaped_text: str, times: int = 6) -> str:
+def unescaped_json(escaped_text: str, times: int = 6) -> str:
     """Undo the escapes of JSON so many times, or until there are none."""
     for _ in range(times):
         if "\\" not in escaped_text:
             break
 
-        undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), escaped_text)
+        undone = _JSON_ESCAPE.sub(
+            lambda escape: _char_of_json_escape(escape[0]), escaped_text
+        )
         if undone == escaped_text:
             break
 

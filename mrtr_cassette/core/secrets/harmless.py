@@ -91,15 +91,13 @@ def may_be_real_value(value: str) -> bool:
     return not (_NO_VALUE.fullmatch(value.strip()) or _TEMPLATE_BEGINS.match(value))
 
 
-def is_no_setting(rest_of_line: str) -> bool:
+def is_code_or_no_value(rest_of_line: str) -> bool:
     """Tell whether the rest of a line behind a name is code, or counts in no text."""
-    return (
-        not may_be_real_value(rest_of_line)
-        or _CODE_TEXT.search(rest_of_line) is not None
-    )
+    is_code_text = _CODE_TEXT.search(rest_of_line) is not None
+    return is_code_text or not may_be_real_value(rest_of_line)
 
 
-def is_stand_in(value: str) -> bool:
+def is_dummy_or_hidden(value: str) -> bool:
     """Tell whether a value stands for one that is put in later, or hides one."""
     return bool(
         _WORDS_TO_REPLACE.match(value)
@@ -110,7 +108,7 @@ def is_stand_in(value: str) -> bool:
 
 def is_harmless(name: SecretName, value: str) -> bool:
     """Tell whether a value under a name is none wherever it stands, in quotes or not."""
-    if is_stand_in(value) or _repeats_name(name, value):
+    if is_dummy_or_hidden(value) or _repeats_name(name, value):
         return True
     if _VERSION_RANGE.fullmatch(value) or _PLAIN_URL.fullmatch(value):
         return True
@@ -118,7 +116,7 @@ def is_harmless(name: SecretName, value: str) -> bool:
         return True
     if name.rule == "credentials":
         return value in _FETCH_MODES
-    if name.rule == "cookie" and _is_of_package(value):
+    if name.rule == "cookie" and _is_version_or_path(value):
         return True
 
     return not value.isascii() and len(value) <= 2
@@ -132,7 +130,7 @@ def _repeats_name(name: SecretName, value: str) -> bool:
     return folded_name(name_in_value[1]).rstrip("s") == name.folded.rstrip("s")
 
 
-def _is_of_package(value: str) -> bool:
+def _is_version_or_path(value: str) -> bool:
     """Tell whether a value is a version or a path, as of a package that is called `cookie`."""
     is_version = _VERSION.fullmatch(value) is not None
     return is_version or _RELATIVE_PATH.fullmatch(value) is not None
@@ -140,7 +138,7 @@ def _is_of_package(value: str) -> bool:
 
 def is_harmless_after_scheme(value: str) -> bool:
     """Tell whether a word after `Bearer` belongs to a sentence."""
-    return is_stand_in(value) or value.lower() in _AFTER_SCHEME
+    return is_dummy_or_hidden(value) or value.lower() in _AFTER_SCHEME
 
 
 def is_code(
@@ -158,7 +156,7 @@ def is_code(
 
     if _DOTTED_PATH.fullmatch(value):
         is_random = looks_random(value)
-        return _is_attribute(name, value) or (has_gap and not is_random)
+        return _is_attribute_of_that_name(name, value) or (has_gap and not is_random)
 
     if not has_gap or not _VARIABLE_NAME.fullmatch(value):
         return False
@@ -166,7 +164,7 @@ def is_code(
     return _is_variable(name, value, text_before, sign)
 
 
-def _is_attribute(name: SecretName, path: str) -> bool:
+def _is_attribute_of_that_name(name: SecretName, path: str) -> bool:
     """Tell whether the last part of a path such as `config.password` is the name."""
     last_part = folded_name(path.rpartition(".")[2])
     if not last_part:
@@ -176,9 +174,9 @@ def _is_attribute(name: SecretName, path: str) -> bool:
 
 def _is_variable(name: SecretName, value: str, text_before: str, sign: str) -> bool:
     """Tell whether a value that may be a word is a variable or a type, by its line and name."""
-    if _ATTRIBUTE_OWNER.search(text_before) or place_in_assignment(text_before):
+    if _ATTRIBUTE_OWNER.search(text_before) or index_among_assigned_names(text_before):
         return True
-    if _ends_with_name(value, name.folded):
+    if _variable_ends_with_name(value, name.folded):
         return True
 
     if sign == ":":
@@ -192,7 +190,7 @@ def _is_variable(name: SecretName, value: str, text_before: str, sign: str) -> b
     return value in _VARIABLE_WORDS or _CASED_NAME.fullmatch(value) is not None
 
 
-def _ends_with_name(value: str, folded_secret_name: str) -> bool:
+def _variable_ends_with_name(value: str, folded_secret_name: str) -> bool:
     """Tell whether a variable says what it has: `key_password` and `testRSA2048PrivateKey`."""
     if len(value) > _LONGEST_VARIABLE:
         return False
@@ -209,7 +207,7 @@ def is_ternary_branch(text_before: str) -> bool:
     return text_before.rstrip()[-1:] == "?"
 
 
-def place_in_assignment(text_before: str) -> int:
+def index_among_assigned_names(text_before: str) -> int:
     """Return how many names stand before one in `user, password = "a", "b"`."""
     assigned_names = _ASSIGNED_TOGETHER.search(text_before)
     if assigned_names is None:
@@ -257,17 +255,19 @@ def is_among_settings(text: str, start: int, end: int) -> bool:
     if ends_string and not _END_OF_STRING.match(rest_of_line):
         return False
 
-    settings_before = (
-        0 if begins_string else _settings_in(reversed(lines_before), at_end=True)
-    )
-    settings_after = 0 if ends_string else _settings_in(lines_after, at_end=False)
-    if settings_before is None or settings_after is None:
-        return False
+    count_before: int | None = 0
+    if not begins_string:
+        count_before = _count_settings(reversed(lines_before), at_end=True)
 
-    return settings_before + settings_after > 0
+    count_after: int | None = 0
+    if not ends_string:
+        count_after = _count_settings(lines_after, at_end=False)
+
+    is_beside_other_text = count_before is None or count_after is None
+    return not is_beside_other_text and bool(count_before or count_after)
 
 
-def _settings_in(lines: Iterable[str], *, at_end: bool) -> int | None:
+def _count_settings(lines: Iterable[str], *, at_end: bool) -> int | None:
     """Return how many lines up to an empty one are settings, or None if one is no YAML.
 
     The last one may be in the line where the string that has them all begins or ends; `at_end`
@@ -284,17 +284,19 @@ def _settings_in(lines: Iterable[str], *, at_end: bool) -> int | None:
             setting_count += 1
             continue
 
-        parts = _parts_at_quotes(line, at_end=at_end)
+        parts = _parts_cut_at_quotes(line, at_end=at_end)
         if any(map(_SETTING_LINE.fullmatch, parts)):
             return setting_count + 1
 
-        is_end = any(not part.strip() or _OTHER_LINE.fullmatch(part) for part in parts)
-        return setting_count if is_end else None
+        is_end_of_settings = any(
+            not part.strip() or _OTHER_LINE.fullmatch(part) for part in parts
+        )
+        return setting_count if is_end_of_settings else None
 
     return setting_count
 
 
-def _parts_at_quotes(line: str, *, at_end: bool) -> list[str]:
+def _parts_cut_at_quotes(line: str, *, at_end: bool) -> list[str]:
     """Return what stands behind each quote of a line, or before each."""
     quotes = [match.start() for match in re.finditer('"', line)]
     if at_end:
@@ -309,7 +311,7 @@ _SQL_ROW = re.compile(rf"[\s,]*+\(((?:{_SQL_STRING}|{_IN_PARENTHESES}|[^'()])*+)
 _TEXT_ITEM = re.compile(rf"\s*(?:[NEB]?({_SQL_STRING}))\s*")
 
 
-def texts_in_rows(text: str, offset: int) -> Iterator[tuple[int, int, int]]:
+def texts_in_sql_rows(text: str, offset: int) -> Iterator[tuple[int, int, int]]:
     """Yield the texts in the rows of a statement of SQL: the column, and where one stands."""
     while row := _SQL_ROW.match(text, offset):
         offset = row.end()

@@ -8,23 +8,23 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.secrets.decode import (
-    as_text,
-    string_end,
-    undo_json,
+    end_of_json_string,
+    unescaped_json,
+    utf8_text_of_latin1,
     without_percent,
 )
 from mrtr_cassette.core.secrets.harmless import (
+    index_among_assigned_names,
     is_among_settings,
     is_code,
+    is_code_or_no_value,
+    is_dummy_or_hidden,
     is_harmless,
     is_harmless_after_scheme,
-    is_no_setting,
     is_plain_setting,
-    is_stand_in,
     is_ternary_branch,
     may_be_real_value,
-    place_in_assignment,
-    texts_in_rows,
+    texts_in_sql_rows,
 )
 from mrtr_cassette.core.secrets.names import ref_of, rule_of_number
 from mrtr_cassette.core.secrets.rules import (
@@ -125,7 +125,7 @@ _AUTH_SCHEME = re.compile(
 _HIDDEN_VALUE = re.compile(r"[*.\u2022\u2026]*")
 """A text that hides a value."""
 
-_RULES_BY_PLACE = ("bearer", "url-password")
+_RULES_FROM_TEXT_BEFORE = ("bearer", "url-password")
 """Rules that go by the text before a secret."""
 
 
@@ -183,7 +183,7 @@ class JudgedText:
         self._text_kind = kind
         self._multiline_text = multiline_text
         self._rule_by_span: dict[tuple[int, int], str] = {}
-        self._bare_end = 0
+        self._end_of_bare_value = 0
 
     def findings(self) -> Iterator[Finding]:
         """Yield the secrets that match shapes, and those that names tell."""
@@ -192,22 +192,23 @@ class JudgedText:
         for rule in self._rules.likely_rules(searched_text):
             yield from self._findings_by_shape(searched_text, rule)
 
-        if self._rules.may_name(searched_text):
-            yield from self._secrets_by_sign(searched_text)
+        if self._rules.may_have_names(searched_text):
+            yield from self._secrets_after_names_and_signs(searched_text)
             yield from self._secrets_beside_names(searched_text)
-            yield from self._secrets_in_rows(searched_text)
+            yield from self._secrets_in_sql_rows(searched_text)
 
     def _findings_by_shape(self, searched_text: str, rule: Rule) -> Iterator[Finding]:
         """Yield the texts that a rule's shape matches, and remember where they are."""
         for start, end in rule.spans(searched_text):
             self._rule_by_span.setdefault((start, end), rule.name)
             end_of_outer_string = _END_OF_JSON.search(self._multiline_text, start, end)
-            secret_end = (
-                end if end_of_outer_string is None else end_of_outer_string.start()
-            )
+            secret_end = end
+            if end_of_outer_string is not None:
+                secret_end = end_of_outer_string.start()
+
             if secret_end == start:
                 continue
-            if rule.name in _RULES_BY_PLACE and is_stand_in(
+            if rule.name in _RULES_FROM_TEXT_BEFORE and is_dummy_or_hidden(
                 self._text[start:secret_end]
             ):
                 continue
@@ -226,9 +227,11 @@ class JudgedText:
         if in_url:
             unescaped_text = self._without_percent_escapes(spelled_text)
         else:
-            unescaped_text = undo_json(spelled_text)
+            unescaped_text = unescaped_json(spelled_text)
 
-        return Finding(start, end, rule, as_text(unescaped_text), in_url=in_url)
+        return Finding(
+            start, end, rule, utf8_text_of_latin1(unescaped_text), in_url=in_url
+        )
 
     def _without_percent_escapes(self, spelled_text: str) -> str:
         """Return a part of a URL or a form with its `%` escapes undone."""
@@ -244,10 +247,8 @@ class JudgedText:
         if not scheme[-1:].isalnum():
             return False
 
-        return (
-            _IN_URL.fullmatch(text_after_scheme + self._multiline_text[start:end])
-            is not None
-        )
+        rest_of_url = text_after_scheme + self._multiline_text[start:end]
+        return _IN_URL.fullmatch(rest_of_url) is not None
 
     def _name_at(
         self, start: int, end: int, *, has_spaces: bool
@@ -257,18 +258,18 @@ class JudgedText:
         if has_spaces:
             name_chars += " "
 
-        chunk = self._multiline_text[max(0, start - _LONGEST_NAME) : start]
-        text_before_name = chunk.rstrip(name_chars)
-        start -= len(chunk[len(text_before_name) :].lstrip(" "))
+        text_before = self._multiline_text[max(0, start - _LONGEST_NAME) : start]
+        text_before_name = text_before.rstrip(name_chars)
+        start -= len(text_before[len(text_before_name) :].lstrip(" "))
         spelled_name = self._multiline_text[start:end].rpartition(".")[2]
         if not spelled_name.isascii() or "\\" in spelled_name:
-            spelled_name = as_text(undo_json(spelled_name))
+            spelled_name = utf8_text_of_latin1(unescaped_json(spelled_name))
 
         return self._rules.judge_name(spelled_name), start
 
     # A name, a sign and a value
 
-    def _secrets_by_sign(self, searched_text: str) -> Iterator[Finding]:
+    def _secrets_after_names_and_signs(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets that follow a name and a sign, in JSON and in other text."""
         multiline_text = self._multiline_text
         searched_to = 0
@@ -282,13 +283,17 @@ class JudgedText:
             if name_start < searched_to or name is None:
                 continue
 
-            quoted_at = name_start - len(closing_quote)
-            if closing_quote and is_ternary_branch(self._line_before(quoted_at)):
+            opening_quote_start = name_start - len(closing_quote)
+            if closing_quote and is_ternary_branch(
+                self._line_before(opening_quote_start)
+            ):
                 continue
 
-            opening_quote = multiline_text[max(0, quoted_at) : name_start]
+            opening_quote = multiline_text[max(0, opening_quote_start) : name_start]
             is_member = closing_quote[-1:] == '"' and opening_quote == closing_quote
-            is_escaped = multiline_text[quoted_at - 1 : quoted_at] == "\\"
+            is_escaped = (
+                multiline_text[opening_quote_start - 1 : opening_quote_start] == "\\"
+            )
             if is_member and not is_escaped:
                 findings = self._secrets_of_member(
                     name, name_start, value_start, len(closing_quote) - 1
@@ -308,7 +313,7 @@ class JudgedText:
         """Yield the secrets in the value of a member, whose quotes have so many backslashes."""
         value = self._value_of_member(value_start, backslashes)
         if value is not None:
-            yield from self._value_if_secret(name, value, name_start)
+            yield from self._member_value_if_secret(name, value, name_start)
             return
 
         value_start = self._end_of_match(_SPACES_AND_COMMAS, value_start)
@@ -319,20 +324,20 @@ class JudgedText:
         ):
             return
 
-        item = self._scalar_at(
+        item = self._string_or_number_at(
             self._end_of_match(_SPACES_AND_COMMAS, value_start + 1), backslashes
         )
         while item is not None:
             end = item.end
             if not item.quote:
                 end += backslashes + 1
-                yield from self._value_if_secret(name, item, None)
+                yield from self._member_value_if_secret(name, item, None)
 
-            item = self._scalar_at(
+            item = self._string_or_number_at(
                 self._end_of_match(_SPACES_AND_COMMAS, end), backslashes
             )
 
-    def _scalar_at(self, offset: int, backslashes: int) -> Finding | None:
+    def _string_or_number_at(self, offset: int, backslashes: int) -> Finding | None:
         """Return the number at an offset, or the string whose quotes have so many backslashes."""
         quote = "\\" * backslashes + '"'
         number = _NUMBER.match(self._multiline_text, offset)
@@ -344,39 +349,38 @@ class JudgedText:
             return None
 
         start = opening_quote.end()
-        end = string_end(self._text, start, backslashes)
-        unescaped_text = undo_json(
+        end = end_of_json_string(self._text, start, backslashes)
+        unescaped_text = unescaped_json(
             self._text[start:end], (backslashes + 1).bit_length()
         )
 
-        return Finding(start, end, "", as_text(unescaped_text))
+        return Finding(start, end, "", utf8_text_of_latin1(unescaped_text))
 
     def _value_of_member(self, offset: int, backslashes: int) -> Finding | None:
         """Return a scalar, or that of an object: its `value`, or an answer in its only field."""
-        scalar = self._scalar_at(offset, backslashes)
+        scalar = self._string_or_number_at(offset, backslashes)
         if scalar is not None:
             return scalar
 
         offset = self._end_of_match(_SPACES_AND_COMMAS, offset)
         value_member = _VALUE_IN_OBJECT.match(self._multiline_text, offset)
         if value_member is not None and len(value_member[2]) == backslashes:
-            return self._scalar_at(value_member.end(), backslashes)
+            return self._string_or_number_at(value_member.end(), backslashes)
 
-        only_field = _ONLY_FIELD.match(self._multiline_text, offset)
-        if (
-            value_member is not None
-            or only_field is None
-            or len(only_field[2]) != backslashes
-        ):
+        if value_member is not None:
             return None
 
-        value = self._scalar_at(only_field.end(), backslashes)
+        only_field = _ONLY_FIELD.match(self._multiline_text, offset)
+        if only_field is None or len(only_field[2]) != backslashes:
+            return None
+
+        value = self._string_or_number_at(only_field.end(), backslashes)
         if value is None or not _END_OF_OBJECT.match(self._multiline_text, value.end):
             return None
 
         return value
 
-    def _value_if_secret(
+    def _member_value_if_secret(
         self, name: SecretName, value: Finding, name_start: int | None
     ) -> Iterator[Finding]:
         """Yield a value of JSON if its name and the members beside it say that it is a secret.
@@ -394,7 +398,7 @@ class JudgedText:
                 is_secret = name.is_secret_beside(value.plain)
 
         if is_secret:
-            yield from self._secret_part(name, value)
+            yield from self._secret_part_of_value(name, value)
 
     def _member_names_around(self, start: int, end: int) -> set[str]:
         """Return the folded names of the members of an object beside one of them."""
@@ -408,7 +412,9 @@ class JudgedText:
         object_text = _OBJECT_AROUND.search(text_around)[0]  # type: ignore[index]
         return set(map(folded_name, _MEMBER_NAME.findall(object_text)))
 
-    def _secret_part(self, name: SecretName, value: Finding) -> Iterator[Finding]:
+    def _secret_part_of_value(
+        self, name: SecretName, value: Finding
+    ) -> Iterator[Finding]:
         """Yield the secret in a name's value, unless the value is empty, harmless or hidden."""
         is_custom = name.rule == CUSTOM_KEY
         if not value.plain or (not is_custom and is_harmless(name, value.plain)):
@@ -478,7 +484,7 @@ class JudgedText:
             is_secret_value = name.value_check_beside(parameters, is_parameter=True)
 
         if is_secret_value(value.plain):
-            yield from self._secret_part(name, value)
+            yield from self._secret_part_of_value(name, value)
 
     def _may_be_parameter(self, name_start: int) -> bool:
         """Tell whether the character before a name may precede a parameter of a URL or form."""
@@ -509,22 +515,24 @@ class JudgedText:
         """Return the value of an assignment within a line; None for labels and prose."""
         value_start = assignment.value_start
         if assignment.sign == "=" and assignment.has_gap:
-            value_start = self._skip_other_values(value_start, assignment.text_before)
+            value_start = self._skip_values_of_other_names(
+                value_start, assignment.text_before
+            )
 
-        value = self._value_after(value_start)
+        value = self._bare_or_quoted_value_at(value_start)
         if value is None or not may_be_real_value(value.plain):
             return None
 
         if value.start > assignment.value_start:
-            is_meant = self._is_text_meant(assignment, value)
+            belongs_to_name = self._is_value_and_not_prose(assignment, value)
         elif assignment.is_spaced and _BARE_SECRET.match(value.plain):
-            is_meant = True
+            belongs_to_name = True
         else:
-            is_meant = assignment.sign == "=" and not assignment.has_gap
+            belongs_to_name = assignment.sign == "=" and not assignment.has_gap
 
-        return value if is_meant else None
+        return value if belongs_to_name else None
 
-    def _is_text_meant(self, assignment: _Assignment, value: Finding) -> bool:
+    def _is_value_and_not_prose(self, assignment: _Assignment, value: Finding) -> bool:
         """Tell whether a text in quotes is the value of a name, and not a label or prose."""
         if assignment.closing_quote or not re.search(r"\s", value.plain):
             return True
@@ -535,9 +543,9 @@ class JudgedText:
 
         return is_among_settings(self._multiline_text, assignment.start, value.end)
 
-    def _skip_other_values(self, offset: int, text_before: str) -> int:
+    def _skip_values_of_other_names(self, offset: int, text_before: str) -> int:
         """Return where the value of the last name of an assignment begins."""
-        for _ in range(place_in_assignment(text_before)):
+        for _ in range(index_among_assigned_names(text_before)):
             other_value = _OTHER_VALUE.match(self._multiline_text, offset)
             if other_value is None:
                 break
@@ -562,14 +570,14 @@ class JudgedText:
                 .rstrip(_URL_END)
             )
 
-        decoded_value = as_text(
+        decoded_value = utf8_text_of_latin1(
             self._without_percent_escapes(self._text[value_start:value_end])
         )
         is_secret_value = name.value_check_beside(
             self._parameters_around(name_start, value_end), is_parameter=True
         )
         if is_secret_value(decoded_value):
-            yield from self._secret_part(
+            yield from self._secret_part_of_value(
                 name, Finding(value_start, value_end, "", decoded_value, in_url=True)
             )
 
@@ -595,9 +603,8 @@ class JudgedText:
         """Return the value of a setting that is all of its line; None for other lines."""
         name_start = assignment.start
         text_before = self._multiline_text[max(0, name_start - 64) : name_start]
-        text_before = (
-            text_before.removesuffix("export ").removesuffix("- ").rstrip(" \t")
-        )
+        text_before = text_before.removesuffix("export ").removesuffix("- ")
+        text_before = text_before.rstrip(" \t")
         if text_before[-1:] not in '\r\n"':
             return None
 
@@ -605,18 +612,18 @@ class JudgedText:
         rest_of_line = _REST_OF_LINE.match(self._multiline_text, value_start)
         if rest_of_line is None:
             return None
-        if not 4 <= len(rest_of_line[0]) <= _LONGEST_VALUE or is_no_setting(
+        if not 4 <= len(rest_of_line[0]) <= _LONGEST_VALUE or is_code_or_no_value(
             rest_of_line[0]
         ):
             return None
 
         value = rest_of_line[0].rstrip(",;")
-        if not self._is_setting(assignment, value):
+        if not self._is_setting_and_not_prose(assignment, value):
             return None
 
         return self._finding_at(value_start, value_start + len(value))
 
-    def _is_setting(self, assignment: _Assignment, value: str) -> bool:
+    def _is_setting_and_not_prose(self, assignment: _Assignment, value: str) -> bool:
         """Tell whether the rest of a line is the value of a setting, and not words about it."""
         name = assignment.name
         value_start = assignment.value_start
@@ -635,7 +642,7 @@ class JudgedText:
             self._multiline_text, assignment.start, value_start + len(value)
         )
 
-    def _value_after(self, offset: int) -> Finding | None:
+    def _bare_or_quoted_value_at(self, offset: int) -> Finding | None:
         """Return the value at an offset, quoted or bare; None if it is empty or too long."""
         multiline_text = self._multiline_text
         string_prefix = _STRING_PREFIX.match(multiline_text, offset)
@@ -646,10 +653,10 @@ class JudgedText:
         if opening_quote is not None and opening_quote.start(1) == offset:
             return self._quoted_value(opening_quote)
 
-        if offset >= self._bare_end:
-            self._bare_end = self._end_of_match(_BARE_VALUE, offset)
+        if offset >= self._end_of_bare_value:
+            self._end_of_bare_value = self._end_of_match(_BARE_VALUE, offset)
 
-        end = self._bare_end
+        end = self._end_of_bare_value
         if not 0 < end - offset <= _LONGEST_VALUE:
             return None
         if not _END_OF_BARE_VALUE.match(multiline_text, end):
@@ -666,7 +673,7 @@ class JudgedText:
         if is_single:
             end = self._end_of_match(_IN_SINGLE_QUOTES, start)
         else:
-            end = string_end(self._text, start, backslashes)
+            end = end_of_json_string(self._text, start, backslashes)
 
         # The end of an outer string of JSON ends the value too.
         end_of_outer_string = _END_OF_JSON.search(multiline_text, start, end)
@@ -691,34 +698,32 @@ class JudgedText:
 
     def _secrets_beside_names(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets that have their names in a member, field or description beside them."""
-        self._bare_end = 0
+        self._end_of_bare_value = 0
         for name_span, value_start, backslashes in self._rules.names_beside_values(
             searched_text
         ):
             name, name_start = self._name_at(*name_span, has_spaces=False)
-            if (
-                name is None
-                or abs(value_start - name_start) > _CHARS_AROUND + _LONGEST_NAME
-            ):
+            distance = abs(value_start - name_start)
+            if name is None or distance > _CHARS_AROUND + _LONGEST_NAME:
                 continue
 
             if backslashes is None:
-                value = self._value_after(value_start)
+                value = self._bare_or_quoted_value_at(value_start)
             else:
                 value = self._value_of_member(value_start, backslashes)
 
             if value is not None:
-                yield from self._value_if_secret(name, value, name_start)
+                yield from self._member_value_if_secret(name, value, name_start)
 
-    def _secrets_in_rows(self, searched_text: str) -> Iterator[Finding]:
+    def _secrets_in_sql_rows(self, searched_text: str) -> Iterator[Finding]:
         """Yield the secrets in the rows of SQL, whose columns have the names."""
-        for start, end, rows_start in self._rules.inserts_in(searched_text):
+        for start, end, rows_start in self._rules.sql_inserts_in(searched_text):
             columns = []
             for column in self._multiline_text[start:end].split(","):
                 columns.append(column.strip(_AROUND_COLUMN))
 
             companions = set(map(folded_name, columns))
-            for column_index, text_start, text_end in texts_in_rows(
+            for column_index, text_start, text_end in texts_in_sql_rows(
                 self._multiline_text, rows_start
             ):
                 if column_index >= len(columns):
@@ -732,4 +737,4 @@ class JudgedText:
                 value = value._replace(plain=value.plain.replace("''", "'"))
                 is_secret_value = name.value_check_beside(companions)
                 if may_be_real_value(value.plain) and is_secret_value(value.plain):
-                    yield from self._secret_part(name, value)
+                    yield from self._secret_part_of_value(name, value)

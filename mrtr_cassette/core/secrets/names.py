@@ -85,7 +85,7 @@ class Ref(NamedTuple):
         return self.spelling[0] != b""
 
     @property
-    def plain(self) -> Ref:
+    def in_cassette_spelling(self) -> Ref:
         """The same as a cassette spells it."""
         if self.is_secret:
             return self._replace(spelling=_PLACEHOLDER_SPELLING)
@@ -101,7 +101,7 @@ class Ref(NamedTuple):
     @property
     def name(self) -> str:
         """The name or placeholder as a cassette spells it."""
-        return self.plain.raw.decode()
+        return self.in_cassette_spelling.raw.decode()
 
     @property
     def token(self) -> str:
@@ -268,7 +268,7 @@ def renumber_secrets(
 ) -> AnyStr:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`."""
 
-    def numbered(ref: Ref) -> Ref | None:
+    def renumbered_placeholder(ref: Ref) -> Ref | None:
         """Return a placeholder with its number in place of the token; None if it stays."""
         if not ref.is_secret:
             return None
@@ -276,7 +276,7 @@ def renumber_secrets(
         new_token = new_number_of(ref.kind, ref.token)
         return None if new_token is None else ref.with_last_part(new_token)
 
-    return with_changed_refs(text, numbered)
+    return with_changed_refs(text, renumbered_placeholder)
 
 
 def without_rules(text: str) -> str:
@@ -327,7 +327,7 @@ def compared_sha256(state: str) -> str:
 def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr:
     """Replace sealed hashes in JSON by states, which may be any text; one that has none stays."""
 
-    def revealed(ref: Ref) -> bytes | None:
+    def state_of_hash(ref: Ref) -> bytes | None:
         """Return the state that a hash stands for, escaped as in JSON; None if there is none."""
         if ref.kind != HASH:
             return None
@@ -340,7 +340,7 @@ def reveal_states(text: AnyStr, state_of: Callable[[str], str | None]) -> AnyStr
         spelled_state = encode_basestring_ascii(state)[1:-1].encode()
         return spelled_state.replace(b":", colon)
 
-    return with_changed_refs(text, revealed)
+    return with_changed_refs(text, state_of_hash)
 
 
 def strip_volatile(text: str) -> str:

@@ -16,12 +16,12 @@ from mrtr_cassette.core.protocol.jsonrpc import ECHO_PLACES, TOKEN_PATH
 from mrtr_cassette.core.secrets.decode import (
     BEGINNING_OF_TEXT_IN_BASE64,
     Decoded,
-    as_text,
     decoded_base64,
     end_of_base64,
     long_words,
     spell_in_url,
-    undo_json,
+    unescaped_json,
+    utf8_text_of_latin1,
     with_real_line_ends,
     without_ascii_escapes,
     without_framing,
@@ -139,14 +139,14 @@ _active_rules = lru_cache(maxsize=8)(ActiveRules)
 def keyed_hash(key: bytes) -> Callable[[str, str], str]:
     """Return what stands for a secret in the journal: its hash under a key that nobody keeps."""
 
-    def token(_rule: str, secret: str) -> str:
+    def hash_of_secret(_rule: str, secret: str) -> str:
         raw = secret.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
 
-    return token
+    return hash_of_secret
 
 
-class _Redacted(NamedTuple):
+class _RedactedText(NamedTuple):
     """A text with placeholders."""
 
     text: str
@@ -166,8 +166,8 @@ class Redactor:
         """Takes the rule and the text of each secret, whenever it is replaced."""
         # Most exchanges bring the same target and headers again.
         cached = lru_cache(maxsize=_MOST_CACHED)
-        self._redacted_target = cached(self._redact_target)
-        self._redacted_headers = cached(self._redact_headers)
+        self._cached_target_with_findings = cached(self._target_with_findings)
+        self._cached_headers_with_findings = cached(self._headers_with_findings)
 
     def rule_of_header(self, name: str) -> str:
         """Return the rule that makes a header of a name a credential, or an empty string."""
@@ -193,7 +193,7 @@ class Redactor:
             (finding.rule, finding.plain) for finding in self._secrets_found(raw, kind)
         ]
 
-    def body(self, raw: bytes, content_type: str) -> bytes:
+    def redacted_body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
 
         JSON, also line by line or cut off, forms, event streams and other text are searched; in
@@ -215,33 +215,33 @@ class Redactor:
         self._report_findings(findings)
         return self._with_placeholders(raw, findings, is_stream=is_stream)
 
-    def request(self, request: Request) -> Request:
+    def redacted_request(self, request: Request) -> Request:
         """Redact a request."""
-        target = self.target(request.target)
-        headers = self.headers(request.headers)
+        target = self.redacted_target(request.target)
+        headers = self.redacted_headers(request.headers)
         content_type = header_value(request.headers, "content-type")
-        body = self.body(request.body, content_type)
+        body = self.redacted_body(request.body, content_type)
         return request.with_parts(target, headers, body)
 
-    def target(self, path_with_query: str) -> str:
+    def redacted_target(self, path_with_query: str) -> str:
         """Redact a target, also the challenge (RFC 7636) of an authorization request."""
-        redacted = self._redacted_target(path_with_query)
+        redacted = self._cached_target_with_findings(path_with_query)
         self._report_findings(redacted.findings)
         return redacted.text
 
-    def headers(self, headers: Headers) -> Headers:
+    def redacted_headers(self, headers: Headers) -> Headers:
         """Redact the values of headers, which a header's name may make secrets.
 
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header
         can hold that, else as a placeholder alone.
         """
-        redacted_headers, findings = self._redacted_headers(headers)
+        redacted_headers, findings = self._cached_headers_with_findings(headers)
         self._report_findings(findings)
         return redacted_headers
 
-    def text(self, value: str) -> str:
+    def redacted_text(self, value: str) -> str:
         """Redact any text."""
-        redacted = self._redacted_text(value)
+        redacted = self._text_with_findings(value)
         self._report_findings(redacted.findings)
         return redacted.text
 
@@ -250,45 +250,49 @@ class Redactor:
         for finding in findings:
             self.on_find(finding.rule, finding.plain)
 
-    def _redact_target(self, path_with_query: str) -> _Redacted:
-        redacted = self._redacted_text(path_with_query, "url")
+    def _target_with_findings(self, path_with_query: str) -> _RedactedText:
+        redacted = self._text_with_findings(path_with_query, "url")
         if "token" in self._rules.disabled:
             return redacted
 
-        def stand_in(challenge: re.Match[str]) -> str:
+        def challenge_placeholder(challenge: re.Match[str]) -> str:
             return spell_in_url(self.placeholder("token", challenge[0]))
 
-        return redacted._replace(text=_CHALLENGE.sub(stand_in, redacted.text))
+        return redacted._replace(
+            text=_CHALLENGE.sub(challenge_placeholder, redacted.text)
+        )
 
-    def _redact_headers(self, headers: Headers) -> tuple[Headers, Sequence[Finding]]:
+    def _headers_with_findings(
+        self, headers: Headers
+    ) -> tuple[Headers, Sequence[Finding]]:
         """Return headers with placeholders, and their secrets."""
         redacted_headers = []
         findings: list[Finding] = []
         for name, value in headers:
-            redacted = self._redacted_header(name, value)
+            redacted = self._header_with_findings(name, value)
             redacted_headers.append((name, redacted.text))
             findings += redacted.findings
 
         return tuple(redacted_headers), findings
 
-    def _redacted_text(self, value: str, kind: TextKind = "text") -> _Redacted:
+    def _text_with_findings(self, value: str, kind: TextKind = "text") -> _RedactedText:
         raw = value.encode("utf-8", "surrogatepass")
         findings = self._secrets_found(raw, kind)
         if not findings:
-            return _Redacted(value)
+            return _RedactedText(value)
 
         redacted = self._with_placeholders(raw, findings)
-        return _Redacted(redacted.decode("utf-8", "surrogatepass"), findings)
+        return _RedactedText(redacted.decode("utf-8", "surrogatepass"), findings)
 
-    def _redacted_header(self, name: str, value: str) -> _Redacted:
+    def _header_with_findings(self, name: str, value: str) -> _RedactedText:
         decoded_value = decoded_header(value)
         searched_value = value if decoded_value is None else decoded_value
         credential = self._credential_in(name, searched_value)
         if credential is None:
-            redacted = self._redacted_text(searched_value)
+            redacted = self._text_with_findings(searched_value)
         else:
             placeholder_text = self.placeholder(credential.rule, credential.plain)
-            redacted = _Redacted(
+            redacted = _RedactedText(
                 searched_value[: credential.start] + placeholder_text, [credential]
             )
 
@@ -377,12 +381,14 @@ class Redactor:
             return []
 
         if is_stream:
-            findings = [_joined_over_lines(raw_text, finding) for finding in findings]
+            findings = [
+                _joined_over_data_lines(raw_text, finding) for finding in findings
+            ]
 
         if is_stream or text.lstrip()[:1] in ("{", "[", '"'):
             findings = list(_findings_cut_at_quotes(text, findings))
 
-        return list(_without_exempt(text, _without_overlaps(text, findings)))
+        return list(_without_exempt_findings(text, _without_overlaps(text, findings)))
 
     def _findings_in_layer(
         self, text: str, kind: TextKind, layers_left: int
@@ -403,7 +409,7 @@ class Redactor:
                 return
 
         multiline_text = with_real_line_ends(text)
-        if self._rules.may_find(multiline_text):
+        if self._rules.may_find_secrets(multiline_text):
             findings = JudgedText(self._rules, text, multiline_text, kind).findings()
             if filter_of(PLACEHOLDER_MARKER)(text):
                 findings = _findings_apart_from_placeholders(text, findings)
@@ -414,9 +420,9 @@ class Redactor:
             yield from self._findings_in_base64(text, layers_left)
 
         if layers_left and filter_of(ESCAPED_IN_URL)(text):
-            yield from self._findings_in_percent(text, kind, layers_left)
+            yield from self._findings_in_percent_escapes(text, kind, layers_left)
 
-    def _findings_in_percent(
+    def _findings_in_percent_escapes(
         self, text: str, kind: TextKind, layers_left: int
     ) -> Iterator[Finding]:
         """Yield the secrets that a text has in `%` escapes, at their places in the text."""
@@ -488,7 +494,7 @@ class Redactor:
                 continue
 
             for start, end in rule.spans(raw):
-                decoded_text = as_text(text[start:end])
+                decoded_text = utf8_text_of_latin1(text[start:end])
                 findings.append(
                     Finding(start, end, rule.name, decoded_text, in_url=in_url)
                 )
@@ -511,10 +517,10 @@ class Redactor:
                 yield from self._custom_findings_in_number(number, value.start())
                 continue
 
-            is_plain_name = (
-                bool(colon) and _VALUE_AS_NAME.search(spelled_string) is None
+            may_be_value = (
+                not colon or _VALUE_AS_NAME.search(spelled_string) is not None
             )
-            if not spelled_string or is_plain_name:
+            if not spelled_string or not may_be_value:
                 continue
 
             start = value.start(1)
@@ -545,11 +551,13 @@ def _is_json(text: str) -> bool:
     return _BETWEEN_STRINGS.fullmatch(_JSON_STRING.sub("", text)) is not None
 
 
-def _without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+def _without_exempt_findings(
+    text: str, findings: Iterable[Finding]
+) -> Iterator[Finding]:
     """Yield all findings but those in values that are never redacted."""
     exempt_values = ExemptValues(text)
     for finding in findings:
-        if not exempt_values.contain(finding.start, finding.end):
+        if not exempt_values.contain_span(finding.start, finding.end):
             yield finding
 
 
@@ -560,7 +568,7 @@ class ExemptValues:
         self._text = text
         self._spans_between = lru_cache(maxsize=None)(self._exempt_spans_in)
 
-    def contain(self, start: int, end: int) -> bool:
+    def contain_span(self, start: int, end: int) -> bool:
         """Tell whether a part of the text is in such a value."""
         text = self._text
         search_start = max(0, start - _CHARS_BEFORE_ID)
@@ -619,11 +627,11 @@ def _findings_cut_at_quotes(
             yield finding
         elif quote.start() > finding.start:
             spelled_secret = text[finding.start : quote.start()]
-            plain_secret = as_text(undo_json(spelled_secret))
+            plain_secret = utf8_text_of_latin1(unescaped_json(spelled_secret))
             yield finding._replace(end=quote.start(), plain=plain_secret)
 
 
-def _joined_over_lines(text: str, finding: Finding) -> Finding:
+def _joined_over_data_lines(text: str, finding: Finding) -> Finding:
     """Return a secret of an event stream, which may go over several lines of data."""
     spelled_secret = text[finding.start : finding.end]
     if not _DATA_LINE_BREAK.search(spelled_secret):
@@ -678,7 +686,9 @@ def _without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
 
         last_finding = joined_findings[-1]
         if finding.end > last_finding.end:
-            plain_secret = as_text(undo_json(text[last_finding.start : finding.end]))
+            plain_secret = utf8_text_of_latin1(
+                unescaped_json(text[last_finding.start : finding.end])
+            )
             joined_findings[-1] = last_finding._replace(
                 end=finding.end, plain=plain_secret
             )

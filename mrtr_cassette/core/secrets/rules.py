@@ -119,21 +119,21 @@ def _is_whole_value(value: str) -> bool:
 
 def _has_digit_and_letter(value: str) -> bool:
     """Tell whether a value has at least 8 characters, among them a digit and a letter."""
-    return (
-        len(value) >= 8
-        and _is_whole_value(value)
-        and _DIGIT_AND_LETTER.match(value) is not None
-    )
+    if len(value) < 8 or not _is_whole_value(value):
+        return False
+    return _DIGIT_AND_LETTER.match(value) is not None
 
 
 def looks_random(value: str) -> bool:
     """Tell whether a long value has digits between the letters of a long part."""
     if len(value) < 16 or not _is_whole_value(value):
         return False
-    return any(
-        len(part) >= 12 and _DIGITS_BETWEEN_LETTERS.match(part)
-        for part in _SEPARATOR.split(value)
-    )
+
+    for part in _SEPARATOR.split(value):
+        if len(part) >= 12 and _DIGITS_BETWEEN_LETTERS.match(part):
+            return True
+
+    return False
 
 
 def _is_real_value(value: str) -> bool:
@@ -176,17 +176,15 @@ def is_strong(value: str) -> bool:
 
 def may_be_base64(value: str) -> bool:
     """Tell whether a value may be base64 of anything, and is neither a word nor a path of words."""
-    return (
-        _IN_BASE64.fullmatch(value) is not None
-        and _CASED_WORDS.fullmatch(value) is None
-    )
+    is_of_words = _CASED_WORDS.fullmatch(value) is not None
+    return _IN_BASE64.fullmatch(value) is not None and not is_of_words
 
 
 def _is_pin(value: str) -> bool:
     """Tell whether a value has 4 to 12 characters, all of them digits."""
-    return (
-        _LEAST_VALUE_CHARS <= len(value) <= 12 and value.isascii() and value.isdigit()
-    )
+    if not value.isascii() or not value.isdigit():
+        return False
+    return _LEAST_VALUE_CHARS <= len(value) <= 12
 
 
 def _is_basic_credential(value: str) -> bool:
@@ -230,13 +228,13 @@ class SecretName(NamedTuple):
     """Folded names; beside one of them a value takes less to be a secret."""
 
     takes_numbers: bool = True
-    parameters: frozenset[str] = frozenset()
+    parameter_companions: frozenset[str] = frozenset()
     """If any, a parameter needs one of these beside it as a companion."""
 
     proofs: frozenset[str] = frozenset()
     """Folded names; beside one of them any value is a secret."""
 
-    parameter: _ValueCheck | None = None
+    is_secret_parameter: _ValueCheck | None = None
     """Replaces `beside` for a parameter of a URL or form."""
 
     folded: str = ""
@@ -250,9 +248,11 @@ class SecretName(NamedTuple):
             return _is_real_value
 
         if is_parameter:
-            if self.parameters and self.parameters.isdisjoint(names):
+            if self.parameter_companions and self.parameter_companions.isdisjoint(
+                names
+            ):
                 return self.is_secret_alone
-            return self.parameter or self.is_secret_beside
+            return self.is_secret_parameter or self.is_secret_beside
 
         if self.companions.isdisjoint(names):
             return self.is_secret_alone
@@ -302,17 +302,17 @@ _AMBIGUOUS_RULES: Final[Mapping[str, SecretName]] = {
         is_secret_beside=_has_digit_and_letter,
         companions=_OAUTH_NAMES,
         takes_numbers=False,
-        parameters=_OAUTH_NAMES | {"state"},
-        parameter=_is_opaque,
+        parameter_companions=_OAUTH_NAMES | {"state"},
+        is_secret_parameter=_is_opaque,
     ),
     "state": SecretName(
         "token",
         is_secret_alone=_is_never_secret,
         is_secret_beside=_has_digit_and_letter,
         takes_numbers=False,
-        parameters=_AUTHORIZATION_NAMES,
+        parameter_companions=_AUTHORIZATION_NAMES,
         proofs=_TOKEN_REQUEST_NAMES,
-        parameter=_is_long_or_mixed,
+        is_secret_parameter=_is_long_or_mixed,
     ),
     "devicecode": SecretName(
         "token",
@@ -471,7 +471,7 @@ _BESIDE_SECRET = re.compile(r"(?!localhost\Z)[\w-]+")
 _RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
 
 
-def patterns_of_path(url: str) -> list[str]:
+def random_segment_patterns(url: str) -> list[str]:
     """Return patterns that find random segments in the path of a URL, each as its group 1."""
     patterns = []
     # The host comes before the first segment, and a request's target doesn't have it.
@@ -505,7 +505,7 @@ PLACED_NAMES: Final = RULE_NAMES | SHARED_NAMES
 
 
 @lru_cache(maxsize=512)
-def user_pattern(pattern: str) -> Any:
+def compiled_user_pattern(pattern: str) -> Any:
     """Compile a pattern of a user by RE2, which searches in linear time whatever it is.
 
     Raises:
@@ -539,7 +539,7 @@ class UserRule(NamedTuple):
 
     def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets, in order."""
-        pattern = user_pattern(self.pattern)
+        pattern = compiled_user_pattern(self.pattern)
         searched_at = 0
         while searched_at < len(raw):
             match = pattern.search(raw, searched_at)
@@ -581,7 +581,7 @@ def _check_patterns(patterns: Sequence[str]) -> None:
             )
 
         try:
-            program = user_pattern(pattern)
+            program = compiled_user_pattern(pattern)
         except ValueError as error:
             raise ValueError(f"{label} is not a regular expression: {error}") from None
 
@@ -758,30 +758,31 @@ class ActiveRules:
         self.judge_name = lru_cache(maxsize=1024)(self._judge_name)
 
     @cached_property
-    def may_find(self) -> Callable[[str], bool]:
+    def may_find_secrets(self) -> Callable[[str], bool]:
         """Tells whether a text may have a shape, or a name beside a value."""
-        return filter_of(f"{self._shapes.pattern}|{self._name_filter}")
+        return filter_of(f"{self._shapes.pattern}|{self._name_filter_pattern}")
 
     @cached_property
-    def may_name(self) -> Callable[[str], bool]:
+    def may_have_names(self) -> Callable[[str], bool]:
         """Tells whether a text may have a name beside a value."""
-        return filter_of(self._name_filter)
+        return filter_of(self._name_filter_pattern)
 
     @cached_property
-    def _name_filter(self) -> str:
+    def _name_filter_pattern(self) -> str:
         """The pattern for a filter that is in all texts with a name and a sign or space behind."""
         endings, whole_names = self._name_stems
         before_whole_name = r"(?:^|[^A-Za-z0-9]|\\[nrt])"
-        stems = f"{_any_of(endings)}|{before_whole_name}(?:{_any_of(whole_names)})"
+        any_whole_name = _any_name_pattern(whole_names)
+        stems = f"{_any_name_pattern(endings)}|{before_whole_name}(?:{any_whole_name})"
         after_name = r"(?:\\*[\"'`\]])?(?:[ \t\n\f\r]|\\+[nrt]|[:=,}|;)])"
 
         return f"(?i:{stems}){after_name}"
 
     def names_before_signs(self, text: str) -> Iterator[tuple[int, int, int, int]]:
         """Yield the offsets of names, of the ends of quotes after them, and of their values."""
-        for match in self._name_end_and_sign.finditer(text.lower()):
+        for match in self._name_end_and_sign_pattern.finditer(text.lower()):
             name_end = match.end()
-            name_start = self._stem_before(text, name_end)
+            name_start = self._start_of_name_before(text, name_end)
             if name_start is not None:
                 yield name_start, name_end, max(name_end, match.end(1)), match.end(2)
 
@@ -809,7 +810,7 @@ class ActiveRules:
 
         yield from self._names_of_filled_fields(text)
 
-    def inserts_in(self, text: str) -> Iterator[tuple[int, int, int]]:
+    def sql_inserts_in(self, text: str) -> Iterator[tuple[int, int, int]]:
         """Yield the place of the column names in statements of SQL, and where their rows begin."""
         if filter_of("(?i)insert")(text):
             for match in compiled_pattern(_SQL_INSERT).finditer(text):
@@ -824,15 +825,13 @@ class ActiveRules:
             word_start, text_end = match.span(4)
             if name_pattern == _DESCRIBED_ELEMENT:
                 span = self._name_in_description(text, text_end)
-                is_far = (
-                    span is not None and span[0] - word_start > _LONGEST_DESCRIPTION
-                )
+                if span is not None and span[0] - word_start > _LONGEST_DESCRIPTION:
+                    continue
             else:
-                start = self._stem_before(text, text_end)
+                start = self._start_of_name_before(text, text_end)
                 span = None if start is None else (start, text_end)
-                is_far = False
 
-            if span is None or is_far:
+            if span is None:
                 continue
 
             backslashes = _backslash_count(match.span(3))
@@ -855,19 +854,20 @@ class ActiveRules:
     def _name_in_description(self, text: str, end: int) -> tuple[int, int] | None:
         """Return the place of the name in the description that ends at an offset."""
         kind_of_field = _KIND_OF_FIELD.search(text[max(0, end - len(" textbox")) : end])
-        possible_ends = (
-            [end] if kind_of_field is None else [end - len(kind_of_field[0]), end]
-        )
+        possible_ends = [end]
+        if kind_of_field is not None:
+            possible_ends = [end - len(kind_of_field[0]), end]
+
         for name_end in possible_ends:
-            start = self._stem_before(text, name_end)
+            start = self._start_of_name_before(text, name_end)
             if start is not None:
                 return start, name_end
 
         return None
 
-    def _stem_before(self, text: str, end: int) -> int | None:
+    def _start_of_name_before(self, text: str, end: int) -> int | None:
         """Return where the longest name begins that ends at an offset."""
-        pattern, longest = self._reversed_name
+        pattern, longest = self._reversed_name_pattern
         match = pattern.match(text[max(0, end - longest) : end].lower()[::-1])
         return None if match is None else end - match.end()
 
@@ -879,7 +879,7 @@ class ActiveRules:
         return endings, {*RULE_BY_NAME, *AMBIGUOUS_NAMES, "pw"}.difference(NAME_ENDINGS)
 
     @cached_property
-    def _name_end_and_sign(self) -> re.Pattern[str]:
+    def _name_end_and_sign_pattern(self) -> re.Pattern[str]:
         """Finds the end of a name in lower case, with a quote (group 1) and a sign after it."""
         last_char = "(?s:.)"
         before_sign = ""
@@ -895,15 +895,13 @@ class ActiveRules:
         )
 
     @cached_property
-    def _reversed_name(self) -> tuple[re.Pattern[str], int]:
+    def _reversed_name_pattern(self) -> tuple[re.Pattern[str], int]:
         """Matches a name in lower case from its end to its beginning, of so many characters."""
         endings, whole_names = self._name_stems
         names = sorted(endings | whole_names, key=len, reverse=True)
         patterns = []
         for name in names:
-            pattern = "[_-]?".join(
-                [_spelling_pattern(char, -1) for char in reversed(name)]
-            )
+            pattern = "[_-]?".join([_char_pattern(char, -1) for char in reversed(name)])
             if name in whole_names:
                 pattern += r"(?:[nrt]\\|[_-]|(?![a-z0-9_]))"
 
@@ -930,14 +928,12 @@ class ActiveRules:
 _LONGEST_SPELLING = 24
 
 
-def _any_of(names: Collection[str]) -> str:
+def _any_name_pattern(names: Collection[str]) -> str:
     """Return a pattern for any of some names in all their spellings."""
-    return "|".join(
-        "[_-]?".join(map(_spelling_pattern, name)) for name in sorted(names)
-    )
+    return "|".join("[_-]?".join(map(_char_pattern, name)) for name in sorted(names))
 
 
-def _spelling_pattern(char: str, step: int = 1) -> str:
+def _char_pattern(char: str, step: int = 1) -> str:
     """Return a pattern for a character as it may be spelled, read backwards if `step` is -1."""
     if char.isascii():
         return re.escape(char)

@@ -23,9 +23,9 @@ from mrtr_cassette.core.protocol.methods import (
     TASK_ID,
 )
 from mrtr_cassette.core.secrets.decode import (
-    as_text,
-    string_end,
-    undo_json,
+    end_of_json_string,
+    unescaped_json,
+    utf8_text_of_latin1,
     with_real_line_ends,
 )
 from mrtr_cassette.core.secrets.names import ANSWER, is_of_kind, sha256_of
@@ -114,10 +114,10 @@ class _AnswerSealer:
         if isinstance(answers, dict):
             return {key: self.sealed_answer(answer) for key, answer in answers.items()}
         if isinstance(answers, list):
-            return list(map(self.sealed_item, answers))
+            return list(map(self.sealed_list_item, answers))
         return self.sealed_result(answers)
 
-    def sealed_item(self, item: Any) -> Any:
+    def sealed_list_item(self, item: Any) -> Any:
         """Seal an item of a list of answers."""
         if isinstance(item, dict) and isinstance(item.get("id"), str):
             sealed_members = self.sealed_members(
@@ -224,12 +224,14 @@ class StatePlace(NamedTuple):
     is_task: bool = False
 
 
-def may_have_places(raw: bytes) -> bool:
-    """Tell, quickly, whether `find_places` may find something."""
+def may_have_states_or_task_ids(raw: bytes) -> bool:
+    """Tell, quickly, whether `find_states_and_task_ids` may find something."""
     return _STATE_NAME in raw or _TASK_ID_NAME in raw
 
 
-def find_places(raw: bytes, known_names: Container[str]) -> list[StatePlace]:
+def find_states_and_task_ids(
+    raw: bytes, known_names: Container[str]
+) -> list[StatePlace]:
     """Return the states in a message, and the ids of known tasks."""
     return [*find_states(raw, known_names), *find_task_ids(raw, known_names)]
 
@@ -250,8 +252,8 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
 
     places = []
     states_elsewhere = []
-    for text in _json_text_spans(raw):
-        spans = _state_spans(raw, text)
+    for text in _spans_of_json_texts(raw):
+        spans = _message_state_spans(raw, text)
         for place in _states_by_search(raw, text):
             if spans is None or place.span in spans:
                 places.append(place)
@@ -286,7 +288,7 @@ def _only_state(raw: bytes) -> StatePlace | None:
     return StatePlace(Span(*member.span(1)), state, strings_around=1)
 
 
-def _json_text_spans(raw: bytes) -> list[Span]:
+def _spans_of_json_texts(raw: bytes) -> list[Span]:
     """Return the places of the texts of a body that are JSON each: all of it, or its lines."""
     whole_span = Span(0, len(raw))
     if b"\n" not in raw.strip():
@@ -312,7 +314,7 @@ def _line_spans(raw: bytes) -> list[Span]:
     return lines
 
 
-def _state_spans(raw: bytes, text: Span) -> set[Span] | None:
+def _message_state_spans(raw: bytes, text: Span) -> set[Span] | None:
     """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
     try:
         messages = _message_spans(raw, text)
@@ -354,9 +356,9 @@ def _states_by_search(raw: bytes, part: Span) -> list[StatePlace]:
 
         start = match.end()
         backslashes = len(match[1])
-        end = string_end(text, start, backslashes)
+        end = end_of_json_string(text, start, backslashes)
         strings_around = (backslashes + 1).bit_length()
-        state = as_text(undo_json(text[start:end], strings_around))
+        state = utf8_text_of_latin1(unescaped_json(text[start:end], strings_around))
         span = Span(start, end).moved(part.start)
         places.append(StatePlace(span, state, strings_around))
 
@@ -385,7 +387,9 @@ def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
             continue
 
         text_span = Span(value.start + 1, value.end - 1)
-        task_id = as_text(undo_json(text_span.slice_of(raw).decode("latin-1"), 1))
+        task_id = utf8_text_of_latin1(
+            unescaped_json(text_span.slice_of(raw).decode("latin-1"), 1)
+        )
         if task_id in known_ids:
             places.append(StatePlace(text_span, task_id, 1, is_task=True))
 

@@ -163,64 +163,70 @@ class Values:
 
         return f"(?P<form>{'|'.join(alternatives)})"
 
-    def with_texts(self, texts: Mapping[str, str]) -> Values:
+    def with_further_texts(self, texts: Mapping[str, str]) -> Values:
         """Return the same with further texts."""
         return Values(self.names, {**self.texts, **texts})
 
     # Texts
 
-    def seal(self, raw: bytes, place: TextPlace = "body") -> bytes:
+    def sealed_bytes(self, raw: bytes, place: TextPlace = "body") -> bytes:
         """Put references in the place of this run's texts; escape what looks like a reference."""
         if not self.names or not any(mark in raw for mark in self._marks_of_values):
             return raw
 
         text = raw.decode("utf-8", "surrogateescape")
-        sealing = _Sealing(text, place)
+        sealed_so_far = _TextWithReferences(text, place)
         searched_at = 0
         while match := self._spelled_text_or_ref_pattern.search(text, searched_at):
             searched_at = match.end()
             if match.lastgroup == "quote":
-                sealing.in_string ^= len(match[0]) % 2 == 1
+                sealed_so_far.in_string ^= len(match[0]) % 2 == 1
             elif match.lastgroup == "alike":
-                sealing.put_reference(match.start(), match.end(), "{=" + match["alike"])
-            elif not self._seal_spelled_text(sealing, match):
+                sealed_so_far.put_reference(
+                    match.start(), match.end(), "{=" + match["alike"]
+                )
+            elif not self._seal_spelled_text(sealed_so_far, match):
                 searched_at = match.start() + 1
 
-        return sealing.whole_text.encode("utf-8", "surrogateescape")
+        return sealed_so_far.whole_text.encode("utf-8", "surrogateescape")
 
-    def _seal_spelled_text(self, sealing: _Sealing, match: re.Match[str]) -> bool:
+    def _seal_spelled_text(
+        self, sealed_so_far: _TextWithReferences, match: re.Match[str]
+    ) -> bool:
         """Put a reference in the place of a text; tell whether a value begins there."""
         name_by_spelling = self._names_by_spelled_text[match[0]]
         start, end = match.span()
-        if not _value_begins(
-            sealing.text, start, self.texts[next(iter(name_by_spelling.values()))][0]
+        if not _may_value_begin_at(
+            sealed_so_far.text,
+            start,
+            self.texts[next(iter(name_by_spelling.values()))][0],
         ):
             return False
 
-        if match[0].isdigit() and sealing.is_number(start, end):
+        if match[0].isdigit() and sealed_so_far.is_number(start, end):
             name = name_by_spelling["json"]
-            sealing.put_reference(start, end, f'"{{{name}:{_NUMBER_SPELLING}}}"')
+            sealed_so_far.put_reference(start, end, f'"{{{name}:{_NUMBER_SPELLING}}}"')
             return True
 
-        default_spelling = sealing.default_spelling_at(start)
+        default_spelling = sealed_so_far.default_spelling_at(start)
         for spelling in _SPELLINGS_TO_TRY[default_spelling]:
             if spelling in name_by_spelling:
                 end_of_ref = "}" if spelling == default_spelling else f":{spelling}}}"
-                sealing.put_reference(
+                sealed_so_far.put_reference(
                     start, end, f"{{{name_by_spelling[spelling]}{end_of_ref}"
                 )
                 return True
 
         return False
 
-    def reveal(self, raw: bytes, place: TextPlace = "body") -> bytes:
+    def revealed_bytes(self, raw: bytes, place: TextPlace = "body") -> bytes:
         """Put this run's texts in the place of references; one without a text stays."""
         if not self.names or b"{" not in raw:
             return raw
 
         text = raw.decode("utf-8", "surrogateescape")
 
-        def revealed(match: re.Match[str]) -> str:
+        def text_of_reference(match: re.Match[str]) -> str:
             """Return the text for a reference, if any; an escaped reference loses a `=`."""
             name_of_number = match["number"]
             if name_of_number is not None:
@@ -238,7 +244,9 @@ class Values:
 
             return _SPELLINGS[spelling](value)
 
-        return self._ref_pattern.sub(revealed, text).encode("utf-8", "surrogateescape")
+        return self._ref_pattern.sub(text_of_reference, text).encode(
+            "utf-8", "surrogateescape"
+        )
 
     def names_in(self, raw: bytes) -> set[str]:
         """Return the names of the values to which a text refers."""
@@ -262,11 +270,11 @@ class Values:
 
     def sealed_request(self, request: Request) -> Request:
         """Return a request as it is recorded."""
-        return self._request_with_changes(request, self.seal)
+        return self._request_with_changes(request, self.sealed_bytes)
 
     def revealed_request(self, request: Request) -> Request:
         """Return a recorded request as this run would send it."""
-        return self._request_with_changes(request, self.reveal)
+        return self._request_with_changes(request, self.revealed_bytes)
 
     def request_without_spellings(self, request: Request) -> Request:
         """Return a recorded request in which references don't tell how they were spelled."""
@@ -276,17 +284,17 @@ class Values:
 
     def sealed_text(self, text: str) -> str:
         """Return a text such as a command as it is recorded."""
-        return _with_changed_bytes(text, self.seal, "header")
+        return _with_changed_bytes(text, self.sealed_bytes, "header")
 
     def sealed_headers(self, headers: Headers) -> Headers:
         """Return headers as they are recorded."""
-        return _with_values(headers, self.seal)
+        return _with_changed_header_values(headers, self.sealed_bytes)
 
     def revealed_headers(self, headers: Headers) -> Headers:
         """Return recorded headers with this run's texts."""
         if not self.names:
             return headers
-        return _with_values(headers, self.reveal)
+        return _with_changed_header_values(headers, self.revealed_bytes)
 
     def _request_with_changes(
         self, request: Request, change: Callable[[bytes, TextPlace], bytes]
@@ -297,13 +305,13 @@ class Values:
 
         return request.with_parts(
             _with_changed_bytes(request.target, change, "target"),
-            _with_values(request.headers, change),
+            _with_changed_header_values(request.headers, change),
             change(request.body, "body"),
         )
 
     # Learning
 
-    def texts_between(
+    def texts_learned_from(
         self, recorded_text: str, received_text: str
     ) -> dict[str, str] | None:
         """Return the texts with which a recorded text becomes a received one.
@@ -384,7 +392,7 @@ def values_of(
     return values
 
 
-class _Sealing:
+class _TextWithReferences:
     """A text in which references take the places of values, as far as it has come."""
 
     def __init__(self, text: str, place: TextPlace) -> None:
@@ -406,10 +414,8 @@ class _Sealing:
 
     def default_spelling_at(self, start: int) -> str:
         """Return the expected spelling, as whoever reveals what is sealed expects it."""
-        text_before = (
-            self._last_written
-            + self.text[max(self._end_of_done, start - _LONGEST_URL) : start]
-        )
+        unfinished_start = max(self._end_of_done, start - _LONGEST_URL)
+        text_before = self._last_written + self.text[unfinished_start:start]
         return _default_spelling(text_before, len(text_before), self._place)
 
     def is_number(self, start: int, end: int) -> bool:
@@ -435,7 +441,7 @@ def _default_spelling(text: str, offset: int, place: TextPlace) -> str:
     return "url" if _URL_BEFORE.search(text_before) else _SPELLING_BY_PLACE[place]
 
 
-def _value_begins(text: str, start: int, first_char: str) -> bool:
+def _may_value_begin_at(text: str, start: int, first_char: str) -> bool:
     """Tell whether a value with this first character begins here, and no longer name or path."""
     text_before = text[max(0, start - _CHARS_LOOKED_AT) : start]
     is_path = first_char in "/\\"
@@ -444,9 +450,10 @@ def _value_begins(text: str, start: int, first_char: str) -> bool:
         return True
 
     percent_escape = _AFTER_PERCENT.search(text_before)
-    char_before = (
-        text_before[-1] if percent_escape is None else chr(int(percent_escape[1], 16))
-    )
+    char_before = text_before[-1]
+    if percent_escape is not None:
+        char_before = chr(int(percent_escape[1], 16))
+
     if is_path and char_before in "/\\":
         return _AFTER_SCHEME.search(text_before) is not None
     if char_before.isalnum() or char_before in "_~-":
@@ -457,24 +464,21 @@ def _value_begins(text: str, start: int, first_char: str) -> bool:
     return True
 
 
-def _with_values(
+def _with_changed_header_values(
     headers: Headers, change: Callable[[bytes, TextPlace], bytes]
 ) -> Headers:
     """Return headers with other values; one in base64 stays so."""
     changed_headers: list[tuple[str, str]] = []
     for name, value in headers:
         decoded_value = decoded_header(value)
-        new_value = _with_changed_bytes(
-            value if decoded_value is None else decoded_value, change, "header"
-        )
-        if decoded_value is not None:
+        plain_value = value if decoded_value is None else decoded_value
+        new_value = _with_changed_bytes(plain_value, change, "header")
+        if new_value == plain_value:
+            new_value = value
+        elif decoded_value is not None:
             encoded = b64encode(new_value.encode("utf-8", "surrogateescape"))
-            new_value = (
-                value
-                if new_value == decoded_value
-                else f"=?base64?{encoded.decode()}?="
-            )
-        elif new_value != value and not new_value.isascii():
+            new_value = f"=?base64?{encoded.decode()}?="
+        elif not new_value.isascii():
             new_value = header_text(new_value)
 
         changed_headers.append((name, new_value))

@@ -419,7 +419,7 @@ def test_each_event_is_redacted_as_if_it_were_alone(events: list[bytes]) -> None
     redacted_pieces = exchange(CALL, received, redacts=True).response.pieces
 
     for piece, redacted in zip(received_pieces, redacted_pieces, strict=True):
-        assert redacted.raw == redactor.body(piece.raw, "text/event-stream")
+        assert redacted.raw == redactor.redacted_body(piece.raw, "text/event-stream")
 
 
 def test_states_are_sealed_and_not_redacted() -> None:

@@ -68,7 +68,7 @@ def _is_changed(path: Path) -> bool:
     body = json.dumps(
         {"result": {"content": [{"type": "text", "text": text}]}}
     ).encode()
-    return REDACTOR.body(body, "application/json") != body
+    return REDACTOR.redacted_body(body, "application/json") != body
 
 
 def test_code_is_left_alone() -> None:

@@ -64,8 +64,8 @@ def test_credential_is_replaced_wherever_it_is_repeated(
     """What a header makes a credential is one in all other text, from 8 characters on."""
     known = credentials((name, value))
 
-    assert known.known_secrets.seal_text(text) == sealed
-    assert known.known_secrets.seal(text.encode()) == sealed.encode()
+    assert known.known_secrets.sealed_text(text) == sealed
+    assert known.known_secrets.sealed_bytes(text.encode()) == sealed.encode()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_header_that_a_user_adds_may_be_a_credential(
 ) -> None:
     """What a user gives to the recorder is one, unless it is known to be none or reads as words."""
     assert (
-        credentials((name, value), ours=True).known_secrets.seal_text(value) != value
+        credentials((name, value), ours=True).known_secrets.sealed_text(value) != value
     ) is is_one
 
 
@@ -101,7 +101,7 @@ def test_rule_that_is_switched_off_makes_no_credential(disabled: str) -> None:
 
     sealed = credentials(
         *headers, ours=True, disabled=disabled
-    ).known_secrets.seal_text("kq7x-4711 kq7x-4712")
+    ).known_secrets.sealed_text("kq7x-4711 kq7x-4712")
 
     assert ("kq7x-4711" in sealed) is (disabled == "authorization")
     assert ("kq7x-4712" in sealed) is (disabled == "credentials")
@@ -130,7 +130,7 @@ def test_a_request_without_secrets_is_not_copied() -> None:
     values = Values((), {"root": "/srv/kq7x"})
     request = Request("POST", "/mcp", (("Accept", "text/html"),), b'{"a":"b"}')
 
-    assert redactor.request(request) is request
+    assert redactor.redacted_request(request) is request
     assert known.sealed_request(request) is request
     assert values.sealed_request(request) is request
 
@@ -142,7 +142,7 @@ def test_session_ids_of_a_replay_stay() -> None:
     )
     known.add_headers((("Mcp-Session-Id", "mrtr-session:1"),))
 
-    assert known.known_secrets.seal_text("mrtr-session:1") == "mrtr-session:1"
+    assert known.known_secrets.sealed_text("mrtr-session:1") == "mrtr-session:1"
 
 
 def test_what_a_user_gives_is_never_forgotten() -> None:
@@ -166,7 +166,7 @@ def test_what_a_user_gives_is_never_forgotten() -> None:
         known.add_headers((("Set-Cookie", f"sid=cookie-{number:04}"),))
 
     words = f"kq7x-tenant kq7x-query {config} kq7x-inner kq7x-variable kq7x-argument kq7x-url"
-    sealed = known.known_secrets.seal_text(f"{words} postgres")
+    sealed = known.known_secrets.sealed_text(f"{words} postgres")
 
     assert sealed.count(":1>") == 7
     assert "kq7x" not in sealed
@@ -177,20 +177,22 @@ def test_what_a_user_gives_is_never_forgotten_if_it_was_seen_before() -> None:
     """A server may have shown it before its user gave it, and others come after it."""
     redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
     known = Credentials(redactor)
-    redactor.body(b'{"access_token":"kq7x-4711"}', "application/json")
+    redactor.redacted_body(b'{"access_token":"kq7x-4711"}', "application/json")
     known.add_headers((("X-Api-Key", "kq7x-header"),))
     known.add_settings(
         UserSettings(headers=(("X-Api-Key", "kq7x-header"),), secrets=("kq7x-4711",))
     )
     forget_found_secrets(redactor)
 
-    assert "kq7x" not in known.known_secrets.seal_text("kq7x-4711 kq7x-header")
+    assert "kq7x" not in known.known_secrets.sealed_text("kq7x-4711 kq7x-header")
 
 
 def forget_found_secrets(redactor: Redactor) -> None:
     """Let a redactor find so many secrets that those it has found before are forgotten."""
     for number in range(300):
-        redactor.body(b'{"password":"other-secret-%d"}' % number, "application/json")
+        redactor.redacted_body(
+            b'{"password":"other-secret-%d"}' % number, "application/json"
+        )
 
 
 @pytest.mark.parametrize(
@@ -208,11 +210,11 @@ def test_secret_of_a_client_is_known_for_as_long_as_it_is_sent(
     """It is told of again with each request, though its redacted form is remembered."""
     redactor = Redactor(RedactionRules(keys=("pin-code",)), lambda _rule, _secret: "1")
     known = Credentials(redactor).known_secrets
-    redacted = redactor.request(request_)
+    redacted = redactor.redacted_request(request_)
     forget_found_secrets(redactor)
-    forgotten = known.seal_text("is kq7x-4711")
-    again = redactor.request(request_)
+    forgotten = known.sealed_text("is kq7x-4711")
+    again = redactor.redacted_request(request_)
 
     assert forgotten == "is kq7x-4711"
     assert again == redacted != request_
-    assert known.seal_text("is kq7x-4711") in {"is <api-key:1>", "is <custom-key:1>"}
+    assert known.sealed_text("is kq7x-4711") in {"is <api-key:1>", "is <custom-key:1>"}

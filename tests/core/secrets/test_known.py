@@ -31,7 +31,7 @@ def known(*texts: str, most: int = 256) -> RepeatedSecrets:
     """Return texts that are known."""
     made = RepeatedSecrets(most)
     for text in texts:
-        made.add(text, SHOWN)
+        made.add_known_text(text, SHOWN)
 
     return made
 
@@ -69,7 +69,7 @@ def test_text_is_found_in_every_spelling(
     text: str, spell: Callable[[str], str], others: list[str]
 ) -> None:
     """Escapes of JSON, of JSON in JSON and of URLs hide nothing."""
-    sealed = known(text, *others).seal(f"before {spell(text)} after".encode())
+    sealed = known(text, *others).sealed_bytes(f"before {spell(text)} after".encode())
 
     assert sealed in [
         f"before {shown} after".encode() for shown in (SHOWN, "%3Ctoken%3A1%3E")
@@ -90,7 +90,7 @@ def test_text_is_found_within_base64(
 ) -> None:
     """Wherever a text begins in what is encoded, no more than its edge stays."""
     encoded = encode(f"{before}{text}{after}".encode())
-    sealed = known(text, *others).seal(b'{"cursor":"%b"}' % encoded)
+    sealed = known(text, *others).sealed_bytes(b'{"cursor":"%b"}' % encoded)
 
     assert SHOWN.encode() in sealed
     assert (
@@ -104,15 +104,15 @@ def test_only_the_last_texts_are_known() -> None:
     words = [f"text-number-{number}-of-many" for number in range(50)]
     texts = known("first-text", words[0], '"' * 30, most=20)
     for word in (words[0], *words):
-        texts.add(word, SHOWN)
+        texts.add_known_text(word, SHOWN)
 
     oldest = words[29].encode()
     forgotten = b'"' * 30 + oldest + b64encode(oldest)
 
-    assert texts.seal(forgotten) == forgotten
+    assert texts.sealed_bytes(forgotten) == forgotten
     assert (
-        texts.seal(words[30].encode())
-        == texts.seal(words[49].encode())
+        texts.sealed_bytes(words[30].encode())
+        == texts.sealed_bytes(words[49].encode())
         == SHOWN.encode()
     )
     assert (len(texts.texts), words[30] in texts, words[29] in texts) == (
@@ -126,11 +126,11 @@ def test_text_that_is_kept_is_never_forgotten() -> None:
     """However many texts become known after it, also such as are kept."""
     texts = RepeatedSecrets(most_texts=2)
     for number in range(4):
-        texts.add(f"kept-{number}", SHOWN, is_permanent=True)
-        texts.add(f"other-{number}", SHOWN)
+        texts.add_known_text(f"kept-{number}", SHOWN, is_permanent=True)
+        texts.add_known_text(f"other-{number}", SHOWN)
 
     assert (
-        texts.seal_text("kept-0 kept-3 other-0 other-3")
+        texts.sealed_text("kept-0 kept-3 other-0 other-3")
         == f"{SHOWN} {SHOWN} other-0 {SHOWN}"
     )
 
@@ -141,16 +141,16 @@ def test_shorter_text_is_found_that_became_known_after_a_search(
 ) -> None:
     """Words are looked at from the length of the shortest known text on."""
     texts = known("long-enough-" * 8, *others)
-    texts.may_be_in(b"any text")
-    texts.add("a-shorter-text-17", SHOWN)
+    texts.may_occur_in(b"any text")
+    texts.add_known_text("a-shorter-text-17", SHOWN)
 
-    assert texts.seal_text("is a-shorter-text-17 here") == f"is {SHOWN} here"
+    assert texts.sealed_text("is a-shorter-text-17 here") == f"is {SHOWN} here"
 
 
 def test_texts_are_replaced_in_text_as_in_bytes() -> None:
     """What is no Unicode stays beside them."""
-    assert known(ODD).seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
-    assert RepeatedSecrets().seal_text("nothing is known") == "nothing is known"
+    assert known(ODD).sealed_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
+    assert RepeatedSecrets().sealed_text("nothing is known") == "nothing is known"
 
 
 # States
@@ -166,7 +166,7 @@ def sealed(raw: bytes, *states: str, most: int = 256) -> bytes:
     for state in states:
         texts.remember_state(state)
 
-    return texts.seal(raw)
+    return texts.sealed_bytes(raw)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
     texts = RepeatedSecrets()
     texts.remember_state("issued-by-the-live-server-x7y", "recorded-before")
 
-    assert texts.seal(b"is issued-by-the-live-server-x7y") == (
+    assert texts.sealed_bytes(b"is issued-by-the-live-server-x7y") == (
         b"is " + sealed_hash("recorded-before").encode()
     )
 
@@ -216,9 +216,9 @@ def test_longest_text_is_replaced_first() -> None:
     """A text that contains another one gets its own placeholder."""
     texts = RepeatedSecrets()
     for text in ("state-of-one", "state-of-one-and-more"):
-        texts.add(text, f"<{len(text)}>")
+        texts.add_known_text(text, f"<{len(text)}>")
 
-    assert texts.seal(b"state-of-one-and-more state-of-one") == b"<21> <12>"
+    assert texts.sealed_bytes(b"state-of-one-and-more state-of-one") == b"<21> <12>"
 
 
 @AMONG_FEW_AND_MANY
@@ -230,7 +230,7 @@ def test_base64_is_found_in_the_alphabet_of_urls(text: str, others: list[str]) -
     spelled = text.replace("+", "-").replace("/", "_")
     sealed = (
         known(text, *others)
-        .seal(f"{text} {spelled} {spelled.rstrip('=')}.".encode())
+        .sealed_bytes(f"{text} {spelled} {spelled.rstrip('=')}.".encode())
         .decode()
     )
 
@@ -272,11 +272,11 @@ def test_json_stays_json(
 ) -> None:
     """A text is replaced in strings; as a number it is too if it is a secret, else it stays."""
     texts = RepeatedSecrets()
-    texts.add(text, shown)
+    texts.add_known_text(text, shown)
     escaped = text.replace('"', '\\"')
     raw = frame(MESSAGE % (text, f"is {escaped} in text"))
 
-    assert texts.seal(raw.encode()) == (
+    assert texts.sealed_bytes(raw.encode()) == (
         frame(MESSAGE % (number_shown, f"is {shown} in text")).encode()
     )
 
@@ -300,7 +300,7 @@ def test_text_that_is_no_json_hides_nothing(text: str, other: str) -> None:
     """Brackets and digits in lines of a log are text."""
     raw = other.replace("%s", text)
 
-    assert known(text).seal(raw.encode()) == other.replace("%s", SHOWN).encode()
+    assert known(text).sealed_bytes(raw.encode()) == other.replace("%s", SHOWN).encode()
 
 
 @pytest.mark.parametrize(
@@ -316,9 +316,9 @@ def test_number_that_tells_messages_apart_stays(message: dict[str, Any]) -> None
     raw = json.dumps({"jsonrpc": "2.0", **message}).encode()
     inner = json.dumps({"jsonrpc": "2.0", "id": 1, "result": message}).encode()
 
-    assert known(NUMBER).seal(raw) == raw
-    assert known(NUMBER).seal(b"data: %b\n\n" % raw) == b"data: %b\n\n" % raw
-    assert known(NUMBER).seal(inner) == (
+    assert known(NUMBER).sealed_bytes(raw) == raw
+    assert known(NUMBER).sealed_bytes(b"data: %b\n\n" % raw) == b"data: %b\n\n" % raw
+    assert known(NUMBER).sealed_bytes(inner) == (
         inner.replace(NUMBER.encode(), b'"<token-number:1>"')
     )
 
@@ -328,7 +328,7 @@ def test_secret_within_a_structure_that_stays_is_replaced() -> None:
     texts = known("kq7x-4711-inner")
     texts.remember_state('{"a": "kq7x-4711-inner", "b": 1}')
 
-    assert texts.seal(b'{"x": {"a": "kq7x-4711-inner", "b": 1}}') == (
+    assert texts.sealed_bytes(b'{"x": {"a": "kq7x-4711-inner", "b": 1}}') == (
         b'{"x": {"a": "<token:1>", "b": 1}}'
     )
 
@@ -372,10 +372,12 @@ def test_whatever_is_known_messages_keep_their_shape(
     start = data.draw(st.integers(0, len(raw) - 8))
     end = data.draw(st.integers(start + 8, len(raw)))
     texts = RepeatedSecrets()
-    texts.add(raw[start:end], shown)
+    texts.add_known_text(raw[start:end], shown)
 
-    sealed_message = json.loads(texts.seal(raw.encode()))
-    (event,) = texts.seal(f"data: {json.dumps(message)}\n\n".encode()).splitlines()[:1]
+    sealed_message = json.loads(texts.sealed_bytes(raw.encode()))
+    (event,) = texts.sealed_bytes(
+        f"data: {json.dumps(message)}\n\n".encode()
+    ).splitlines()[:1]
 
     assert same_shape(message, sealed_message)
     assert sealed_message.get("id", 17645046) == 17645046

@@ -84,22 +84,22 @@ def redact(
     raw = raw_of(row) if raw is None else raw
     match row.place:
         case Place.TARGET:
-            return redactor.target(raw.decode()).encode()
+            return redactor.redacted_target(raw.decode()).encode()
         case Place.HEADER:
             return header_of(redactor, "x-other", raw.decode()).encode()
         case _:
-            return redactor.body(raw, content_type_of(row))
+            return redactor.redacted_body(raw, content_type_of(row))
 
 
 def header_of(redactor: Redactor, name: str, value: str) -> str:
     """Redact the only header of a message; return its value."""
-    ((_, redacted),) = redactor.headers(((name, value),))
+    ((_, redacted),) = redactor.redacted_headers(((name, value),))
     return redacted
 
 
 def body(value: Any, redactor: Redactor = REDACTOR) -> Any:
     """Redact a value as a JSON body, and read it again."""
-    return json.loads(redactor.body(json.dumps(value).encode(), JSON))
+    return json.loads(redactor.redacted_body(json.dumps(value).encode(), JSON))
 
 
 def spellings(text: str, depth: int = 4) -> Iterator[str]:
@@ -244,10 +244,10 @@ def test_ids_are_exempt_in_their_places_only() -> None:
         }
     )
 
-    tree = json.loads(REDACTOR.body(raw.encode(), JSON))
+    tree = json.loads(REDACTOR.redacted_body(raw.encode(), JSON))
 
     assert (
-        REDACTOR.body(b'{"id":{"password":"made up"}}', JSON)
+        REDACTOR.redacted_body(b'{"id":{"password":"made up"}}', JSON)
         != b'{"id":{"password":"made up"}}'
     )
 
@@ -268,7 +268,7 @@ def test_ids_are_exempt_in_messages_of_several_lines(break_: str) -> None:
     data = f"data: {raw.replace(break_, f'{break_}data: ')}{break_}{break_}"
 
     for text, content_type in ((raw, JSON), (data, STREAM)):
-        redacted = REDACTOR.body(text.encode(), content_type).decode()
+        redacted = REDACTOR.redacted_body(text.encode(), content_type).decode()
 
         assert redacted == text.replace("made up", placeholder("password", "made up"))
 
@@ -279,14 +279,14 @@ def test_value_under_the_name_of_an_id_is_searched() -> None:
         {"id": [{"id": GITHUB}], "result": {"requestState": {"requestState": GITHUB}}}
     )
 
-    assert GITHUB.encode() not in REDACTOR.body(raw.encode(), JSON)
+    assert GITHUB.encode() not in REDACTOR.redacted_body(raw.encode(), JSON)
 
 
 def test_messages_too_deep_to_read_are_redacted() -> None:
     """Nesting has no limit, as it has for those who read messages."""
     deep = b'{"a":[' * 50_000 + b'{"password":"made up"}'
 
-    assert b"made up" not in REDACTOR.body(deep, JSON)
+    assert b"made up" not in REDACTOR.redacted_body(deep, JSON)
 
 
 def test_event_stream_keeps_its_framing() -> None:
@@ -295,7 +295,7 @@ def test_event_stream_keeps_its_framing() -> None:
     lines = "\r\n".join(f"data: {line}" for line in key.split("\n"))
     raw = f"\ufeff: {GITHUB}\r\nid:{GITHUB}\r\ndata\r\n\r\n{lines}\r\n\r\ndata:{GITHUB}\rretry: 5\n"
 
-    redacted = REDACTOR.body(raw.encode(), STREAM).decode()
+    redacted = REDACTOR.redacted_body(raw.encode(), STREAM).decode()
 
     new = placeholder("github", GITHUB)
     empty = "data: \r\n" * key.count("\n")
@@ -310,7 +310,7 @@ def test_data_of_several_lines_is_one_text() -> None:
     """A name and its value may stand in different data lines."""
     raw = b'data: {"jsonrpc":"2.0","id":1,"password":\ndata:"x","n":1}\n\n'
 
-    assert REDACTOR.body(raw, STREAM) == raw.replace(
+    assert REDACTOR.redacted_body(raw, STREAM) == raw.replace(
         b'"x"', b'"%s"' % placeholder("password", "x").encode()
     )
 
@@ -321,9 +321,9 @@ def test_json_is_recognised_under_any_media_type() -> None:
     new = b'{"password":"%s"}' % placeholder("password", "a&client_secret=b").encode()
 
     assert (
-        REDACTOR.body(raw, FORM)
-        == REDACTOR.body(raw, "text/plain")
-        == REDACTOR.body(raw, "")
+        REDACTOR.redacted_body(raw, FORM)
+        == REDACTOR.redacted_body(raw, "text/plain")
+        == REDACTOR.redacted_body(raw, "")
         == new
     )
 
@@ -335,7 +335,7 @@ def test_bytes_that_are_no_text_are_searched(content_type: str) -> None:
     """In a body with NUL bytes that is not UTF-8, what is spelled as in ASCII is found."""
     raw = b"\x89PNG\0\0 %b\xff\0"
 
-    redacted = REDACTOR.body(raw % GITHUB.encode(), content_type)
+    redacted = REDACTOR.redacted_body(raw % GITHUB.encode(), content_type)
 
     new = placeholder("github", GITHUB)
 
@@ -371,7 +371,7 @@ def test_header_is_redacted_by_name_too(name: str, value: str, redacted: str) ->
 
 def test_target_stays_a_target() -> None:
     """Placeholders in a target have no character that a target may not have."""
-    redacted = REDACTOR.target(
+    redacted = REDACTOR.redacted_target(
         f"/a/{GITHUB}?api_key=x&y=%20&access_token=a%3Cb#password=z"
     )
 
@@ -395,13 +395,13 @@ def secrets_of(text: str, kind: str = "text") -> list[tuple[str, str]]:
     redactor = Redactor(RedactionRules(), remember)
     match kind:
         case "target":
-            redactor.target(text)
+            redactor.redacted_target(text)
         case "form":
-            redactor.body(text.encode(), "application/x-www-form-urlencoded")
+            redactor.redacted_body(text.encode(), "application/x-www-form-urlencoded")
         case "stream":
-            redactor.body(text.encode(), "text/event-stream")
+            redactor.redacted_body(text.encode(), "text/event-stream")
         case _:
-            redactor.body(text.encode(), "application/json")
+            redactor.redacted_body(text.encode(), "application/json")
 
     return list(dict.fromkeys(asked))
 
@@ -527,13 +527,13 @@ def test_custom_pattern_is_matched_in_the_text_of_strings() -> None:
     redactor = Redactor(rules, lambda _rule, secret: secret.replace(" ", "_"))
     raw = b'{"EMP-1":{"ticket_id":1},"m":"EMP-2 \\u0045MP-3","a":"ticket T\\u0031","n":"x","b":"{\\"c\\":\\"EMP-4\\"}"}'
 
-    assert redactor.body(raw, JSON) == (
+    assert redactor.redacted_body(raw, JSON) == (
         b'{"<custom-1:EMP-1>":{"ticket_id":1},"m":"<custom-1:EMP-2> <custom-1:EMP-3>","a":"ticket <custom-2:T1>","n":"x",'
         b'"b":"{\\"c\\":\\"<custom-1:EMP-4>\\"}"}'
     )
 
-    assert redactor.target("/EMP%2D7") == "/%3Ccustom-1:EMP-7%3E"
-    assert redactor.text("EMP-5.") == "<custom-1:EMP-5>."
+    assert redactor.redacted_target("/EMP%2D7") == "/%3Ccustom-1:EMP-7%3E"
+    assert redactor.redacted_text("EMP-5.") == "<custom-1:EMP-5>."
 
 
 def test_custom_pattern_may_match_anything_within_a_string() -> None:
@@ -548,7 +548,9 @@ def test_custom_pattern_may_match_anything_within_a_string() -> None:
             {"c": placeholder("custom-1", '"')},
         ]
     }
-    assert redactor.body(b"id: 1\ndata: a\ndata: b\n\n", STREAM).count(b"\n") == 4
+    assert (
+        redactor.redacted_body(b"id: 1\ndata: a\ndata: b\n\n", STREAM).count(b"\n") == 4
+    )
 
 
 def test_custom_pattern_is_matched_in_numbers() -> None:
@@ -559,7 +561,7 @@ def test_custom_pattern_is_matched_in_numbers() -> None:
     in_string = json.dumps('{"d":41111111}')[1:-1]
     raw = '{"jsonrpc":"2.0","id":41111111,"params":%s}' % (fields % in_string)
 
-    redacted = redactor.body(raw.encode(), JSON).decode()
+    redacted = redactor.redacted_body(raw.encode(), JSON).decode()
 
     shown = '"<custom-1-number:41111111>"'
     in_string_shown = json.dumps('{"d":' + shown + "}")[1:-1]
@@ -570,10 +572,12 @@ def test_custom_pattern_is_matched_in_numbers() -> None:
     )
 
     assert redacted == raw.replace(fields % in_string, fields_shown)
-    assert redactor.body(f"data: {raw}\n\n".encode(), STREAM).decode() == (
+    assert redactor.redacted_body(f"data: {raw}\n\n".encode(), STREAM).decode() == (
         f"data: {redacted}\n\n"
     )
-    assert redactor.text("41111111 true") == "<custom-1:41111111> <custom-2:true>"
+    assert (
+        redactor.redacted_text("41111111 true") == "<custom-1:41111111> <custom-2:true>"
+    )
 
 
 def test_pattern_leaves_the_lines_of_an_event() -> None:
@@ -584,7 +588,8 @@ def test_pattern_leaves_the_lines_of_an_event() -> None:
     raw = b"data: ab\ndata\ndata:\ndata: c\n\n"
 
     assert (
-        redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
+        redactor.redacted_body(raw, STREAM)
+        == b"data: a<custom-1:T>\ndata\ndata:\ndata: c\n\n"
     )
 
 
@@ -650,14 +655,16 @@ def test_replay_finds_what_was_recorded() -> None:
         {"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}
     ).encode()
     recorded = renumber_secrets(
-        REDACTOR.body(raw, JSON), lambda _rule, _token: 3
+        REDACTOR.redacted_body(raw, JSON), lambda _rule, _token: 3
     ).decode()
     received = (
-        Redactor(RedactionRules(), lambda _rule, _secret: "0").body(raw, JSON).decode()
+        Redactor(RedactionRules(), lambda _rule, _secret: "0")
+        .redacted_body(raw, JSON)
+        .decode()
     )
 
     assert without_numbers(recorded) == without_numbers(received)
-    assert REDACTOR.body(recorded.encode(), JSON).decode() == recorded
+    assert REDACTOR.redacted_body(recorded.encode(), JSON).decode() == recorded
 
 
 JWT_URL = "https://example.com/?id_token=made-up"
@@ -747,13 +754,13 @@ def test_no_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
     """Wherever a shape or a name tells a secret in JSON, it is gone, and the JSON has its shape."""
     raw = spell({"params": {"arguments": value}})
 
-    redacted = REDACTOR.body(raw, JSON)
+    redacted = REDACTOR.redacted_body(raw, JSON)
 
     for text in spellings(redacted.decode("utf-8", "surrogatepass"), 6):
         assert not any(secret in text for secret in (*PLAIN_SECRETS, "made-up"))
 
     assert same_shape(json.loads(raw), json.loads(redacted))
-    assert REDACTOR.body(redacted, JSON) == redacted
+    assert REDACTOR.redacted_body(redacted, JSON) == redacted
 
 
 @example(
@@ -765,15 +772,15 @@ def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None
     """Whatever is replaced, keys, brackets and what is no string stay."""
     raw = spell(value)
 
-    redacted = REDACTOR.body(raw, JSON)
+    redacted = REDACTOR.redacted_body(raw, JSON)
 
     assert same_shape(json.loads(raw), json.loads(redacted))
 
     for redactor in (REDACTOR, WITH_PATTERNS):
-        once = redactor.body(raw, JSON)
+        once = redactor.redacted_body(raw, JSON)
 
         assert same_shape(json.loads(raw), json.loads(once))
-        assert redactor.body(once, JSON) == once
+        assert redactor.redacted_body(once, JSON) == once
 
 
 @given(
@@ -790,7 +797,7 @@ def test_look_alikes_stay_beside_a_secret(rows: list[Planted], secret: str) -> N
     raw = f'{{"a":[{",".join(row.raw for row in rows)}],"b":"{spelled}"}}'
     rule = next(rule for rule, planted in SHAPES if planted == secret)
 
-    assert REDACTOR.body(raw.encode(), JSON).decode() == raw.replace(
+    assert REDACTOR.redacted_body(raw.encode(), JSON).decode() == raw.replace(
         spelled, placeholder(rule, secret)
     )
 
@@ -824,17 +831,17 @@ def test_redacting_is_idempotent(text: str, content_type: str) -> None:
     """What has been redacted isn't changed by doing it again, also with any custom pattern."""
     raw = text.encode("utf-8", "surrogatepass")
     for redactor in (REDACTOR, WITH_PATTERNS):
-        once = redactor.body(raw, content_type)
+        once = redactor.redacted_body(raw, content_type)
 
-        assert redactor.body(once, content_type) == once
+        assert redactor.redacted_body(once, content_type) == once
 
-        plain = redactor.text(text)
+        plain = redactor.redacted_text(text)
 
-        assert redactor.text(plain) == plain
+        assert redactor.redacted_text(plain) == plain
 
-        target = redactor.target(text)
+        target = redactor.redacted_target(text)
 
-        assert redactor.target(target) == target
+        assert redactor.redacted_target(target) == target
 
         header = header_of(redactor, "Mcp-Param-Authorization", text)
 
@@ -852,9 +859,9 @@ def test_cut_body_is_safe(row: Planted, data: st.DataObject) -> None:
     raw = message_of(row)
     cut = raw[: data.draw(st.integers(0, len(raw)))]
 
-    once = REDACTOR.body(cut, content_type_of(row))
+    once = REDACTOR.redacted_body(cut, content_type_of(row))
 
-    assert REDACTOR.body(once, content_type_of(row)) == once
+    assert REDACTOR.redacted_body(once, content_type_of(row)) == once
 
     is_word = re.search(rb"\W", row.secret.encode() if row.secret else b" ") is None
     # What stands before a host is none where the host is cut off.
@@ -869,7 +876,7 @@ def test_framing_of_events_stays(text: str) -> None:
     raw = text.encode("utf-8", "surrogatepass")
 
     for redactor in (REDACTOR, WITH_PATTERNS):
-        redacted = redactor.body(raw, STREAM)
+        redacted = redactor.redacted_body(raw, STREAM)
         lines = re.split(rb"\r\n|\r|\n", raw)
         if b"\0" not in raw:
             new = re.split(rb"\r\n|\r|\n", redacted)
@@ -890,7 +897,7 @@ def test_request_is_redacted_in_all_its_parts() -> None:
     new = placeholder("api-key", "x")
     in_url = new.replace("<", "%3C").replace(">", "%3E")
 
-    assert REDACTOR.request(request) == Request(
+    assert REDACTOR.redacted_request(request) == Request(
         "POST",
         f"/a?api_key={in_url}",
         (("Content-Type", FORM), ("Mcp-Param-Api-Key", new)),

@@ -66,7 +66,7 @@ def test_filters_let_through_whatever_matches(text: str) -> None:
     assert set(matched) <= set(ACTIVE.likely_rules(text)) & set(
         ACTIVE.likely_rules(long_text)
     )
-    assert not matched or ACTIVE.may_find(text)
+    assert not matched or ACTIVE.may_find_secrets(text)
 
 
 def spelled(name: str) -> str:
@@ -106,7 +106,7 @@ def test_names_before_signs_are_found_as_by_one_plain_pattern(
         expected.append((match.start(), match.end(1), quote_end, match.end()))
 
     assert list(rules.names_before_signs(text)) == expected
-    assert not expected or (rules.may_name(text) and rules.may_find(text))
+    assert not expected or (rules.may_have_names(text) and rules.may_find_secrets(text))
 
 
 # The form of the table's patterns

@@ -67,9 +67,9 @@ FOLDERS = st.lists(_NAME, min_size=1, max_size=3).map(
 def test_every_byte_of_any_text_comes_back(raw: bytes, place: Any) -> None:
     """A text with values, look-alikes and broken escapes is the same after sealing and revealing."""
     values = Values((), {"root": ROOT, "sub": "/tmp/x1/sub", "port": "54321"})
-    sealed = values.seal(raw, place)
+    sealed = values.sealed_bytes(raw, place)
 
-    assert values.reveal(sealed, place) == raw
+    assert values.revealed_bytes(sealed, place) == raw
 
 
 @given(FOLDERS, FOLDERS)
@@ -88,10 +88,10 @@ def test_a_text_with_other_values_is_the_one_that_another_run_would_have(
         }
         return json.dumps(tree, ensure_ascii=False).encode()
 
-    sealed = Values((), {"root": first}).seal(written(first))
+    sealed = Values((), {"root": first}).sealed_bytes(written(first))
 
     assert b"{=root}" in sealed
-    assert Values((), {"root": second}).reveal(sealed) == written(second)
+    assert Values((), {"root": second}).revealed_bytes(sealed) == written(second)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_a_value_is_found_alone_and_as_the_beginning_of_a_path(
     """Only where the text begins and ends as a whole is it a value; the longer one wins."""
     values = Values((), {"root": ROOT, "sub": "/tmp/x1/sub", "port": "54321"})
 
-    assert values.seal(text.encode()).decode() == sealed
-    assert values.reveal(sealed.encode()).decode() == text
+    assert values.sealed_bytes(text.encode()).decode() == sealed
+    assert values.revealed_bytes(sealed.encode()).decode() == text
 
 
 def test_a_folder_of_windows_is_found_in_escapes_and_urls() -> None:
@@ -139,13 +139,13 @@ def test_a_folder_of_windows_is_found_in_escapes_and_urls() -> None:
         }
     ).encode()
 
-    sealed = values.seal(raw)
+    sealed = values.sealed_bytes(raw)
 
     assert json.loads(sealed)["path"] == "{root}\\one.txt"
     assert b"Ann" not in sealed
-    assert values.reveal(sealed) == raw
+    assert values.revealed_bytes(sealed) == raw
 
-    elsewhere = Values((), {"root": r"D:\x"}).reveal(sealed)
+    elsewhere = Values((), {"root": r"D:\x"}).revealed_bytes(sealed)
 
     assert json.loads(elsewhere)["uri"] == "file:///D:/x/one.txt"
     assert json.loads(json.loads(elsewhere)["text"])["path"] == "D:\\x\\one.txt"
@@ -174,5 +174,5 @@ def test_a_cassette_without_values_is_no_business_of_theirs() -> None:
     """Without names, no text changes, whatever it looks like."""
     raw = b'{"a":"{root} {=root:url}"}'
 
-    assert Values().seal(raw) is raw
-    assert Values().reveal(raw) is raw
+    assert Values().sealed_bytes(raw) is raw
+    assert Values().revealed_bytes(raw) is raw
