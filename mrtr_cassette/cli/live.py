@@ -214,7 +214,9 @@ def call(
 def _print_result(result: CallResult) -> None:
     """Print the question that nothing answered, or the result."""
     if result.unanswered is not None:
-        click.echo(printable_json(canonical(result.unanswered.asked.data())))
+        click.echo(
+            printable_json(canonical(result.unanswered.asked.data_for_programs()))
+        )
     elif result.result is not None:
         text = result.text
         if not text.strip():

@@ -274,7 +274,9 @@ async def test_nothing_is_answered_without_a_source() -> None:
 
     assert ended.exit_code == 5
     assert ended.unanswered is not None
-    assert ended.unanswered.asked.data()["inputRequests"] == {"confirm": form()}
+    assert ended.unanswered.asked.data_for_programs()["inputRequests"] == {
+        "confirm": form()
+    }
 
     (params,) = server.params
     capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]

@@ -48,14 +48,14 @@ class AskedQuestion(NamedTuple):
     request: InputRequest
 
     @property
-    def place(self) -> str:
+    def numbered_name(self) -> str:
         """The name that it has by its place."""
         return f"#{self.number}"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names by which it is meant, the surest first."""
-        return self.place, self.short_key, self.key
+        return self.numbered_name, self.short_key, self.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class AskedTurn:
 
         return questions
 
-    def data(self) -> dict[str, Any]:
+    def data_for_programs(self) -> dict[str, Any]:
         """Return it for programs, with each request as the server spelled it."""
         return {
             "method": self.method,
@@ -128,7 +128,7 @@ def _last_key_part(key: str) -> str:
     return _KEY_PARTS.split(key)[-1]
 
 
-def problem_of(request: InputRequest, answer: Any) -> str | None:
+def problem_of_answer(request: InputRequest, answer: Any) -> str | None:
     """Return why an answer doesn't fit the request that it answers, without quoting it.
 
     What is no `PrimitiveSchemaDefinition` of MCP 2026-07-28 is the server's to judge.
@@ -177,7 +177,7 @@ def _problem_of_content(request: InputRequest, content: Any) -> str | None:
 
     fields = fields_of(request)
     problems: dict[str, str | None] = {}
-    for name in required_in(request):
+    for name in required_fields(request):
         problems[name] = "is required and missing"
 
     for name, value in content.items():
@@ -203,7 +203,7 @@ def fields_of(request: InputRequest) -> Mapping[str, Any]:
     return members_of(_form_schema(request).get("properties"))
 
 
-def required_in(request: InputRequest) -> list[str]:
+def required_fields(request: InputRequest) -> list[str]:
     """Return the names of the fields that a form requires."""
     names = _form_schema(request).get("required")
     if not isinstance(names, list):
@@ -243,10 +243,8 @@ def value_schema(request: InputRequest) -> dict[str, Any]:
 
 def must_be_answered(request: InputRequest) -> bool:
     """Tell whether a request for input has to be answered."""
-    return (
-        not request.takes_bare_value
-        or request.definition.get("required", True) is not False
-    )
+    is_optional = request.definition.get("required", True) is False
+    return not (request.takes_bare_value and is_optional)
 
 
 def elicitation_answer(
@@ -276,7 +274,7 @@ def sampling_answer(text: str) -> dict[str, Any]:
 _TYPE_TESTS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "string": ("a text", lambda value: isinstance(value, str)),
     "boolean": ("true or false", lambda value: isinstance(value, bool)),
-    "integer": ("a whole number", lambda value: _is_whole(decimal_of(value))),
+    "integer": ("a whole number", lambda value: _is_whole_number(decimal_of(value))),
     "number": ("a number", lambda value: decimal_of(value) is not None),
     "array": ("a list", lambda value: isinstance(value, list)),
     "object": ("an object", lambda value: isinstance(value, dict)),
@@ -352,14 +350,14 @@ def _problem_of_format(value: Any, schema: Mapping[str, Any]) -> str | None:
         return None
 
     words, pattern, _ = _TEXT_FORMATS[format_name]
-    is_day = not format_name.startswith("date") or _is_day(value[:10])
-    if is_day and re.fullmatch(pattern, value):
+    has_valid_date = not format_name.startswith("date") or _is_calendar_date(value[:10])
+    if has_valid_date and re.fullmatch(pattern, value):
         return None
 
     return f"is not a valid {words}"
 
 
-def _is_day(text: str) -> bool:
+def _is_calendar_date(text: str) -> bool:
     """Tell whether a text is a date of the calendar, such as 2026-07-28."""
     try:
         date.fromisoformat(text)
@@ -401,7 +399,7 @@ def type_name(value: Any) -> str:
     )
 
 
-def _is_whole(number: Decimal | None) -> bool:
+def _is_whole_number(number: Decimal | None) -> bool:
     """Tell whether there is a number, and it has no fraction."""
     return number is not None and number == number.to_integral_value()
 
@@ -417,7 +415,7 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
         if not isinstance(titles, list) or len(titles) != len(values):
             titles = values
 
-        return list(zip(values, map(text_of, titles), strict=True))
+        return list(zip(values, map(text_of_value, titles), strict=True))
 
     parts = schema.get("oneOf") or schema.get("anyOf")
     if not isinstance(parts, list):
@@ -429,25 +427,25 @@ def titled_choices(schema: Any) -> list[tuple[Any, str]]:
             return titled_choices(schema.get("items"))
 
         value = part["const"]
-        choices.append((value, text_of(part.get("title", value))))
+        choices.append((value, text_of_value(part.get("title", value))))
 
     return choices
 
 
-def text_of(value: Any) -> str:
+def text_of_value(value: Any) -> str:
     """Return a text itself, and any other value as JSON."""
     return value if isinstance(value, str) else canonical(value)
 
 
 def type_to_read_as(schema: Any) -> str:
     """Return the JSON type as which a text that somebody writes is read."""
-    types = _types_in(members_of(schema))
+    types = _known_types_in(members_of(schema))
     if not types or "string" in types:
         return "string"
     return types[0]
 
 
-def _types_in(schema: Mapping[str, Any]) -> list[str]:
+def _known_types_in(schema: Mapping[str, Any]) -> list[str]:
     """Return the known types that a schema allows, without null."""
     types = schema.get("type")
     parts = schema.get("anyOf")
@@ -469,7 +467,7 @@ def value_of_text(text: str, schema: Any) -> Any:
         case "boolean":
             return _boolean_from_text(text)
         case "integer" | "number" | "object":
-            return json_or_text(text)
+            return value_of_json_or_text(text)
         case "array":
             return _list_from_text(text, schema)
 
@@ -478,7 +476,7 @@ def value_of_text(text: str, schema: Any) -> Any:
 
 def _list_from_text(text: str, schema: Mapping[str, Any]) -> list[Any]:
     """Return the list that a text means: a JSON array, or values between commas."""
-    value = json_or_text(text)
+    value = value_of_json_or_text(text)
     if isinstance(value, list):
         return value
     if not text.strip():
@@ -502,7 +500,7 @@ def _boolean_from_text(text: str) -> bool | str:
     return text
 
 
-def json_or_text(text: str) -> Any:
+def value_of_json_or_text(text: str) -> Any:
     """Return the value that a text spells as JSON; any other text stays one."""
     try:
         return parse(text.strip().encode("utf-8", "surrogatepass"))
@@ -583,7 +581,7 @@ def _ask_for_form(request: InputRequest, lines: list[str]) -> Dialogue:
     content = {}
     lines.append(_DIALOGUE_HELP)
     for name, schema in fields.items():
-        required = name in required_in(request)
+        required = name in required_fields(request)
         value = yield from _ask_for_value(
             lines, name, members_of(schema), is_required=required
         )
@@ -615,7 +613,11 @@ def _ask_for_value(
     prompt = _field_prompt(name, schema, is_required=is_required)
     while True:
         line = yield from _typed_line(shown, prompt)
-        value = _value_of_line(line, schema) if line else schema.get("default", ABSENT)
+        value = (
+            _value_of_typed_line(line, schema)
+            if line
+            else schema.get("default", ABSENT)
+        )
         problem = None
         if value is not ABSENT:
             problem = problem_of_value(value, schema)
@@ -636,8 +638,8 @@ def _description_lines(schema: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {description}")
 
     for number, (value, title) in enumerate(titled_choices(schema), start=1):
-        line = f"  {number}) {text_of(value)}"
-        if title != text_of(value):
+        line = f"  {number}) {text_of_value(value)}"
+        if title != text_of_value(value):
             line += f": {title}"
 
         lines.append(line)
@@ -663,7 +665,7 @@ def _field_prompt(name: str, schema: Mapping[str, Any], *, is_required: bool) ->
     return f"{label} [{about}, optional]: "
 
 
-def _value_of_line(line: str, schema: Mapping[str, Any]) -> Any:
+def _value_of_typed_line(line: str, schema: Mapping[str, Any]) -> Any:
     """Return the value that a line means: one of the choices, several of them, or any other."""
     choices = titled_choices(schema)
     if not choices:
@@ -683,7 +685,7 @@ def _value_of_line(line: str, schema: Mapping[str, Any]) -> Any:
 def _choice_of_text(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
     """Return the choice that a text means by its value, its title or its number, or the text."""
     for value, title in choices:
-        if text in (text_of(value), title):
+        if text in (text_of_value(value), title):
             return value
 
     if text.isascii() and text.isdigit():
@@ -701,7 +703,7 @@ _SAMPLE_TEXT: Final = "text"
 _LONGEST_EXAMPLE: Final = 10_000
 """Characters of the longest text or list that is made for an example."""
 
-_ANSWERS_OF_KINDS: Final[Mapping[str, Any]] = {
+_ANSWERS_WITHOUT_FIELDS: Final[Mapping[str, Any]] = {
     "url": "accept",
     "sampling": _SAMPLE_TEXT,
     "roots": {"roots": []},
@@ -719,22 +721,22 @@ class Example(NamedTuple):
 def example_answer(request: InputRequest) -> Example:
     """Return an answer that fits a question."""
     if request.takes_bare_value:
-        return Example({}, example_of(value_schema(request)))
+        return Example({}, example_value(value_schema(request)))
 
     fields = fields_of(request)
-    names = required_in(request) or [*fields]
+    names = required_fields(request) or [*fields]
     if request.kind != "form" or not names:
-        return Example({}, _ANSWERS_OF_KINDS.get(request.kind, "accept"))
+        return Example({}, _ANSWERS_WITHOUT_FIELDS.get(request.kind, "accept"))
 
     values = {}
     can_be_named = True
     for name in names:
-        values[name] = example_of(fields.get(name))
-        if name not in fields or not _is_pair_name(name):
+        values[name] = example_value(fields.get(name))
+        if name not in fields or not _can_be_pair_name(name):
             can_be_named = False
 
     answer = elicitation_answer("accept", values)
-    if problem_of(request, answer) is not None:
+    if problem_of_answer(request, answer) is not None:
         return Example({}, "decline")
     if not can_be_named:
         return Example({}, answer)
@@ -742,12 +744,12 @@ def example_answer(request: InputRequest) -> Example:
     return Example(values)
 
 
-def _is_pair_name(name: str) -> bool:
+def _can_be_pair_name(name: str) -> bool:
     """Tell whether a pair can have a name."""
     return "=" not in name and not name.endswith(":")
 
 
-def example_of(schema: Any) -> Any:
+def example_value(schema: Any) -> Any:
     """Return a value for a field that has this schema."""
     members = members_of(schema)
     if "default" in members:
@@ -780,7 +782,7 @@ def _example_list(schema: Mapping[str, Any]) -> list[Any]:
     if choices:
         return choices[:count]
 
-    item = example_of(schema.get("items"))
+    item = example_value(schema.get("items"))
     if count * len(canonical(item)) > _LONGEST_EXAMPLE:
         return [item]
 

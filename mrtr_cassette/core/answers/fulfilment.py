@@ -16,7 +16,7 @@ from mrtr_cassette.core.answers.forms import (
     UnansweredQuestion,
     elicitation_answer,
     must_be_answered,
-    problem_of,
+    problem_of_answer,
     with_defaults,
 )
 from mrtr_cassette.core.answers.written import AnswersFile, GivenAnswers
@@ -60,13 +60,13 @@ class AnswerSources:
     has_person: bool = False
 
     @property
-    def kinds(self) -> frozenset[str]:
+    def declared_kinds(self) -> frozenset[str]:
         """The kinds of requests that a client with these sources declares.
 
         Without any it declares all, as a server never asks what is not declared, and what it asks
         is to be shown.
         """
-        kinds = self.file.kinds() | self.given.kinds
+        kinds = self.file.answerable_kinds() | self.given.answerable_kinds
         if self.has_person or not kinds:
             return _ALL_KINDS
         return _ALL_KINDS & kinds
@@ -107,7 +107,7 @@ def answer_from_sources(asked: AskedTurn, sources: AnswerSources) -> Fulfilment:
         key, detail = fault.args
         return UnansweredQuestion(asked, key, detail, is_fault=True)
 
-    return ask_in_progress.outcome()
+    return ask_in_progress.answers_or_unanswered_question()
 
 
 class _AskInProgress:
@@ -119,11 +119,11 @@ class _AskInProgress:
         self._sources = sources
         self._answers: dict[str, Answer] = {}
 
-    def _take_answer(self, key: str, value: Any, source: str) -> None:
+    def _take_answer_of_source(self, key: str, value: Any, source: str) -> None:
         """Take a source's answer, with the form's defaults, or raise a fault if it doesn't fit."""
         request = self._asked_turn.requests[key]
         completed_answer = with_defaults(request, value)
-        problem = problem_of(request, completed_answer)
+        problem = problem_of_answer(request, completed_answer)
         if problem is not None:
             raise _WrongAnswerError(
                 key, f"the answer ({source}) doesn't fit: {problem}"
@@ -143,16 +143,20 @@ class _AskInProgress:
     def answer_by_call_and_rules(self) -> None:
         """Answer what the call or a rule has an answer to."""
         # All of them first: whatever fault one has, the names of the others were asked for.
-        answers_of_call = list(map(self._sources.given.answer_to, self._questions))
+        answers_of_call = list(
+            map(self._sources.given.answer_to_question, self._questions)
+        )
         for question, answer in zip(self._questions, answers_of_call, strict=True):
             if answer is not None:
-                self._take_answer(question.key, answer, "call")
+                self._take_answer_of_source(question.key, answer, "call")
                 continue
 
             numbered_rule = self._sources.file.rule_for(self._asked_turn, question)
             if numbered_rule is not None:
                 number, rule = numbered_rule
-                self._take_answer(question.key, rule.answer(), f"rule {number}")
+                self._take_answer_of_source(
+                    question.key, rule.answer_of_rule(), f"rule {number}"
+                )
 
     def answer_by_endpoint(self) -> Generator[Awaited, Any, None]:
         """Let the endpoint of the file answer what is missing."""
@@ -160,19 +164,19 @@ class _AskInProgress:
         if not open_questions or self._sources.file.rest is None:
             return
 
-        part = replace(
+        open_part_of_turn = replace(
             self._asked_turn,
             requests={item.key: item.request for item in open_questions},
         )
-        reply = yield to_json(part.data()).encode()
-        answers = _read_reply(part, reply)
+        reply = yield to_json(open_part_of_turn.data_for_programs()).encode()
+        answers = _answers_in_endpoint_reply(open_part_of_turn, reply)
         if isinstance(answers, str):
             raise _WrongAnswerError(
                 open_questions[0].key, f"the endpoint gives no answer: {answers}"
             )
 
         for key, value in answers.items():
-            self._take_answer(key, value, "rest")
+            self._take_answer_of_source(key, value, "rest")
 
     def answer_by_person(self) -> Generator[Awaited, Any, None]:
         """Let a person answer what is missing and can be typed."""
@@ -186,16 +190,17 @@ class _AskInProgress:
 
             value = yield question.key, request
             if value is not None:
-                self._take_answer(question.key, value, "person")
+                self._take_answer_of_source(question.key, value, "person")
 
-    def outcome(self) -> Mapping[str, Answer] | UnansweredQuestion:
+    def answers_or_unanswered_question(
+        self,
+    ) -> Mapping[str, Answer] | UnansweredQuestion:
         """Return the answers in the order of the questions, or which one has none."""
         action = self._sources.file.otherwise
         for question in self._open_questions():
             request = question.request
-            can_refuse = (
-                request.kind in ELICITATION_KINDS and not request.takes_bare_value
-            )
+            is_elicitation = request.kind in ELICITATION_KINDS
+            can_refuse = is_elicitation and not request.takes_bare_value
             if can_refuse and action != "fail":
                 self._answers[question.key] = Answer(
                     elicitation_answer(action), "otherwise"
@@ -214,17 +219,20 @@ class _AskInProgress:
         """Return that nothing answers a question, with an example of answers for the call."""
         given = self._sources.given
         detail = "nothing answers it"
-        spent = given.spent_name(question)
-        if spent:
-            detail += (
-                f": the answer {spent!r} is for one question, and was given before"
+        spent_name = given.spent_name(question)
+        if spent_name:
+            detail = (
+                f"nothing answers it: the answer {spent_name!r} is for one question, "
+                "and was given before"
             )
 
         example = given.example_for(question, is_alone=len(self._questions) == 1)
         return UnansweredQuestion(self._asked_turn, question.key, detail, example)
 
 
-def _read_reply(asked: AskedTurn, reply: bytes | str) -> Mapping[str, Any] | str:
+def _answers_in_endpoint_reply(
+    asked: AskedTurn, reply: bytes | str
+) -> Mapping[str, Any] | str:
     """Return the answers of an endpoint's reply by key, or why it gives none."""
     if isinstance(reply, str):
         return reply
@@ -238,7 +246,7 @@ def _read_reply(asked: AskedTurn, reply: bytes | str) -> Mapping[str, Any] | str
     if answers is None or answers.input_responses is None:
         return f"its reply has no `{INPUT_RESPONSES}`"
 
-    repeated = _duplicate_member(reply, tree[INPUT_RESPONSES])
+    repeated = _repeated_member_of_reply(reply, tree[INPUT_RESPONSES])
     if repeated is not None:
         return f"it has {repeated} twice"
 
@@ -249,7 +257,7 @@ def _read_reply(asked: AskedTurn, reply: bytes | str) -> Mapping[str, Any] | str
     return answers.input_responses
 
 
-def _duplicate_member(reply: bytes, responses: Any) -> str | None:
+def _repeated_member_of_reply(reply: bytes, responses: Any) -> str | None:
     """Return what a reply has more than once, or None."""
     if isinstance(responses, list):
         counts = Counter(repr(item.get("id")) for item in responses)
@@ -307,20 +315,20 @@ class Rounds:
         if self.overrun or self.unanswered is not None:
             return None
 
-        asked = self._numbered_requests(ask)
+        asked = self._turn_with_numbered_questions(ask)
         if not asked.requests:
             yield PACE_S
 
         outcome = yield from answer_from_sources(asked, self.sources)
         if isinstance(outcome, UnansweredQuestion):
             self.turns.append(_call_turn(ask, asked.requests, {}))
-            return self._end_or_refuse(ask, outcome)
+            return self._end_call_or_refuse_roots(ask, outcome)
 
         turn = _call_turn(ask, asked.requests, outcome)
         self.turns.append(turn)
         return ask.answers_in_server_form(turn.answers)
 
-    def _end_or_refuse(
+    def _end_call_or_refuse_roots(
         self, ask: LiveAsk, unanswered: UnansweredQuestion
     ) -> AskAnswer | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
@@ -332,7 +340,7 @@ class Rounds:
         self.unanswered = unanswered
         return None
 
-    def _numbered_requests(self, ask: LiveAsk) -> AskedTurn:
+    def _turn_with_numbered_questions(self, ask: LiveAsk) -> AskedTurn:
         """Return the requests of an ask with their call, numbered after those of earlier turns."""
         call = ask.call
         params = {} if call.message is None else call.message.params

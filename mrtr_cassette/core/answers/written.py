@@ -28,8 +28,8 @@ from mrtr_cassette.core.answers.forms import (
     elicitation_answer,
     example_answer,
     fields_of,
-    problem_of,
-    required_in,
+    problem_of_answer,
+    required_fields,
     sampling_answer,
     type_to_read_as,
     value_of_text,
@@ -107,15 +107,17 @@ class AnswerRule(_StrictModel):
     )
     value: JsonValue = Field(None, description="The value in the array dialect.")
 
-    def answer(self) -> Any:
+    def answer_of_rule(self) -> Any:
         """Return what it answers, in which no number has lost anything."""
         if self.action is not None:
-            return elicitation_answer(self.action, _exact_value(self.content))
+            return elicitation_answer(
+                self.action, _value_with_exact_numbers(self.content)
+            )
         if self.result is not None:
-            return _exact_value(self.result)
-        return _exact_value({"value": self.value})
+            return _value_with_exact_numbers(self.result)
+        return _value_with_exact_numbers({"value": self.value})
 
-    def kinds(self) -> frozenset[str]:
+    def answerable_kinds(self) -> frozenset[str]:
         """Return the kinds of requests that it can answer."""
         if self.kind is not None:
             return frozenset({self.kind})
@@ -126,7 +128,7 @@ class AnswerRule(_StrictModel):
 
         return VALUE_KINDS if self.result is None else RESULT_KINDS
 
-    def fits(self, asked: AskedTurn, question: AskedQuestion) -> bool:
+    def fits_question(self, asked: AskedTurn, question: AskedQuestion) -> bool:
         """Tell whether it answers a request for input."""
         for member, method in _METHOD_BY_RULE_MEMBER.items():
             name = getattr(self, member)
@@ -150,16 +152,16 @@ class AnswerRule(_StrictModel):
         if request.takes_bare_value:
             return self.value is not None
 
-        return request.kind in self.kinds()
+        return request.kind in self.answerable_kinds()
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:
         """Return the rule; a `ValueError` says which of its members can't be meant."""
-        answers = [
+        answer_members = [
             name for name in _KINDS_BY_ANSWER_MEMBER if getattr(self, name) is not None
         ]
-        if len(answers) != 1:
-            given_members = " and ".join(answers) or "none"
+        if len(answer_members) != 1:
+            given_members = " and ".join(answer_members) or "none"
             raise ValueError(
                 f"exactly one of action, result and value is needed, it has {given_members}"
             )
@@ -167,9 +169,9 @@ class AnswerRule(_StrictModel):
         if self.content is not None and self.action != "accept":
             raise ValueError('content only goes with action = "accept"')
 
-        answered_kinds = _KINDS_BY_ANSWER_MEMBER[answers[0]]
+        answered_kinds = _KINDS_BY_ANSWER_MEMBER[answer_members[0]]
         if self.kind is not None and self.kind not in answered_kinds:
-            raise ValueError(f"kind {self.kind} is not answered by {answers[0]}")
+            raise ValueError(f"kind {self.kind} is not answered by {answer_members[0]}")
 
         if self.pattern is not None:
             try:
@@ -181,7 +183,7 @@ class AnswerRule(_StrictModel):
         return self
 
 
-def _exact_value(value: Any) -> Any:
+def _value_with_exact_numbers(value: Any) -> Any:
     """Return a value as JSON is read here."""
     return parse(json.dumps(value).encode())
 
@@ -210,7 +212,7 @@ class AnswersFile(_StrictModel):
         default=[], description="The rules, in the order of trying."
     )
 
-    def kinds(self) -> set[str]:
+    def answerable_kinds(self) -> set[str]:
         """Return the kinds of requests that it can answer."""
         kinds: set[str] = set()
         if self.rest is not None:
@@ -219,14 +221,14 @@ class AnswersFile(_StrictModel):
         if self.otherwise != "fail":
             kinds.update(ELICITATION_KINDS)
 
-        return kinds.union(*(rule.kinds() for rule in self.rule))
+        return kinds.union(*(rule.answerable_kinds() for rule in self.rule))
 
     def rule_for(
         self, asked: AskedTurn, question: AskedQuestion
     ) -> tuple[int, AnswerRule] | None:
         """Return the number and the rule that answers a request for input, or None."""
         for number, rule in enumerate(self.rule, start=1):
-            if rule.fits(asked, question):
+            if rule.fits_question(asked, question):
                 return number, rule
 
         return None
@@ -251,19 +253,19 @@ def answers_from_tree(tree: Mapping[str, Any], path: str) -> AnswersFile:
     try:
         return AnswersFile.model_validate(tree)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first_error = error.errors(include_url=False, include_context=False)[0]
 
-    location = first["loc"]
+    location = first_error["loc"]
     place = f"{path}: "
     if location[:1] == ("rule",) and len(location) > 1:
         place += f"rule {int(location[1]) + 1}: "
         location = location[2:]
 
-    names = ".".join(map(str, location))
-    if names:
-        place += f"{names}: "
+    member_path = ".".join(map(str, location))
+    if member_path:
+        place += f"{member_path}: "
 
-    raise UsageError(place + first["msg"].removeprefix("Value error, "))
+    raise UsageError(place + first_error["msg"].removeprefix("Value error, "))
 
 
 # Files from recordings
@@ -390,7 +392,7 @@ class WrittenPair(NamedTuple):
     value: Any
     is_json: bool
 
-    def read_as(self, schema: Any) -> Any:
+    def value_read_as(self, schema: Any) -> Any:
         """Return the value; a text is read as the type that the schema has."""
         if self.is_json:
             return self.value
@@ -427,14 +429,14 @@ def _read_pair(text: str, noun: str) -> WrittenPair:
         return WrittenPair(name, value, is_json=False)
 
     try:
-        read = parse(value.encode("utf-8", "surrogatepass"))
+        json_value = parse(value.encode("utf-8", "surrogatepass"))
     except NotJsonError:
         raise UsageError(
             f"{noun} {name!r}: the text after := is not JSON",
             hint=f"a text is written {name}=text, and JSON in quotes of the shell",
         ) from None
 
-    return WrittenPair(name, read, is_json=True)
+    return WrittenPair(name, json_value, is_json=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,22 +449,22 @@ class WantedCall:
     names_method: bool = False
     """The method itself was named: nobody asks first whether there is such a tool."""
 
-    def params(self, input_schema: Any = None) -> dict[str, Any]:
+    def call_params(self, input_schema: Any = None) -> dict[str, Any]:
         """Return the params; a text is read as the type that a tool's schema declares."""
-        fields = members_of(members_of(input_schema).get("properties"))
-        values = {}
+        argument_schemas = members_of(members_of(input_schema).get("properties"))
+        arguments = {}
         for pair in self.pairs:
-            values[pair.name] = pair.read_as(fields.get(pair.name))
+            arguments[pair.name] = pair.value_read_as(argument_schemas.get(pair.name))
 
         named_by = method_of(self.method).named_by
         if not self.name or not named_by:
-            return values
+            return arguments
         if named_by != "name":
-            return {named_by: self.name} | values
+            return {named_by: self.name} | arguments
 
         params: dict[str, Any] = {"name": self.name}
-        if values:
-            params["arguments"] = values
+        if arguments:
+            params["arguments"] = arguments
 
         return params
 
@@ -485,16 +487,17 @@ def wanted_call(words: Sequence[str]) -> WantedCall:
     if not words:
         raise UsageError("there is nothing to call", hint="name a tool, or a method")
 
-    first, *rest = words
-    if not can_be_called(first):
-        return WantedCall(CALL_TOOL, first, read_pairs(rest, "argument"))
-    if not method_of(first).named_by:
-        return WantedCall(first, "", read_pairs(rest, "argument"))
+    tool_or_method, *rest = words
+    if not can_be_called(tool_or_method):
+        return WantedCall(CALL_TOOL, tool_or_method, read_pairs(rest, "argument"))
+    if not method_of(tool_or_method).named_by:
+        return WantedCall(tool_or_method, "", read_pairs(rest, "argument"))
     if not rest:
-        raise UsageError(f"{first} needs what it names", hint=f"write {first} NAME")
+        hint = f"write {tool_or_method} NAME"
+        raise UsageError(f"{tool_or_method} needs what it names", hint=hint)
 
     pairs = read_pairs(rest[1:], "argument")
-    return WantedCall(first, rest[0], pairs, names_method=True)
+    return WantedCall(tool_or_method, rest[0], pairs, names_method=True)
 
 
 def tool_named(name: str, tools: Iterable[Any]) -> Mapping[str, Any]:
@@ -535,12 +538,12 @@ class GivenAnswers:
         """The names by which each question could be meant, by its number in the call."""
 
     @property
-    def unused(self) -> list[str]:
+    def unused_names(self) -> list[str]:
         """The names that nothing was asked for."""
         return [name for name in self._pairs_by_name if name not in self._used_names]
 
     @property
-    def kinds(self) -> set[str]:
+    def answerable_kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
         kinds: set[str] = set()
         for pair in self._pairs_by_name.values():
@@ -550,12 +553,12 @@ class GivenAnswers:
 
         return kinds
 
-    def answer_to(self, question: AskedQuestion) -> Any:
+    def answer_to_question(self, question: AskedQuestion) -> Any:
         """Return the answer to a question; None where no name is for it.
 
         `decline` and `cancel` for a field that is no text refuse the whole form.
         """
-        used_before = len(self._used_names)
+        used_count_before = len(self._used_names)
         fields = fields_of(question.request)
         self._names_by_question[question.number] = {
             question.key,
@@ -564,8 +567,8 @@ class GivenAnswers:
         }
         answer = self._named_answer(question, fields)
         # What answered an earlier question of this key was not meant for another kind of question.
-        is_repeated = answer is not None and len(self._used_names) == used_before
-        if is_repeated and problem_of(question.request, answer) is not None:
+        is_repeated = answer is not None and len(self._used_names) == used_count_before
+        if is_repeated and problem_of_answer(question.request, answer) is not None:
             return None
 
         return answer
@@ -578,7 +581,7 @@ class GivenAnswers:
         if self.spent_name(question):
             return None
 
-        return self._given_form(self._field_pairs(question, fields), fields)
+        return self._form_answer_of_pairs(self._field_pairs(question, fields), fields)
 
     def _answer_by_whole_pair(
         self,
@@ -603,9 +606,9 @@ class GivenAnswers:
             self._used_names.add(whole_pair.name)
             return _whole_answer(whole_pair, question.request)
 
-        return self._given_form(field_pairs, fields)
+        return self._form_answer_of_pairs(field_pairs, fields)
 
-    def _given_form(
+    def _form_answer_of_pairs(
         self, field_pairs: Mapping[str, WrittenPair], fields: Mapping[str, Any]
     ) -> Any:
         """Return the answer to a form by pairs for its fields, which are used up by it."""
@@ -649,7 +652,7 @@ class GivenAnswers:
             )
 
         # Who names a question by its key or its place means it, and may leave out what is optional.
-        open_fields = required_in(question.request) if answered_fields else fields
+        open_fields = required_fields(question.request) if answered_fields else fields
         for field in open_fields:
             if field in self._used_names and field not in answered_fields:
                 return field
@@ -663,19 +666,18 @@ class GivenAnswers:
         """
         fields, whole_answer = example_answer(question.request)
         names = fields or {question.short_key: whole_answer}
-        is_lasting = (
-            bool(fields) or _PLAIN_WORD.fullmatch(question.short_key) is not None
-        )
-        if is_lasting and is_alone and self._are_names_free(names, question.number):
+        has_plain_key = _PLAIN_WORD.fullmatch(question.short_key) is not None
+        keeps_its_name = bool(fields) or has_plain_key
+        if keeps_its_name and is_alone and self._are_names_free(names, question.number):
             if self.spent_name(question) is None:
                 return dict(names)
 
         if not fields:
-            return {question.place: whole_answer}
+            return {question.numbered_name: whole_answer}
 
         example = {}
         for field, value in fields.items():
-            example[f"{question.place}.{field}"] = value
+            example[f"{question.numbered_name}.{field}"] = value
 
         return example
 
@@ -701,7 +703,7 @@ def _form_answer(
 
     content = {}
     for field, pair in field_pairs.items():
-        content[field] = pair.read_as(fields[field])
+        content[field] = pair.value_read_as(fields[field])
 
     return elicitation_answer("accept", content)
 
@@ -709,7 +711,7 @@ def _form_answer(
 def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
     """Return the answer that a pair with a question's key is by itself."""
     if request.takes_bare_value:
-        return {"value": pair.read_as(value_schema(request))}
+        return {"value": pair.value_read_as(value_schema(request))}
     if request.kind in ELICITATION_KINDS and pair.value in ACTIONS:
         return elicitation_answer(pair.value)
     if request.kind == "sampling" and isinstance(pair.value, str):

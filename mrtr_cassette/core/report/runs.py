@@ -753,7 +753,7 @@ _CALL_MEMBERS: Final[Mapping[type, str | Callable[[Any], Any]]] = {
     UnansweredQuestion: lambda question: {
         "key": question.key,
         "reason": question.detail,
-        "ask": question.asked.data(),
+        "ask": question.asked.data_for_programs(),
     },
 }
 

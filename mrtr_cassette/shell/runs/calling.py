@@ -205,7 +205,7 @@ async def call(
         caller = _Caller(
             reached,
             BuiltInClient(
-                reached.path, sources.kinds, __version__, options.added_headers
+                reached.path, sources.declared_kinds, __version__, options.added_headers
             ),
             Rounds(sources),
             Answerers(announcer, endpoint, ask_person),
@@ -255,7 +255,7 @@ def _call_result(
     has_asked = bool(rounds.turns) or rounds.unanswered is not None
     # Of a call that failed before any question nobody knows what it would have asked.
     if has_asked or "result" in final_members:
-        unused = rounds.sources.given.unused
+        unused = rounds.sources.given.unused_names
 
     return CallResult(
         wanted_call.method,
@@ -293,7 +293,7 @@ class _Caller:
             schema = await self._input_schema_of_tool(wanted_call.name)
 
         request = self.client.call_request(
-            wanted_call.method, wanted_call.params(schema), schema
+            wanted_call.method, wanted_call.call_params(schema), schema
         )
         supply = partial(self.answerers.answer, self.rounds)
         exchange = await self._follow_request(request, supply)

@@ -609,7 +609,7 @@ class _AnsweredUpstream:
             recorded_request = replace(request, headers=marked_headers)
 
         self.last_response = await self.relay.send(
-            recorded_request, with_declared_kinds(request, self.sources.kinds)
+            recorded_request, with_declared_kinds(request, self.sources.declared_kinds)
         )
         self.last_response.record_head()
         self.last_response.reads_rest_when_left = True

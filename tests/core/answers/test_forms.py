@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mrtr_cassette.core.answers.forms import (
-    problem_of,
+    problem_of_answer,
     problem_of_value,
     sampling_answer,
     titled_choices,
@@ -80,7 +80,7 @@ def test_answer_fits_or_says_why_not(
     request_: InputRequest, answer: Any, problem: str | None
 ) -> None:
     """The problem names the place and what is wrong, and never quotes the answer."""
-    assert problem_of(request_, answer) == problem
+    assert problem_of_answer(request_, answer) == problem
 
 
 # Fields of forms

@@ -306,10 +306,10 @@ def test_kinds_are_those_of_the_sources() -> None:
     roots = file(rule=[{"kind": "roots", "result": {}}])
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
 
-    assert AnswerSources().kinds == everything
-    assert AnswerSources(has_person=True, file=url).kinds == everything
-    assert AnswerSources(file=url).kinds == {"url"}
-    assert AnswerSources(given, roots).kinds == {"form", "url", "roots"}
+    assert AnswerSources().declared_kinds == everything
+    assert AnswerSources(has_person=True, file=url).declared_kinds == everything
+    assert AnswerSources(file=url).declared_kinds == {"url"}
+    assert AnswerSources(given, roots).declared_kinds == {"form", "url", "roots"}
 
 
 # An endpoint

@@ -77,7 +77,7 @@ def test_name_is_a_key_or_a_field(
 ) -> None:
     """What a field's schema can't mean as its text is what the word says."""
     (question,) = asked(request_, key).questions()
-    found = given(*texts).answer_to(question)
+    found = given(*texts).answer_to_question(question)
     if request_.kind == "sampling":
         found = found["content"]["text"]
 
@@ -88,11 +88,11 @@ def test_unused_answers_are_known() -> None:
     """What nothing was asked for is told in the end."""
     answers = given("confirm=yes", "other=1")
 
-    assert answers.unused == ["confirm", "other"]
+    assert answers.unused_names == ["confirm", "other"]
 
-    answers.answer_to(*asked(SURE).questions())
+    answers.answer_to_question(*asked(SURE).questions())
 
-    assert answers.unused == ["other"]
+    assert answers.unused_names == ["other"]
 
 
 # Words of a call
@@ -133,7 +133,7 @@ def test_words_name_a_tool_or_a_method(
     wanted = wanted_call(words)
 
     assert wanted.method == method
-    assert wanted.params(SCHEMA) == params
+    assert wanted.call_params(SCHEMA) == params
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:
     (question,) = ask.questions()
     rule = read_answers(text.encode(), "answers.toml").rule_for(ask, question)
 
-    return None if rule is None else rule[1].answer()
+    return None if rule is None else rule[1].answer_of_rule()
 
 
 ACCEPT = 'action = "accept"\ncontent = { confirm = true }'
@@ -271,7 +271,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     """A client declares what its sources can answer."""
 
     def kinds(text: str) -> set[str]:
-        return read_answers(text.encode(), "answers.toml").kinds()
+        return read_answers(text.encode(), "answers.toml").answerable_kinds()
 
     assert kinds("") == set()
     assert kinds('otherwise = "decline"') == {"form", "url"}
