@@ -17,7 +17,7 @@ from processes import PROGRAM
 from results import ratio_of
 from traffic import BARE, PATH, PLAIN
 
-from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
+from mrtr_cassette.core.cassette.journal import JournalHeader, encode_journal_line
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
 from mrtr_cassette.shell.files.cassettes import journal_path
@@ -280,6 +280,8 @@ def _write_journal(cassette: Path, count: int) -> None:
         )
         times = float(number), number + 0.5
         journal.append(
-            encode_line(RecordedExchange(number, request, response, *times, None, None))
+            encode_journal_line(
+                RecordedExchange(number, request, response, *times, None, None)
+            )
         )
     journal.close()

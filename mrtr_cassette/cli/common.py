@@ -395,9 +395,9 @@ def _option_value(option: Option, given_value: Any) -> Any:
         return [named_value(text) for text in given_value]
 
     if option.kind == "match":
-        from mrtr_cassette.core.cassette.matchers import matchers_in
+        from mrtr_cassette.core.cassette.matchers import matcher_kinds_by_pointer
 
-        return matchers_in(given_value) or None
+        return matcher_kinds_by_pointer(given_value) or None
 
     if option.kind == "number" and given_value is not None:
         return given_value * option.unit

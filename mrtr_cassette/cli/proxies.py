@@ -44,7 +44,7 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.cli.group import TakesCommand, after_dashes, say, tell
 from mrtr_cassette.core.cassette.client_config import (
-    has_wrapped,
+    has_wrapped_server,
     unwrapped_config,
     wrapped_config,
 )
@@ -655,7 +655,7 @@ def wrap(
     backup = change_config(
         file,
         lambda data: wrapped_config(data, str(file), server, command),
-        lambda data: not has_wrapped(data, str(file)),
+        lambda data: not has_wrapped_server(data, str(file)),
     )
     say(f"wrote {file}; the old file is {backup}; restart the client")
 

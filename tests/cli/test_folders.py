@@ -12,7 +12,10 @@ from click.testing import CliRunner, Result
 from messages import text
 
 from mrtr_cassette.cli import main
-from mrtr_cassette.core.cassette.journal import encode_header, encode_line
+from mrtr_cassette.core.cassette.journal import (
+    encode_journal_header,
+    encode_journal_line,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +46,7 @@ def journal(name: str, recorder: str) -> None:
     (exchange,) = converse((tool(recorder), text("x")))
     header = replace(JOURNAL_HEADER, recorder=recorder.zfill(32))
     Path(name).write_bytes(
-        encode_header(header) + encode_line(replace(exchange, number=1))
+        encode_journal_header(header) + encode_journal_line(replace(exchange, number=1))
     )
 
 

@@ -13,7 +13,10 @@ from messages import text
 from processes import PEERS
 from suites import ONE_TEST
 
-from mrtr_cassette.core.cassette.journal import encode_header, encode_line
+from mrtr_cassette.core.cassette.journal import (
+    encode_journal_header,
+    encode_journal_line,
+)
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.runs.running import in_thread
@@ -599,11 +602,11 @@ def test_an_interrupted_run_concludes_all_that_it_used(suite, recorded, monkeypa
 def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
     """The error names the journal and both ways on; nothing is deleted unasked."""
     (exchange,) = converse((tool("deploy"), text("done")))
-    line = encode_line(replace(exchange, number=1))
+    line = encode_journal_line(replace(exchange, number=1))
     cassette = suite.path / "cassettes/test_one/test_deploy.json"
     cassette.parent.mkdir(parents=True)
     journal = cassette.with_name("test_deploy.json.journal")
-    journal.write_bytes(encode_header(JOURNAL_HEADER) + line)
+    journal.write_bytes(encode_journal_header(JOURNAL_HEADER) + line)
     suite.write("test_one.py", ONE_TEST)
     for mode in ("once", "none", "all"):
         result = suite.run(f"--mrtr-mode={mode}", errors=1)

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.journal import decode_header, decode_line
+from mrtr_cassette.core.cassette.journal import (
+    decode_journal_header,
+    decode_journal_line,
+)
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -97,7 +100,7 @@ def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
 def said_by_line(line: bytes) -> Any:
     """Return what a line of a journal says as JSON; None for one that is not whole."""
     try:
-        found = decode_line(line)
+        found = decode_journal_line(line)
     except ValueError:
         return None
 
@@ -119,7 +122,7 @@ def said_of_rules(rules: RedactionRules | None) -> Any:
 def said_in(journal: bytes) -> dict[str, Any]:
     """Return what a journal says as JSON."""
     first, *lines = journal.removesuffix(b"\n").split(b"\n")
-    header = decode_header(first, "journal")
+    header = decode_journal_header(first, "journal")
     names = ("upstream", "request_state", "recorded_at", "existing", "answers")
 
     return {

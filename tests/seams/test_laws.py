@@ -45,7 +45,7 @@ from messages import Json, asks, compact, text
 from verifying import reported_miss
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.journal import decode_line, encode_line
+from mrtr_cassette.core.cassette.journal import decode_journal_line, encode_journal_line
 from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -632,7 +632,7 @@ def test_reading_is_total(raw: bytes) -> None:
     """Made-up bytes, and made-up lines of a journal, are read or refused alike."""
     everything_about(raw)
     with suppress(ValueError):
-        decode_line(raw)
+        decode_journal_line(raw)
 
 
 def recorded_hostility(
@@ -670,8 +670,8 @@ def recorded_hostility(
         observation.response_ended(talk.tick())
         recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
         response_log_line(observation, recorded, End.COMPLETE, talk.tick())
-        line = encode_line(recorded)
-        assert values_of(decode_line(line)) == values_of(recorded)
+        line = encode_journal_line(recorded)
+        assert values_of(decode_journal_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)
 
     return talk

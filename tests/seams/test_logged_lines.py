@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from messages import compact, result, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, cassette_over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
@@ -135,7 +135,7 @@ def test_what_is_logged_after_a_response_stays_after_it(
 ) -> None:
     """Calls overlap, and logs come between; each stays behind the responses that it came behind."""
     cassette, came, answered = recorded(methods, script)
-    player = Player(over_pipes(cassette))
+    player = Player(cassette_over_pipes(cassette))
     channel = played(player, channel_request(FIRST_SESSION))
     heard = sent_by(channel)
     for asked in answered:
@@ -209,7 +209,7 @@ class Listener:
 
     def __init__(self, talk: Talk) -> None:
         self.trace = talk.trace
-        cassette = over_pipes(talk.recording.cassette())
+        cassette = cassette_over_pipes(talk.recording.cassette())
         self.player = Player(cassette)
         self.open: list[Delivery] = []
         self.sent: list[bytes] = []

@@ -15,7 +15,7 @@ from probed_http import probed, record
 
 import mrtr_cassette
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.cassette.transports import cassette_over_pipes
 from mrtr_cassette.core.drive.cut import cut_out_calls
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import ProbeOptions
@@ -227,7 +227,7 @@ async def test_branches_of_a_server_on_pipes(tmp_path: Path) -> None:
     await asyncio.to_thread(
         mrtr_cassette.call, server, "deploy", answers={"confirm": True}, path=over_http
     )
-    lines = replace(over_pipes(load_cassette(over_http)), transport="stdio")
+    lines = replace(cassette_over_pipes(load_cassette(over_http)), transport="stdio")
     on_pipes = tmp_path / "stdio.json"
     on_pipes.write_bytes(dump(lines))
     for recorded in (over_http, on_pipes):

@@ -29,7 +29,7 @@ from builders import (
 from harness import looped
 from messages import text
 
-from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, cassette_over_pipes
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import report_of_replay, summary_data, summary_text
 from mrtr_cassette.core.wire.http import End, Headers, Request, line_request
@@ -95,7 +95,7 @@ def given_up(
     talk.response(number, response)
     cassette = loaded(talk.cassette())
 
-    return Player(over_pipes(cassette) if on_pipes else cassette)
+    return Player(cassette_over_pipes(cassette) if on_pipes else cassette)
 
 
 @pytest.mark.parametrize("response", [NEVER, stream(progress(1), end=End.OPEN)])
@@ -210,7 +210,7 @@ async def test_response_after_a_cancellation_never_comes_without_one(
     talk.event(number, answer(SLOW, text("stopped")))
     talk.end(number)
     cassette = loaded(talk.cassette())
-    player = Player(over_pipes(cassette) if on_pipes else cassette)
+    player = Player(cassette_over_pipes(cassette) if on_pipes else cassette)
     silence = Silence()
     client = Downstream()
     server = ReplayServer(

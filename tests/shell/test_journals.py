@@ -18,7 +18,7 @@ from standin import answering, event, response
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     decode_journal,
-    encode_line,
+    encode_journal_line,
 )
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.record.recorder import Recorder
@@ -75,7 +75,7 @@ def test_one_recorder_takes_the_place_of_a_journal_of_errors(
     """Where another one finds it too, it doesn't remove the journal that has come in its place."""
     cassette = tmp_path / "c.json"
     left = Journal(cassette, JOURNAL_HEADER)
-    left.append(encode_line(exchange(tool("x"), Answer((b"x",), (), 404))))
+    left.append(encode_journal_line(exchange(tool("x"), Answer((b"x",), (), 404))))
     left.close()
     started: list[Journal] = []
 
@@ -166,7 +166,7 @@ def test_a_publish_that_fails_keeps_the_journal(
     """A recording that can't be published is still in its journal, and can be once there is room."""
     path = tmp_path / "c.json"
     journal = Journal(path, JOURNAL_HEADER)
-    journal.append(encode_line(exchange(tool("x"), text("done"))))
+    journal.append(encode_journal_line(exchange(tool("x"), text("done"))))
     journal.close()
     data = journal.path.read_bytes()
 

@@ -14,8 +14,8 @@ from messages import Json, asks, text
 import mrtr_cassette
 from mrtr_cassette.core.cassette.journal import (
     JournalHeader,
-    encode_header,
-    encode_line,
+    encode_journal_header,
+    encode_journal_line,
 )
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -51,11 +51,13 @@ def header(recorder: int, **changes: object) -> JournalHeader:
 def journal(path: Path, recorder: int, *exchanges: object, **changes: object) -> Path:
     """Write a journal."""
     lines = [
-        encode_line(replace(exchange, number=at))
+        encode_journal_line(replace(exchange, number=at))
         for at, exchange in enumerate(exchanges, start=1)
     ]  # type: ignore[type-var]
 
-    path.write_bytes(encode_header(header(recorder, **changes)) + b"".join(lines))
+    path.write_bytes(
+        encode_journal_header(header(recorder, **changes)) + b"".join(lines)
+    )
     return path
 
 
@@ -142,7 +144,7 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     kept.write_bytes(journal_path(path).read_bytes() + b'{"number":3,"torn')
     publish_journal(path)
     working = Journal(tmp_path / "working", header(2))
-    working.append(encode_line(replace(FIRST, number=1)))
+    working.append(encode_journal_line(replace(FIRST, number=1)))
 
     merged, notes = merge_files(
         [path, kept, kept, working.path], tmp_path / "whole.json"
@@ -160,12 +162,12 @@ def test_cassette_of_a_recorder_at_work_is_left_to_it(tmp_path: Path) -> None:
     """If it is killed, its journal would be taken for one whose exchanges are all in the cassette."""
     path = tmp_path / "c.json"
     working = Journal(path, header(1))
-    working.append(encode_line(replace(FIRST, number=1)))
+    working.append(encode_journal_line(replace(FIRST, number=1)))
 
     with pytest.raises(CassetteError, match="another recorder is writing"):
         merge_files([working.path], path)
 
-    working.append(encode_line(replace(SECOND, number=2)))
+    working.append(encode_journal_line(replace(SECOND, number=2)))
     working.close()
     recover_journal(path)
 
@@ -178,8 +180,8 @@ def test_cassette_of_a_recorder_at_work_is_left_to_it(tmp_path: Path) -> None:
         (None, "there is no such cassette"),
         (b"{}", "none.json"),
         (b'{"journal":99} 00000000\n', "journal version 99"),
-        (encode_header(header(1)), "no file has a complete exchange"),
-        (encode_header(header(1, existing="append")), "it adds to a cassette"),
+        (encode_journal_header(header(1)), "no file has a complete exchange"),
+        (encode_journal_header(header(1, existing="append")), "it adds to a cassette"),
     ],
 )
 def test_what_cannot_be_merged_is_an_error(

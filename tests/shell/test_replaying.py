@@ -62,7 +62,7 @@ from standin import (
 from tasking import created, state
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.transports import over_http
+from mrtr_cassette.core.cassette.transports import cassette_over_http
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
@@ -611,7 +611,9 @@ def test_cassette_that_is_played_again_and_again_stays_loaded(tmp_path: Path) ->
     loaded_replays = LoadedReplays()
 
     def load(place: Location) -> Cassette:
-        return loaded_replays.load_or_reuse(place, over_http, ReplayOptions())[0]
+        return loaded_replays.load_or_reuse(place, cassette_over_http, ReplayOptions())[
+            0
+        ]
 
     first = load(paths[0])
     for path in paths[1:]:
@@ -636,7 +638,7 @@ def test_plays_that_begin_at_once_load_their_cassette_once(tmp_path: Path) -> No
 
     def load(_: int) -> tuple[Cassette, Player]:
         all_there.wait()
-        return loaded_replays.load_or_reuse(path, over_http, ReplayOptions())
+        return loaded_replays.load_or_reuse(path, cassette_over_http, ReplayOptions())
 
     with ThreadPoolExecutor(16) as threads:
         found = [*threads.map(load, range(16))]

@@ -49,7 +49,7 @@ from messages import CAPABLE, JsonObject, compact
 from patience import HANGS_S
 from standin import BrokenOffError, Head
 
-from mrtr_cassette.core.cassette.journal import decode_line
+from mrtr_cassette.core.cassette.journal import decode_journal_line
 from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.shell.files.journals import recover_journal
 
@@ -484,7 +484,7 @@ def is_torn(journal: Path) -> bool:
     """Tell whether the last line of a journal is incomplete; its end may lack the line's end only."""
     last = journal.read_bytes().rpartition(b"\n")[2]
     try:
-        return bool(last) and not decode_line(last)
+        return bool(last) and not decode_journal_line(last)
     except ValueError:
         return True
 

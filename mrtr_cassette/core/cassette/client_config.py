@@ -41,7 +41,7 @@ _ADDED_ARGUMENTS = b', "args":'
 _BOM = b"\xef\xbb\xbf"
 
 
-class _ServerEntry(NamedTuple):
+class _ServerEntrySpans(NamedTuple):
     """Where the parts of a server's entry are in its file."""
 
     command: Span
@@ -63,7 +63,7 @@ def wrapped_config(
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    entry = _server_entry(data, path, server, proxy_command)
+    entry = _spans_of_server_entry(data, path, server, proxy_command)
     if entry.wrapped_command is not None:
         raise CassetteError(
             path,
@@ -94,7 +94,7 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     Raises:
         CassetteError: it is no such file, has no such server, or that is not wrapped.
     """
-    entry = _server_entry(data, path, server)
+    entry = _spans_of_server_entry(data, path, server)
     command_index = entry.wrapped_command
     args_span = entry.args_span
     if command_index is None or args_span is None:
@@ -120,15 +120,17 @@ def unwrapped_config(data: bytes, path: str, server: str) -> bytes:
     return splice(data, changes)
 
 
-def _server_entry(
+def _spans_of_server_entry(
     data: bytes, path: str, server: str, proxy_command: Sequence[str] = ()
-) -> _ServerEntry:
+) -> _ServerEntrySpans:
     """Return the parts of a server's entry; the server must have a command, and not a URL.
 
     `proxy_command` is what is to start it.
     """
     data_without_comments = _without_comments(data)
-    place, value = _server_value(data_without_comments, path, server, proxy_command)
+    place, value = _server_place_and_entry(
+        data_without_comments, path, server, proxy_command
+    )
     has_command = isinstance(value, dict) and isinstance(value.get("command"), str)
     if not has_command:
         raise CassetteError(
@@ -144,18 +146,20 @@ def _server_entry(
             path, printable(f"`args` of the server {server!r} is not a list of texts")
         )
 
-    command_span = _last_span(data_without_comments, (*place, "command"))
+    command_span = _last_span_at_path(data_without_comments, (*place, "command"))
     if command_span is None:
         raise CassetteError(
             path, printable(f"the server {server!r} is spelled in an odd way")
         )
 
     arguments = []
-    args_span = _last_span(data_without_comments, (*place, "args"))
+    args_span = _last_span_at_path(data_without_comments, (*place, "args"))
     if args_span is not None:
         arguments = item_spans(data_without_comments, args_span)
 
-    return _ServerEntry(command_span, args_span, arguments, _wrapped_command(value))
+    return _ServerEntrySpans(
+        command_span, args_span, arguments, _index_of_wrapped_command(value)
+    )
 
 
 def _hint_at_proxy(entry: Any, proxy_command: Sequence[str]) -> str | None:
@@ -169,7 +173,7 @@ def _hint_at_proxy(entry: Any, proxy_command: Sequence[str]) -> str | None:
     return f"record a server with a URL by a proxy: {command}"
 
 
-def _server_value(
+def _server_place_and_entry(
     data_without_comments: bytes, path: str, server: str, proxy_command: Sequence[str]
 ) -> tuple[MemberPath, Any]:
     """Return a server's entry, and where the file has it.
@@ -211,18 +215,20 @@ def _hint_by_hand(proxy_command: Sequence[str]) -> str:
     return f"start the server with this before its own command, by hand: {words}"
 
 
-def _last_span(data_without_comments: bytes, path: MemberPath) -> Span | None:
+def _last_span_at_path(data_without_comments: bytes, path: MemberPath) -> Span | None:
     """Return where the value at a path is; of several, the last one counts."""
     # A name is found as its bytes spell it, or escaped.
-    as_bytes = []
+    path_as_bytes_spell_it = []
     for name in path:
-        as_bytes.append(name.encode("utf-8", "surrogatepass").decode("latin-1"))
+        path_as_bytes_spell_it.append(
+            name.encode("utf-8", "surrogatepass").decode("latin-1")
+        )
 
-    spans = find_spans(data_without_comments, {path, tuple(as_bytes)})
+    spans = find_spans(data_without_comments, {path, tuple(path_as_bytes_spell_it)})
     return max([span for _, span in spans], default=None)
 
 
-def _wrapped_command(entry: Any) -> int | None:
+def _index_of_wrapped_command(entry: Any) -> int | None:
     """Return the index of a wrapped server's own command in its arguments; None without one."""
     if not isinstance(entry, dict):
         return None
@@ -245,12 +251,12 @@ def _wrapped_command(entry: Any) -> int | None:
     return args.index(_DASHES) + 1
 
 
-def has_wrapped(data: bytes, path: str) -> bool:
+def has_wrapped_server(data: bytes, path: str) -> bool:
     """Tell whether a configuration has a server that is wrapped."""
     by_place = _servers_by_place(_without_comments(data), path)
     for servers in by_place.values():
         for entry in servers.values():
-            if _wrapped_command(entry) is not None:
+            if _index_of_wrapped_command(entry) is not None:
                 return True
 
     return False
@@ -298,7 +304,7 @@ def _members_at(value: Any, pattern: MemberPath) -> Iterator[tuple[MemberPath, A
 def _without_comments(data: bytes) -> bytes:
     """Return the same JSON in the same places, without comments and last commas."""
 
-    def blank(match: re.Match[bytes]) -> bytes:
+    def blank_comment_or_comma(match: re.Match[bytes]) -> bytes:
         text = match[0]
         is_string = text.startswith(b'"')
         return text if is_string else re.sub(rb"[^\r\n]", b" ", text)
@@ -306,5 +312,5 @@ def _without_comments(data: bytes) -> bytes:
     if data.startswith(_BOM):
         data = b"   " + data[len(_BOM) :]
 
-    without_comments = _COMMENTS.sub(blank, data)
-    return _LAST_COMMAS.sub(blank, without_comments)
+    without_comments = _COMMENTS.sub(blank_comment_or_comma, data)
+    return _LAST_COMMAS.sub(blank_comment_or_comma, without_comments)

@@ -45,7 +45,7 @@ class AnnouncedDigests:
         self._announced_digests: set[str] = set()
         self._changed_digests: dict[str, str] = {}
 
-    def add(
+    def add_response(
         self, received_response: Response, sealed_response: Response
     ) -> tuple[tuple[str, str], ...]:
         """Take a response; return digests of texts as they were, and as they are sealed.
@@ -55,8 +55,8 @@ class AnnouncedDigests:
         announced_here = sha256_words_in(received_response.body)
         changed_here = {}
         if received_response.body != sealed_response.body:
-            for text_before, text_after in _text_pairs(
-                *_changed_parts(received_response, sealed_response)
+            for text_before, text_after in _texts_before_and_after(
+                *_responses_without_same_pieces(received_response, sealed_response)
             ):
                 if text_before != text_after:
                     changed_here[sha256_of(text_before)] = sha256_of(text_after)
@@ -95,7 +95,9 @@ def digest_replacements(
 
     replacements: dict[str, str] = {}
     for sealed_response, written_response in responses:
-        for sealed_text, written_text in _text_pairs(sealed_response, written_response):
+        for sealed_text, written_text in _texts_before_and_after(
+            sealed_response, written_response
+        ):
             sealed_digest = sha256_of(sealed_text)
             sent_digest = sent_digest_by_sealed.get(sealed_digest, sealed_digest)
             written_digest = sha256_of(written_text)
@@ -108,20 +110,20 @@ def digest_replacements(
 def with_digests(raw: bytes, new_digests: Mapping[str, str]) -> bytes:
     """Replace announced digests in a text."""
 
-    def replacement(match: Any) -> bytes:
+    def new_digest_of_match(match: Any) -> bytes:
         digest: str = match[0].decode()
         return new_digests.get(digest, digest).encode()
 
-    text_with_new_digests: bytes = _DIGEST.sub(replacement, raw)
+    text_with_new_digests: bytes = _DIGEST.sub(new_digest_of_match, raw)
     return text_with_new_digests
 
 
-def _text_pairs(
+def _texts_before_and_after(
     response_before: Response, response_after: Response
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts of the messages of a response, each before and after a change of them."""
     pairs: list[tuple[Any, Any]] = [
-        (_trees_of(response_before), _trees_of(response_after))
+        (_message_trees_of(response_before), _message_trees_of(response_after))
     ]
     while pairs:
         value_before, value_after = pairs.pop()
@@ -138,7 +140,7 @@ def _text_pairs(
 _MAY_HAVE_TEXTS = frozenset({str, dict, list})
 
 
-def _changed_parts(
+def _responses_without_same_pieces(
     response_before: Response, response_after: Response
 ) -> tuple[Response, Response]:
     """Return two responses without the events or lines that are the same in both."""
@@ -156,13 +158,12 @@ def _changed_parts(
             pieces_before.append(piece_before)
             pieces_after.append(piece_after)
 
-    return (
-        replace(response_before, pieces=tuple(pieces_before)),
-        replace(response_after, pieces=tuple(pieces_after)),
-    )
+    shorter_before = replace(response_before, pieces=tuple(pieces_before))
+    shorter_after = replace(response_after, pieces=tuple(pieces_after))
+    return shorter_before, shorter_after
 
 
-def _trees_of(response: Response) -> list[Any]:
+def _message_trees_of(response: Response) -> list[Any]:
     """Return the messages of a response as JSON, in order; numbers may be inexact."""
     if not response.is_message_stream:
         with suppress(orjson.JSONDecodeError):

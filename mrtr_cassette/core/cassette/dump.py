@@ -39,7 +39,7 @@ def dump(cassette: Cassette) -> bytes:
 
     file_parts.append(b'\n    "exchanges": [')
     lines = []
-    for tree in _facts_trees(cassette):
+    for tree in _exchange_facts_trees(cassette):
         lines.append(b"\n      " + orjson.dumps(tree))
 
     file_parts.append(b",".join(lines))
@@ -75,7 +75,7 @@ def _head_tree(cassette: Cassette) -> Tree:
 
 def _recording_tree(cassette: Cassette) -> Tree:
     """Return the facts about the recording as a whole, which differ between recordings."""
-    return _without_none(
+    return _without_none_members(
         {
             "recorded_at": cassette.recorded_at,
             "tool": cassette.tool,
@@ -95,27 +95,27 @@ def _recorder_trees(recorders: Iterable[RecorderFacts]) -> list[Tree]:
             "wall_ms": round(recorder.wall_ms),
             "offset_ms": round(recorder.offset_ms) or None,
         }
-        trees.append(_without_none(tree))
+        trees.append(_without_none_members(tree))
 
     return trees
 
 
-def _without_none(tree: Tree) -> Tree:
+def _without_none_members(tree: Tree) -> Tree:
     return {name: value for name, value in tree.items() if value is not None}
 
 
 def _interaction_tree(interaction: RecordedInteraction) -> Tree:
-    """Return an interaction; if its last response is an ask, that ask has no answer."""
-    first = interaction.exchanges[0]
-    last = interaction.exchanges[-1]
+    """Return an interaction; if its last_exchange response is an ask, that ask has no answer."""
+    first_exchange = interaction.exchanges[0]
+    last_exchange = interaction.exchanges[-1]
     turns = _turn_trees(interaction)
-    ending = None
-    if last.response is not None:
-        ending = _response_tree(last.response)
+    final_response = None
+    if last_exchange.response is not None:
+        final_response = _response_tree(last_exchange.response)
 
-    if last.ask is not None:
-        turns.append({"via": "result", "ask": ending})
-        ending = None
+    if last_exchange.ask is not None:
+        turns.append({"via": "result", "ask": final_response})
+        final_response = None
 
     tree: Tree = {}
     if interaction.is_orphan:
@@ -124,10 +124,10 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
     if interaction.branch is not None:
         tree["branch"] = interaction.branch._asdict()
 
-    tree["request"] = _request_tree(first.request)
+    tree["request"] = _request_tree(first_exchange.request)
     tree["elicitation_turns"] = turns
-    if ending is not None:
-        tree["response"] = ending
+    if final_response is not None:
+        tree["response"] = final_response
 
     if interaction.steps:
         tree["task"] = [_exchange_tree(step.exchange) for step in interaction.steps]
@@ -187,7 +187,7 @@ def _pushed_turn_tree(turn: PushedTurn) -> Tree:
             "interaction": request.interaction,
             "event": request.piece_index,
         }
-        events.append(_without_none(event))
+        events.append(_without_none_members(event))
 
     tree: Tree = {"via": "push", "ask": {"events": events}}
     if turn.answers:
@@ -332,7 +332,7 @@ def _values_by_name(headers: Headers) -> dict[str, list[str]]:
     return values_by_name
 
 
-def _facts_trees(cassette: Cassette) -> list[Tree]:
+def _exchange_facts_trees(cassette: Cassette) -> list[Tree]:
     """Return the facts of the exchanges that have a number, by their numbers."""
     number_by_recorder = {}
     for number, recorder in enumerate(cassette.recorders, start=1):
@@ -352,7 +352,7 @@ def _facts_trees(cassette: Cassette) -> list[Tree]:
                 if poll_count != 1:
                     tree["polls"] = poll_count
 
-            trees.append(_without_none(tree | _exchange_facts(exchange)))
+            trees.append(_without_none_members(tree | _exchange_facts(exchange)))
 
     return sorted(trees, key=lambda tree: tree["number"])
 
@@ -422,28 +422,28 @@ def _piece_time_trees(response: Response, started_ms: float) -> list[Tree]:
 
 def exchange_sha256(request: Request, response: Response | None) -> str:
     """Return the digest of one exchange, which covers values, and not how the file spells them."""
-    fields = [
+    digest_fields = [
         request.method.encode(),
         request.target.encode(),
-        _header_fields(request.headers),
+        _header_digest_fields(request.headers),
         request.body,
     ]
 
     if response is None:
-        fields += (b"", b"", b"", b"")
+        digest_fields += (b"", b"", b"", b"")
     else:
-        fields += (
+        digest_fields += (
             b"%d" % response.status,
-            _header_fields(response.headers),
+            _header_digest_fields(response.headers),
             _ENDS[response.end],
             response.body,
         )
 
-    return hashlib.sha256(_netstrings(fields)).hexdigest()
+    return hashlib.sha256(_netstrings(digest_fields)).hexdigest()
 
 
 @lru_cache(maxsize=1024)
-def _header_fields(headers: Headers) -> bytes:
+def _header_digest_fields(headers: Headers) -> bytes:
     """Return headers as the digest covers them: as netstrings of names and values."""
     fields: list[bytes] = []
     # As they are when they are read again.

@@ -47,7 +47,7 @@ class CallEffects:
         """Whether requests are repeated as time goes by, of those that were asked for."""
         self.unknown_tools = UnknownTools(by_arrival if refuses_unknown_tools else ())
 
-    def only_reads(self, key: CallKey) -> bool:
+    def is_known_to_only_read(self, key: CallKey) -> bool:
         """Tell whether a call is known to change nothing."""
         if key.tool_or_method in self._read_only_names:
             return True
@@ -93,7 +93,7 @@ class CallEffects:
 
     def _is_repeating(self, entry: ReplayEntry) -> bool:
         """Find out whether clients repeat a request as time goes by."""
-        if entry.kind is not Kind.REQUEST or not self.only_reads(entry.key):
+        if entry.kind is not Kind.REQUEST or not self.is_known_to_only_read(entry.key):
             return False
 
         response = entry.exchange.response
@@ -104,7 +104,7 @@ class CallEffects:
         """Tell whether the response to a request ends a call that may have changed something."""
         if entry.kind is not Kind.REQUEST or entry.task_creator is not None:
             return False
-        if entry.is_ask or entry.is_listening or self.only_reads(entry.key):
+        if entry.is_ask or entry.is_listening or self.is_known_to_only_read(entry.key):
             return False
 
         if entry.key.name in self.unknown_tools.refused_calls:
@@ -183,7 +183,7 @@ class UnknownTools:
         names = [
             entry.key.name
             for entry in self._tool_calls
-            if not _says_unknown_tool(entry)
+            if not _may_say_unknown_tool(entry)
         ]
         return frozenset(names)
 
@@ -204,7 +204,7 @@ class UnknownTools:
     def _outcome_for_name(self, name: str) -> bytes:
         """Return the error, or the result, as the server spelled it for another such tool."""
         for refused_name, entry in self.refused_calls.items():
-            outcome = _outcome_with_name(entry, refused_name, name)
+            outcome = _outcome_with_other_name(entry, refused_name, name)
             if outcome is not None:
                 return outcome
 
@@ -214,7 +214,7 @@ class UnknownTools:
         return b'"error":{"code":-32602,"message":%b}' % text
 
 
-def _says_unknown_tool(entry: ReplayEntry) -> bool:
+def _may_say_unknown_tool(entry: ReplayEntry) -> bool:
     """Tell whether a response may say that there is no such tool."""
     members = entry.exchange.rpc_members
     error = members.get("error")
@@ -224,10 +224,12 @@ def _says_unknown_tool(entry: ReplayEntry) -> bool:
     if entry.exchange.result_members.get("isError") is not True:
         return False
 
-    return _name_pattern(entry.key.name).search(_outcome_text(members)) is not None
+    return (
+        _whole_name_pattern(entry.key.name).search(_outcome_text(members)) is not None
+    )
 
 
-def _name_pattern(name: str) -> re.Pattern[str]:
+def _whole_name_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern of a name that is no part of another one."""
     return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
 
@@ -248,7 +250,7 @@ def _outcome_text(members: Any) -> str:
     return "\n".join(texts)
 
 
-def _outcome_with_name(
+def _outcome_with_other_name(
     entry: ReplayEntry, known_name: str, new_name: str
 ) -> bytes | None:
     """Return the outcome of a refused call with another name; None where it can't be put in."""
@@ -262,7 +264,7 @@ def _outcome_with_name(
         return None
 
     text = spelled_outcome.decode("utf-8", "surrogatepass")
-    pattern = _name_pattern(known_name)
+    pattern = _whole_name_pattern(known_name)
     names_in_text = pattern.findall(text)
     if len(names_in_text) > 1 or names_in_text != pattern.findall(
         _outcome_text(response.tree)

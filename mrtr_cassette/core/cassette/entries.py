@@ -311,7 +311,7 @@ def learned_origin(
     return origin
 
 
-def _arrival_of(
+def _arrival_order_of(
     exchange: RecordedExchange, place: EntryPlace
 ) -> tuple[float, int, int]:
     """Return a sort key by arrival; an exchange without a number comes last."""
@@ -325,10 +325,9 @@ def _arrival_of(
 def is_answer_to(entry: ReplayEntry, answer: Message) -> bool:
     """Tell whether a posted answer was recorded under the id of another one."""
     question = entry.answered_question
-    return (
-        question is not None
-        and question.request.message.comparable_id == answer.comparable_id
-    )
+    if question is None:
+        return False
+    return question.request.message.comparable_id == answer.comparable_id
 
 
 class MadeWrite(NamedTuple):
@@ -349,13 +348,13 @@ class MadeWrite(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The write in words: the call, and how its user answered."""
-        words = []
+        """The write in calls_and_answers: the call, and how its user answered."""
+        calls_and_answers = []
         step = self.entry
         while step is not None:
             answers = step.normalised.lookup.answers
             if answers is not None:
-                words.append(answers)
+                calls_and_answers.append(answers)
 
             step = step.answered_ask
 
@@ -363,18 +362,18 @@ class MadeWrite(NamedTuple):
         if self.key is not None:
             call = f"{self.key} {self.key.arguments}"
 
-        words.append(call)
-        return " answered ".join(reversed(words))
+        calls_and_answers.append(call)
+        return " answered ".join(reversed(calls_and_answers))
 
     @property
     def numbered_description(self) -> str:
         """The same with the number of its interaction."""
         if self.entry is None:
-            return self.plain_description
+            return self.description_without_number
         return f"{self.entry.place.in_file} {self.description}"
 
     @property
-    def plain_description(self) -> str:
+    def description_without_number(self) -> str:
         """The same, and whether nothing is recorded of it."""
         if self.entry is None:
             return f"unrecorded {self.description}"
@@ -403,7 +402,7 @@ def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> st
     """Return what a response says: about its task, as a result or error, or in an HTTP body."""
     task = exchange.created_task
     if task is not None:
-        return _task_text(task, steps)
+        return _task_answers_and_last_state(task, steps)
 
     message = exchange.rpc_response
     if message is not None:
@@ -416,7 +415,7 @@ def _answer_text(exchange: RecordedExchange, steps: Iterable[ReplayEntry]) -> st
     return ""
 
 
-def _task_text(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
+def _task_answers_and_last_state(task: TaskState, steps: Iterable[ReplayEntry]) -> str:
     """Return the answers that a task was given, and the digest of its last state."""
     lines = []
     for step in steps:
@@ -457,7 +456,7 @@ ReadRequest = Callable[[Request], tuple[Call, NormalisedRequest]]
 
 def entries_of(cassette: Cassette, read_request: ReadRequest) -> Entries:
     """Return the exchanges of a cassette as they are matched."""
-    drafts = _drafts_of(cassette)
+    drafts = _drafts_with_due_times(cassette)
     pings = ping_ids([draft.exchange for draft in drafts])
     writer = _EntryWriter(read_request, pings)
     for draft in sorted(drafts, key=lambda draft: draft.due):
@@ -498,12 +497,12 @@ class _Draft:
     due: tuple[float, int, int]
 
 
-def _drafts_of(cassette: Cassette) -> list[_Draft]:
+def _drafts_with_due_times(cassette: Cassette) -> list[_Draft]:
     """Return the drafts of all exchanges, and when their entries are due."""
     drafts = []
     due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
     for interaction in cassette.interactions:
-        for draft in _drafts_in(interaction):
+        for draft in _drafts_of_interaction(interaction):
             for referred_exchange in (
                 draft.answered_ask,
                 draft.pending_exchange,
@@ -518,7 +517,7 @@ def _drafts_of(cassette: Cassette) -> list[_Draft]:
     return drafts
 
 
-def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
+def _drafts_of_interaction(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the exchanges that no earlier interaction has."""
     exchanges = interaction.exchanges
     answered_asks = dict(zip(exchanges[1:], exchanges, strict=False))
@@ -563,7 +562,7 @@ def _drafts_in(interaction: RecordedInteraction) -> Iterator[_Draft]:
             pending_exchange,
             question,
             task_creator=None if place.step is None else exchanges[-1],
-            due=_arrival_of(exchange, entry_place),
+            due=_arrival_order_of(exchange, entry_place),
         )
 
 
@@ -592,11 +591,11 @@ class _EntryWriter:
             traits = normalised.traits._replace(is_conditional=True)
             normalised = normalised._replace(traits=traits)
 
-        client_message = _asker_of(call.message)
+        client_message = _message_as_responses_repeat_it(call.message)
         session = session_of_exchange(exchange)
         answered_ask = self._entry_of(draft.answered_ask)
         answered_question = self._answered_question(draft)
-        resumed_entry = self._entry_of(self._streams.add(exchange))
+        resumed_entry = self._entry_of(self._streams.stream_resumed_by(exchange))
         issued_hash, ask_key = _ask_identity(exchange, normalised)
         entry = ReplayEntry(
             exchange=exchange,
@@ -618,7 +617,7 @@ class _EntryWriter:
             is_pong=self._entry_answers_ping(
                 session, client_message, answered_question
             ),
-            arrival=_arrival_of(exchange, draft.place),
+            arrival=_arrival_order_of(exchange, draft.place),
         )
 
         self.entry_by_exchange[exchange] = entry
@@ -643,11 +642,11 @@ class _EntryWriter:
         answered_question: AnsweredQuestion | None,
     ) -> bool:
         """Tell whether an answer is to a ping, and not to another request that was pushed."""
-        if (
-            answered_question is not None
-            and answered_question.request.message.method != PING
-        ):
-            return False
+        if answered_question is not None:
+            pushed_message = answered_question.request.message
+            if pushed_message.method != PING:
+                return False
+
         return answers_ping(session, answer, self._pings)
 
     def _counted_numbers(
@@ -672,11 +671,10 @@ class _EntryWriter:
             ask_number_or_state,
         )
         path_number = self._path_numbers.setdefault(path_key, len(self._path_numbers))
-        pending_number = (
-            None
-            if answered_question is None
-            else answered_question.pending_entry.numbers.lookup
-        )
+        pending_number = None
+        if answered_question is not None:
+            pending_number = answered_question.pending_entry.numbers.lookup
+
         lookup_and_cause: object = (normalised.lookup, pending_number)
         if resumed_entry is not None:
             lookup_and_cause = (
@@ -697,7 +695,7 @@ _NO_MEMBERS: Final[dict[str, Any]] = {}
 """An empty object, which nobody changes."""
 
 
-def _asker_of(message: Message | None) -> Message | None:
+def _message_as_responses_repeat_it(message: Message | None) -> Message | None:
     """Return a message as far as responses repeat it, without what takes memory."""
     if message is None:
         return None

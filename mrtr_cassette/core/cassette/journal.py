@@ -61,19 +61,19 @@ class JournalHeader:
     """The names of the values to which texts refer."""
 
 
-def encode_header(header: JournalHeader) -> bytes:
+def encode_journal_header(header: JournalHeader) -> bytes:
     """Return the first line of a journal."""
     tree = {"journal": JOURNAL_VERSION, **asdict(header)}
     return with_checksum(orjson.dumps(tree))
 
 
-def decode_header(line: bytes, path: str) -> JournalHeader:
+def decode_journal_header(line: bytes, path: str) -> JournalHeader:
     """Read the first line of a journal, with or without its end.
 
     Raises:
         CassetteError: it is the line of something else, of another version, or damaged.
     """
-    body, is_intact = _json_of(line)
+    body, is_intact = _json_and_whether_intact(line)
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -129,7 +129,9 @@ class Continuation(NamedTuple):
     digests: tuple[tuple[str, str], ...] = ()
 
 
-def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
+def encode_journal_line(
+    exchange: RecordedExchange, *, continues: bool = False
+) -> bytes:
     """Return one exchange as a line; if it continues, only what no earlier line has."""
     if continues and exchange.response is not None:
         tree = _tree_of_continuation(exchange, exchange.response)
@@ -184,28 +186,28 @@ def _piece_trees(pieces: Iterable[Piece]) -> list[Any]:
     ]
 
 
-def decode_line(
+def decode_journal_line(
     line: bytes, recorder: str | None = None
 ) -> RecordedExchange | Continuation:
-    """Read a line that `encode_line` wrote, with or without its end.
+    """Read a line that `encode_journal_line` wrote, with or without its end.
 
     Raises:
         ValueError: it is torn, damaged, or something else.
     """
-    body, is_intact = _json_of(line)
+    body, is_intact = _json_and_whether_intact(line)
     if not is_intact:
         raise ValueError("the checksum doesn't match")
 
     try:
         tree = orjson.loads(body)
         if "continues" in tree:
-            return _continuation_of(tree)
-        return _exchange_of(tree, recorder)
+            return _continuation_of_tree(tree)
+        return _exchange_of_tree(tree, recorder)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None
 
 
-def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
+def _continuation_of_tree(tree: Mapping[str, Any]) -> Continuation:
     """Return the continuation in the JSON of a line."""
     return Continuation(
         number=tree["continues"],
@@ -217,7 +219,9 @@ def _continuation_of(tree: Mapping[str, Any]) -> Continuation:
     )
 
 
-def _exchange_of(tree: Mapping[str, Any], recorder: str | None) -> RecordedExchange:
+def _exchange_of_tree(
+    tree: Mapping[str, Any], recorder: str | None
+) -> RecordedExchange:
     """Return the exchange in the JSON of a line, as seen by a recorder if it has a name."""
     method, target, headers, body = tree["request"]
     response = None
@@ -257,16 +261,16 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     """Read a journal; the last line about an exchange counts, with those that continue it.
 
     Raises:
-        CassetteError: its first line is not one of ours.
+        CassetteError: its first_line line is not one of ours.
     """
-    first, *lines = data.split(b"\n")
-    header = decode_header(first, path)
+    first_line, *lines = data.split(b"\n")
+    header = decode_journal_header(first_line, path)
     begun_exchanges: dict[int, RecordedExchange] = {}
     continuations: dict[int, list[Continuation]] = {}
     lost = []
     for line_number, line in enumerate(lines, start=2):
         try:
-            decoded = decode_line(line, header.recorder)
+            decoded = decode_journal_line(line, header.recorder)
         except ValueError:
             if line:
                 size = f"{len(line):,} bytes"
@@ -323,7 +327,7 @@ def with_checksum(body: bytes) -> bytes:
     return b"%b %08x\n" % (body, crc32(body))
 
 
-def _json_of(line: bytes) -> tuple[bytes, bool]:
+def _json_and_whether_intact(line: bytes) -> tuple[bytes, bool]:
     """Return the JSON of a line, with or without its end, and whether its checksum matches."""
     whole_line = line.removesuffix(b"\n") + b"\n"
     body = whole_line[:-CHECKSUM_LENGTH]

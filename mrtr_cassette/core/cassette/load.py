@@ -40,7 +40,7 @@ def load(data: bytes, path: str) -> Cassette:
     from mrtr_cassette.core.cassette.loader import cassette_of
     from mrtr_cassette.core.cassette.model import CassetteModel, InteractionModel
 
-    tree = _tree_of(data, path)
+    tree = _json_tree_of(data, path)
     del data
     _check_version(tree, path)
     # A model takes more memory than what is made of it, so there is one at a time.
@@ -49,19 +49,20 @@ def load(data: bytes, path: str) -> Cassette:
         interactions = tree["interactions"]
         tree["interactions"] = []
 
-    file = _checked(CassetteModel, tree, path)
+    file = _validated_model(CassetteModel, tree, path)
     del tree
     branched_numbers = _numbers_of_branched(interactions)
+    interaction_trees = enumerate(_taken_out_one_by_one(interactions))
     models = (
-        _checked(InteractionModel, tree, path, f"/interactions/{index}")
-        for index, tree in enumerate(_taken(interactions))
+        _validated_model(InteractionModel, tree, path, f"/interactions/{index}")
+        for index, tree in interaction_trees
     )
-    facts = _taken(file.recording.exchanges)
+    facts = _taken_out_one_by_one(file.recording.exchanges)
 
     return cassette_of(file, path, facts, models, branched_numbers)
 
 
-def _taken(items: list[_Item]) -> Iterator[_Item]:
+def _taken_out_one_by_one(items: list[_Item]) -> Iterator[_Item]:
     """Yield the items of a list, and leave none."""
     items.reverse()
     while items:
@@ -88,12 +89,12 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
     """
     from mrtr_cassette.core.cassette.model import CassetteModel
 
-    tree = _tree_of(data, path)
+    tree = _json_tree_of(data, path)
     _check_version(tree, path)
-    return _checked(CassetteModel, tree, path)
+    return _validated_model(CassetteModel, tree, path)
 
 
-def _tree_of(data: bytes, path: str) -> Any:
+def _json_tree_of(data: bytes, path: str) -> Any:
     """Return the JSON of a file, which may begin with a byte order mark."""
     from pydantic_core import from_json
 
@@ -124,7 +125,9 @@ def _check_version(tree: Any, path: str) -> None:
         )
 
 
-def _checked(model: type[_Model], tree: Any, path: str, place: str = "") -> _Model:
+def _validated_model(
+    model: type[_Model], tree: Any, path: str, place: str = ""
+) -> _Model:
     """Return the model of a cassette, or of a part of it; the error names the first wrong member.
 
     Args:
@@ -156,11 +159,11 @@ def accept_edit(data: bytes, path: str) -> tuple[bytes, int]:
         CassetteError: it can't be loaded for another reason than its digests.
     """
     from mrtr_cassette.core.cassette.dump import dump
-    from mrtr_cassette.core.cassette.loader import place_of
+    from mrtr_cassette.core.cassette.loader import place_of_facts
 
     file = decode_cassette(data, path)
     digests = _digests_by_place(file, path)
-    facts_left = {place_of(facts): facts for facts in file.recording.exchanges}
+    facts_left = {place_of_facts(facts): facts for facts in file.recording.exchanges}
     kept_facts: _FactsByPlace = {}
     for place, digest in digests.items():
         if place in facts_left and facts_left[place].sha256 == digest:

@@ -53,7 +53,7 @@ from mrtr_cassette.errors import CassetteError, damage_error
 from mrtr_cassette.terms import shell_command
 
 
-def place_of(facts: ExchangeFactsModel) -> ExchangePlace:
+def place_of_facts(facts: ExchangeFactsModel) -> ExchangePlace:
     """Return the place of the exchange that the facts are about."""
     return ExchangePlace(facts.interaction, facts.turn, facts.answer, facts.step)
 
@@ -113,7 +113,7 @@ class _Loader:
         self._kept_models: dict[int, InteractionModel] = {}
         """Those that others branch off from, or that have pushed turns, by number."""
         self._is_stdio = file.transport == "stdio"
-        self._facts = {place_of(exchange): exchange for exchange in facts}
+        self._facts = {place_of_facts(exchange): exchange for exchange in facts}
         self._interactions_so_far: list[RecordedInteraction] = []
 
     def loaded_interactions(
@@ -132,12 +132,12 @@ class _Loader:
     def _for_each_model(
         self,
         numbered_models: Iterable[tuple[int, InteractionModel]],
-        add: Callable[[int, InteractionModel], None],
+        load_model: Callable[[int, InteractionModel], None],
     ) -> None:
         """Call a function for interactions; an error gets the pointer to its interaction."""
         for number, model in numbered_models:
             try:
-                add(number, model)
+                load_model(number, model)
             except ValueError as error:
                 raise damage_error(
                     self._path, f"/interactions/{number - 1}", str(error)
@@ -228,7 +228,9 @@ class _Loader:
             if facts is not None and facts.polls is not None:
                 poll_count = facts.polls
 
-            steps.append(TaskStep(self._exchange_of(place, step), poll_count))
+            steps.append(
+                TaskStep(self._exchange_of_answer_or_step(place, step), poll_count)
+            )
 
         turns_in_file = []
         for turn in model.elicitation_turns:
@@ -289,7 +291,9 @@ class _Loader:
         ]
         answers = []
         for index, answer_model in enumerate(answer_models):
-            exchange = self._exchange_of(place._replace(answer=index), answer_model)
+            exchange = self._exchange_of_answer_or_step(
+                place._replace(answer=index), answer_model
+            )
             answers.append(PostedAnswer(answer_model.key, exchange))
 
         return PushedTurn(position, tuple(pushed_requests), tuple(answers))
@@ -298,11 +302,11 @@ class _Loader:
         self, event: PushedEventModel, pending_exchange: RecordedExchange
     ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""
-        error = ValueError(f"{event.key} is not a request of the server")
+        no_request_error = ValueError(f"{event.key} is not a request of the server")
         asking_exchange = pending_exchange
         if event.interaction is not None:
             if event.interaction > len(self._interactions_so_far):
-                raise error
+                raise no_request_error
 
             asking_exchange = self._interactions_so_far[
                 event.interaction - 1
@@ -310,15 +314,15 @@ class _Loader:
 
         response = asking_exchange.response
         if response is None or event.event >= len(response.pieces):
-            raise error
+            raise no_request_error
 
         message = message_completed_by(response, event.event)
         if message is None or message.kind is not Kind.REQUEST:
-            raise error
+            raise no_request_error
 
         return PushedRequest(event.key, asking_exchange, event.event, event.interaction)
 
-    def _exchange_of(
+    def _exchange_of_answer_or_step(
         self, place: ExchangePlace, model: ExchangeModel
     ) -> RecordedExchange:
         """Return the exchange of a posted answer or of a step of a task."""
@@ -403,7 +407,7 @@ class _Loader:
 
         method = intern(http.method)
         target = intern(http.path)
-        return Request(method, target, _headers_of(headers), body)
+        return Request(method, target, _headers_of_map(headers), body)
 
     def _loaded_response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None
@@ -412,8 +416,8 @@ class _Loader:
         self._check_http_members(model.status, model.headers)
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
-        headers = _headers_of(model.headers or {})
-        pieces = _pieces_of(model, facts)
+        headers = _headers_of_map(model.headers or {})
+        pieces = _pieces_with_known_times(model, facts)
 
         return Response(status, headers, tuple(pieces), end)
 
@@ -443,14 +447,16 @@ def _parts_up_to_ask(model: InteractionModel, turn_number: int) -> list[Any]:
     return common_parts
 
 
-def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[Piece]:
+def _pieces_with_known_times(
+    model: ResponseModel, facts: ExchangeFactsModel | None
+) -> list[Piece]:
     """Return the pieces of a response, with the times at which they came if these fit."""
     raw_pieces = model.raw_pieces
     if facts is None or not facts.pieces:
         return [Piece(raw, 0, 0) for raw in raw_pieces]
 
     if model.events is None and model.lines is None:
-        raw_pieces = _cut_by_size(b"".join(raw_pieces), facts.pieces)
+        raw_pieces = _pieces_cut_by_size(b"".join(raw_pieces), facts.pieces)
 
     if len(facts.pieces) != len(raw_pieces):
         return [Piece(raw, 0, 0) for raw in raw_pieces]
@@ -463,7 +469,7 @@ def _pieces_of(model: ResponseModel, facts: ExchangeFactsModel | None) -> list[P
     return pieces
 
 
-def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
+def _pieces_cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
     """Return the pieces of a body, or all of it if they don't have its size together."""
     raw_pieces = []
     start = 0
@@ -475,7 +481,7 @@ def _cut_by_size(body: bytes, facts: Iterable[PieceFactsModel]) -> list[bytes]:
     return raw_pieces if start == len(body) else [body]
 
 
-def _headers_of(tree: HeaderMap) -> Headers:
+def _headers_of_map(tree: HeaderMap) -> Headers:
     """Return the headers of a map, in which a name that came more than once has a list."""
     headers = []
     for name, values in tree.items():

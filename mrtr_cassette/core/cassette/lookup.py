@@ -136,7 +136,7 @@ def caller_values_in(call: Call) -> CallerValues:
     return values._replace(batch=tuple(values_in_batch))
 
 
-def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
+def digest_and_values_of_body(body: bytes) -> tuple[bytes, CallerValues] | None:
     """Cut what looks like the caller's values out of an unparsed body; None if nothing does.
 
     Returns:
@@ -154,23 +154,23 @@ def cut_body(body: bytes) -> tuple[bytes, CallerValues] | None:
         values = CallerValues(id_match[1], token_match[1])
         # The last one first, so that the place of the first one stays as it is.
         first_span, last_span = sorted([id_match.span(1), token_match.span(1)])
-        body_without_values = _with_value_cut_out(
-            _with_value_cut_out(body, *last_span), *first_span
+        body_without_values = _with_value_replaced_by_null_byte(
+            _with_value_replaced_by_null_byte(body, *last_span), *first_span
         )
     else:
         values = CallerValues(id_match[1], None)
-        body_without_values = _with_value_cut_out(body, *id_match.span(1))
+        body_without_values = _with_value_replaced_by_null_byte(body, *id_match.span(1))
 
     digest = blake2b(body_without_values, digest_size=16).digest()
     return digest, values
 
 
-def _with_value_cut_out(body: bytes, start: int, end: int) -> bytes:
+def _with_value_replaced_by_null_byte(body: bytes, start: int, end: int) -> bytes:
     """Return a body with a byte that no JSON has in the place of a value."""
     return b"%b\0%b" % (body[:start], body[end:])
 
 
-def digest_of(message: Message) -> bytes | None:
+def digest_without_caller_values(message: Message) -> bytes | None:
     """Return the digest of a request without the caller's values; None if a cut may be wrong.
 
     A body whose cut has this digest is the same message but for these values.
@@ -184,5 +184,5 @@ def digest_of(message: Message) -> bytes | None:
     if raw.count(ID_KEY) != 1 or raw.count(TOKEN_KEY) != tokens:
         return None
 
-    cut_values = cut_body(raw)
+    cut_values = digest_and_values_of_body(raw)
     return None if cut_values is None else cut_values[0]

@@ -54,18 +54,18 @@ def _is_anything(_value: Any) -> bool:
     return True
 
 
-def _text_test(matches: Callable[[str], object]) -> Callable[[Any], bool]:
+def _test_of_matching_text(matches: Callable[[str], object]) -> Callable[[Any], bool]:
     """Return a function that tells whether a value is a text that fulfils a condition."""
 
-    def is_like(value: Any) -> bool:
+    def is_matching_text(value: Any) -> bool:
         return isinstance(value, str) and bool(matches(value))
 
-    return is_like
+    return is_matching_text
 
 
 _TEST_BY_KIND: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "uuid": _text_test(_UUID.fullmatch),
-    "rfc3339": _text_test(RFC3339.fullmatch),
+    "uuid": _test_of_matching_text(_UUID.fullmatch),
+    "rfc3339": _test_of_matching_text(RFC3339.fullmatch),
     "number": _is_number,
     "string": _is_text,
     "any": _is_anything,
@@ -123,7 +123,7 @@ def _kind_test(pointer: str, kind: str) -> Callable[[Any], bool]:
         )
 
     try:
-        return _text_test(whole_matcher(pattern))
+        return _test_of_matching_text(whole_matcher(pattern))
     except ValueError as error:
         raise UsageError(
             f"<<match>> {pointer!r}: {kind} is not a regular expression: {error}"
@@ -144,7 +144,7 @@ class MatcherPlace(NamedTuple):
         return self.matcher.accepts(self.value)
 
     @property
-    def stand_in(self) -> str | None:
+    def compared_text(self) -> str | None:
         """The text that stands for the value where requests are compared; None if it stays."""
         name = f"<{self.matcher.kind}>"
         if self.is_of_kind:
@@ -185,14 +185,11 @@ class Matchers:
             excluded_members = []
 
         places: list[MatcherPlace] = []
-        end_of_last = 0
+        end_of_last_place = 0
         for path, span in spans_of_values(request.body):
-            is_inside = (
-                len(path) > 1
-                and path[0] == outer_member
-                and path[1] not in excluded_members
-            )
-            if not is_inside or span.start < end_of_last:
+            if len(path) < 2 or path[0] != outer_member or path[1] in excluded_members:
+                continue
+            if span.start < end_of_last_place:
                 continue
 
             matcher = self._matcher_at(path[1:])
@@ -205,7 +202,7 @@ class Matchers:
 
             self._used_matchers.add(matcher)
             places.append(MatcherPlace(path, matcher, span, value))
-            end_of_last = span.end
+            end_of_last_place = span.end
 
         return places
 
@@ -221,8 +218,8 @@ class Matchers:
         """Return a request as it is compared: kinds stand in the places of their values."""
         replacements = []
         for place in self.places_with_matcher(request):
-            if place.stand_in is not None:
-                text = json.dumps(place.stand_in).encode()
+            if place.compared_text is not None:
+                text = json.dumps(place.compared_text).encode()
                 replacements.append((place.span, text))
 
         if not replacements:
@@ -288,10 +285,8 @@ class Matchers:
             if path not in spelled_by_path:
                 continue
 
-            if (
-                spelling_by_name.setdefault(name, spelled_by_path[path])
-                != spelled_by_path[path]
-            ):
+            spelling = spelled_by_path[path]
+            if spelling_by_name.setdefault(name, spelling) != spelling:
                 ambiguous_names.add(name)
 
         for name in ambiguous_names:
@@ -310,7 +305,7 @@ class Matchers:
 
         return names_and_paths
 
-    def echo_spans(
+    def spans_repeating_values(
         self, recorded_request: Request, located: LocatedMessage
     ) -> list[tuple[Span, str]]:
         """Return where a message repeats recorded values as a whole, and the names of these."""
@@ -324,9 +319,8 @@ class Matchers:
         raw = located.message.raw
         spans_and_names = []
         for path, span in spans_of_values(raw):
-            may_repeat_value = (
-                "structuredContent" in path[:-1] or path[-1:] in _ECHOING_MEMBERS
-            )
+            is_structured = "structuredContent" in path[:-1]
+            may_repeat_value = is_structured or path[-1:] in _ECHOING_MEMBERS
             if not may_repeat_value or raw[span.start] in b"{[":
                 continue
 
@@ -353,7 +347,7 @@ def _path_matches(path: MemberPath, pattern: MemberPath) -> bool:
     return _path_matches(path[1:], pattern[1:])
 
 
-def matchers_in(texts: Sequence[str]) -> dict[str, str]:
+def matcher_kinds_by_pointer(texts: Sequence[str]) -> dict[str, str]:
     """Return what is given as POINTER=KIND by pointer.
 
     Raises:

@@ -134,9 +134,9 @@ class RecordedExchange:
     @property
     def is_about_cached_copy(self) -> bool:
         """Whether its response says nothing to a client without a copy of an earlier one."""
-        return (
-            self.response is not None and self.response.status in CONDITIONAL_STATUSES
-        )
+        if self.response is None:
+            return False
+        return self.response.status in CONDITIONAL_STATUSES
 
     @property
     def created_task(self) -> TaskState | None:

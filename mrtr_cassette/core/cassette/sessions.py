@@ -45,7 +45,7 @@ _ENDPOINT_EVENT = b"endpoint"
 _MESSAGE_DATA = re.compile(rb"(?:\A|[\r\n])data: ?[{\[]")
 """Matches where the data of an event is JSON."""
 
-_LONGEST_LEAD = 64 * 1024
+_MOST_BYTES_HELD = 64 * 1024
 """Bytes of an event that are held back while they may say where to post."""
 
 
@@ -69,18 +69,16 @@ def issued_session(exchange: RecordedExchange) -> str:
         return NO_SESSION
 
     session_in_response = opened_session(response)
-    return (
-        NO_SESSION
-        if session_in_response == session_of(exchange.request)
-        else session_in_response
-    )
+    if session_in_response == session_of(exchange.request):
+        return NO_SESSION
+    return session_in_response
 
 
 def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
     """Return the URL to which a client of HTTP+SSE posts, after the index of its piece, or None."""
     for index, piece in enumerate(response.pieces):
         data = read_event(piece.raw, first=index == 0).data
-        if is_endpoint(piece.raw):
+        if is_endpoint_event(piece.raw):
             return index, data
         if not may_precede_endpoint(piece.raw, data):
             break
@@ -103,7 +101,7 @@ def post_target(listening_target: str, url: str) -> str:
     return base_path + path
 
 
-def is_endpoint(event: bytes) -> bool:
+def is_endpoint_event(event: bytes) -> bool:
     """Tell whether an event tells a client of HTTP+SSE where to post."""
     return _ENDPOINT_EVENT in event and event_type(event) == _ENDPOINT_EVENT
 
@@ -169,7 +167,7 @@ def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
             yield index, id_of_event
 
 
-def is_answered(response: Response) -> bool:
+def has_rpc_response(response: Response) -> bool:
     """Tell whether a stream has the JSON-RPC response that ends it."""
     return last_response(response) is not None
 
@@ -184,13 +182,11 @@ def cassette_with_joined_streams(cassette: Cassette) -> Cassette:
     streams = Streams()
     joined_responses: dict[RecordedExchange, Response] = {}
     for exchange in cassette.exchanges_by_arrival:
-        stream_start = streams.add(exchange)
+        stream_start = streams.stream_resumed_by(exchange)
         rest_of_stream = exchange.response
-        if (
-            stream_start is None
-            or stream_start.response is None
-            or stream_start.call.message is None
-        ):
+        if stream_start is None or stream_start.response is None:
+            continue
+        if stream_start.call.message is None:
             continue
 
         if rest_of_stream is not None and rest_of_stream.is_event_stream:
@@ -234,7 +230,7 @@ class Streams:
     def __init__(self) -> None:
         self._stream_starts_by_event: dict[tuple[str, str], list[RecordedExchange]] = {}
 
-    def add(self, exchange: RecordedExchange) -> RecordedExchange | None:
+    def stream_resumed_by(self, exchange: RecordedExchange) -> RecordedExchange | None:
         """Take the next exchange in arrival order; return the one whose stream it resumes."""
         session = session_of_exchange(exchange)
         event = (session, resumed_event_id(exchange.request))
@@ -258,11 +254,10 @@ def _resumed_stream(
     if not stream_starts:
         return None
 
-    rpc_response = (
-        None
-        if resuming_exchange.response is None
-        else last_response(resuming_exchange.response)
-    )
+    rpc_response = None
+    if resuming_exchange.response is not None:
+        rpc_response = last_response(resuming_exchange.response)
+
     if rpc_response is None:
         return stream_starts[-1]
 
@@ -312,11 +307,9 @@ def with_event_as_recorded(
     """
     id_of_event = resumed_event_id(request)
     is_outside_session = not request.header(SESSION_HEADER)
-    if (
-        not id_of_event
-        or is_outside_session
-        or sealed_hash(id_of_event) not in recorded_events
-    ):
+    if not id_of_event or is_outside_session:
+        return request
+    if sealed_hash(id_of_event) not in recorded_events:
         return request
 
     headers = []
@@ -360,18 +353,16 @@ class EndpointPassing:
             else:
                 passed_bytes += self._event_as_passed(event)
 
-        if (
-            _MESSAGE_DATA.search(self._held_bytes)
-            or len(self._held_bytes) > _LONGEST_LEAD
-        ):
+        has_too_many_bytes = len(self._held_bytes) > _MOST_BYTES_HELD
+        if has_too_many_bytes or _MESSAGE_DATA.search(self._held_bytes):
             self.is_over = True
 
         if self.is_over:
-            passed_bytes += self.finish()
+            passed_bytes += self.release_held_bytes()
 
         return passed_bytes
 
-    def finish(self) -> bytes:
+    def release_held_bytes(self) -> bytes:
         """Return the bytes held back; from now on there are none."""
         held_bytes = self._held_bytes
         self._held_bytes = b""
@@ -383,7 +374,7 @@ class EndpointPassing:
         """Return an event as it passes: an endpoint of the server without the server's origin."""
         event = read_event(raw, first=self._is_first)
         self._is_first = False
-        if not is_endpoint(raw):
+        if not is_endpoint_event(raw):
             self.is_over = not may_precede_endpoint(raw, event.data)
             return raw
 

@@ -71,12 +71,14 @@ TextChange = Callable[[bytes, str], bytes]
 """Changes a text; its second argument is the header's lower-case name, or empty for other texts."""
 
 
-def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
+def exchange_with_changed_texts(
+    exchange: RecordedExchange, change: TextChange
+) -> RecordedExchange:
     """Return an exchange with other target, header values and bodies; itself if none changes."""
-    request = request_with(exchange.request, change)
+    request = request_with_changed_texts(exchange.request, change)
     response = exchange.response
     if response is not None:
-        response = response_with(response, change)
+        response = response_with_changed_texts(response, change)
 
     if request == exchange.request and response == exchange.response:
         return exchange
@@ -84,16 +86,16 @@ def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchan
     return replace(exchange, request=request, response=response)
 
 
-def request_with(request: Request, change: TextChange) -> Request:
+def request_with_changed_texts(request: Request, change: TextChange) -> Request:
     """Return a request with other target, header values and body."""
     target = _changed_text(request.target, change, "")
-    headers = headers_with(request.headers, change)
+    headers = headers_with_changed_values(request.headers, change)
     return Request(request.method, target, headers, change(request.body, ""))
 
 
-def response_with(response: Response, change: TextChange) -> Response:
+def response_with_changed_texts(response: Response, change: TextChange) -> Response:
     """Return a response with other header values and other pieces."""
-    headers = headers_with(response.headers, change)
+    headers = headers_with_changed_values(response.headers, change)
     pieces = []
     for raw, at_ms, arrived_count in response.pieces:
         pieces.append(Piece(change(raw, ""), at_ms, arrived_count))
@@ -101,7 +103,7 @@ def response_with(response: Response, change: TextChange) -> Response:
     return Response(response.status, headers, tuple(pieces), response.end)
 
 
-def headers_with(headers: Headers, change: TextChange) -> Headers:
+def headers_with_changed_values(headers: Headers, change: TextChange) -> Headers:
     """Return headers with other values."""
     changed_headers = []
     for name, value in headers:
@@ -116,17 +118,17 @@ def _changed_text(text: str, change: TextChange, name: str) -> str:
     return change(raw, name).decode("utf-8", "surrogateescape")
 
 
-def with_examples(cassette: Cassette) -> Cassette:
+def with_examples_for_shared_texts(cassette: Cassette) -> Cassette:
     """Return a cassette for strangers with examples of what was taken out of its requests."""
     if cassette.redaction is None or not cassette.redaction.shared:
         return cassette
 
-    def with_example(raw: bytes, _name: str) -> bytes:
+    def replace_by_examples(raw: bytes, _name: str) -> bytes:
         return with_changed_refs(raw, example_in_place)
 
     changed_exchanges = {}
     for exchange in cassette.exchanges:
-        request = request_with(exchange.request, with_example)
+        request = request_with_changed_texts(exchange.request, replace_by_examples)
         if request != exchange.request:
             changed_exchanges[exchange] = replace(exchange, request=request)
 
@@ -144,7 +146,7 @@ def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Ca
     values = Values((), new_values)
     changed_exchanges = {}
     for exchange in cassette.exchanges:
-        changed_exchange = with_texts(
+        changed_exchange = exchange_with_changed_texts(
             exchange, lambda raw, _name: values.sealed_bytes(raw)
         )
         if changed_exchange is not exchange:
@@ -155,7 +157,7 @@ def cassette_with_references(cassette: Cassette, texts: Mapping[str, str]) -> Ca
 
 # Several cassettes
 
-_NAMES_OF_A_CASSETTE = 100_000
+_NUMBERS_OF_A_CASSETTE = 100_000
 _RULE_FIELDS = ("transport", "request_state", "redaction", "seals_answers", "values")
 
 
@@ -229,7 +231,7 @@ def _exchanges_renamed_apart(
     cassette: Cassette, cassette_index: int, arrived_before: int
 ) -> dict[RecordedExchange, RecordedExchange]:
     """Return a cassette's exchanges with numbers and names that those before it don't have."""
-    first_number = cassette_index * _NAMES_OF_A_CASSETTE
+    first_number = cassette_index * _NUMBERS_OF_A_CASSETTE
 
     def renumbered_ref(ref: Ref) -> Ref | None:
         """Return a reference with a number that no other cassette has; None if it has no number."""
@@ -250,7 +252,7 @@ def _exchanges_renamed_apart(
     def with_new_names(raw: bytes, _name: str) -> bytes:
         return with_changed_refs(raw, renumbered_ref)
 
-    def moved_count(arrived_count: int, _at_ms: float) -> int:
+    def moved_arrived_count(arrived_count: int, _at_ms: float) -> int:
         if not arrived_count:
             return 0
         return arrived_before + arrived_count
@@ -262,9 +264,13 @@ def _exchanges_renamed_apart(
             recorder=f"{cassette_index}:{recorded_by.recorder}"
         )
         number = arrived_before + (exchange.number or place)
-        moved_exchange = renumbered_exchange(exchange, recorded_by, number, moved_count)
+        moved_exchange = renumbered_exchange(
+            exchange, recorded_by, number, moved_arrived_count
+        )
         moved_writes = [arrived_before + write for write in exchange.played_writes]
         moved_exchange = replace(moved_exchange, played_writes=tuple(moved_writes))
-        renamed_exchanges[exchange] = with_texts(moved_exchange, with_new_names)
+        renamed_exchanges[exchange] = exchange_with_changed_texts(
+            moved_exchange, with_new_names
+        )
 
     return renamed_exchanges

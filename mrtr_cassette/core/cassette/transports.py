@@ -16,7 +16,7 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.sessions import (
     endpoint_piece,
-    is_answered,
+    has_rpc_response,
     opened_session,
     session_of_exchange,
 )
@@ -77,7 +77,7 @@ _ChangedExchange = tuple[Request, Response | None]
 """An exchange over the other transport; a piece that has no meaning there is empty."""
 
 
-def started_here(path: str) -> str:
+def local_upstream_url(path: str) -> str:
     """Return the URL that a cassette has for an upstream with another port on each run."""
     return f"{_LOCAL_ORIGIN}{path}"
 
@@ -102,7 +102,7 @@ def recorded_path(cassette: Cassette) -> str:
     return path
 
 
-def over_pipes(cassette: Cassette) -> Cassette:
+def cassette_over_pipes(cassette: Cassette) -> Cassette:
     """Return a cassette as one of a server on pipes, in which every request has a session.
 
     Raises:
@@ -111,7 +111,7 @@ def over_pipes(cassette: Cassette) -> Cassette:
     if cassette.transport == "stdio":
         return _cassette_with_changes(cassette, _with_session)
 
-    _refuse_if_headers_decide(cassette)
+    _refuse_if_headers_decide_response(cassette)
     is_one_session = _is_one_session(cassette)
     if is_one_session:
         cassette = _without_session_end(cassette)
@@ -130,12 +130,12 @@ def _is_one_session(cassette: Cassette) -> bool:
         if session or exchange.call.method != DISCOVER:
             sessions.add(session)
 
-        stream_count += _is_stream(exchange)
+        stream_count += _is_stream_opened_by_get(exchange)
 
     return len(sessions) == 1 and NO_SESSION not in sessions and stream_count <= 1
 
 
-def _is_stream(exchange: RecordedExchange) -> bool:
+def _is_stream_opened_by_get(exchange: RecordedExchange) -> bool:
     """Tell whether an exchange is a GET to which the server responded with an event stream."""
     response = exchange.response
     is_get = exchange.request.method == "GET"
@@ -147,13 +147,13 @@ def _without_session_end(cassette: Cassette) -> Cassette:
     dropped_numbers = set()
     for interaction in cassette.interactions:
         exchange = interaction.exchanges[0]
-        if exchange.request.method != "POST" and not _is_stream(exchange):
+        if exchange.request.method != "POST" and not _is_stream_opened_by_get(exchange):
             dropped_numbers.add(interaction.number)
 
     return without_interactions(cassette, dropped_numbers)
 
 
-def _refuse_if_headers_decide(cassette: Cassette) -> None:
+def _refuse_if_headers_decide_response(cassette: Cassette) -> None:
     """Make sure that no request had other responses with another header, or at another path.
 
     Equal requests with equal headers may have had several responses, so a header decides only if
@@ -180,7 +180,7 @@ def _refuse_if_headers_decide(cassette: Cassette) -> None:
                     name for name, _ in set(first_headers) ^ set(second_headers)
                 }
                 names = ", ".join(sorted(differing_names))
-                raise _unsayable_error(
+                raise _other_transport_error(
                     cassette, f"the header or path ({names}) decides a response"
                 )
 
@@ -214,7 +214,7 @@ def _comparable_answer(response: Mapping[str, Any]) -> str:
     return canonical([result, response.get("error")])
 
 
-def over_http(cassette: Cassette) -> Cassette:
+def cassette_over_http(cassette: Cassette) -> Cassette:
     """Return a cassette as one of a server that is called over HTTP.
 
     Raises:
@@ -237,7 +237,7 @@ def response_over_http(exchange: RecordedExchange) -> RecordedExchange:
     return replace(exchange, response=response)
 
 
-def _unsayable_error(cassette: Cassette, reason: str) -> CassetteError:
+def _other_transport_error(cassette: Cassette, reason: str) -> CassetteError:
     """Return the error for a cassette with something that the other transport can't say."""
     transport = "pipes"
     recorder = "record_pipe_again"
@@ -262,7 +262,7 @@ def _cassette_with_changes(
             try:
                 request, response = change(exchange)
             except ValueError as error:
-                raise _unsayable_error(
+                raise _other_transport_error(
                     cassette, f"interaction {interaction.number}: {error}"
                 ) from None
 
@@ -288,7 +288,7 @@ def _exchange_as_lines(
     """Return a request over HTTP and its response as lines of the first session on pipes."""
     request = exchange.request
     response = exchange.response
-    is_channel = is_one_session and _is_stream(exchange)
+    is_channel = is_one_session and _is_stream_opened_by_get(exchange)
     if request.method != "POST" and not is_channel:
         raise ValueError(f"{request.method} {request.target} means nothing there")
     if request.header(SESSION_HEADER) and not is_one_session:
@@ -301,7 +301,7 @@ def _exchange_as_lines(
         return line, None
 
     pieces = _line_pieces(response)
-    has_message = _check_lines_can_be_said(response, pieces)
+    has_message = _check_pipes_can_say_response(response, pieces)
     request_message = exchange.call.message
     expects_response = request_message is None or request_message.kind is Kind.REQUEST
     if not expects_response and not has_message:
@@ -333,7 +333,7 @@ def _line_pieces(response: Response) -> list[Piece]:
     return pieces
 
 
-def _check_lines_can_be_said(response: Response, lines: Iterable[Piece]) -> bool:
+def _check_pipes_can_say_response(response: Response, lines: Iterable[Piece]) -> bool:
     """Make sure that pipes can say what a response says; tell whether it has a message."""
     has_message = False
     for line in lines:
@@ -520,7 +520,7 @@ def _response_as_over_pipes(
         return None
 
     response = Response(NO_STATUS, (), tuple(pieces), End.OPEN)
-    if request_message is not None and is_answered(response):
+    if request_message is not None and has_rpc_response(response):
         return replace(response, end=End.COMPLETE)
 
     return response

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.texts import response_with
+from mrtr_cassette.core.cassette.texts import response_with_changed_texts
 from mrtr_cassette.core.compare.values import Change, paired_indices, value_changes
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import Message
@@ -247,7 +247,7 @@ class Handles:
         request = _request_with_other_handles(exchange.request, recorded_by_live)
         response = exchange.response
         if response is not None:
-            response = response_with(
+            response = response_with_changed_texts(
                 response, lambda raw, _: _with_other_handles(raw, recorded_by_live)
             )
 

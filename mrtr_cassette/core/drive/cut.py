@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from mrtr_cassette.core.cassette.lookup import cut_body
+from mrtr_cassette.core.cassette.lookup import digest_and_values_of_body
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedInteraction,
@@ -168,7 +168,7 @@ def _opening_key(
         return None
 
     digest = request.body
-    cut_request = cut_body(request.body)
+    cut_request = digest_and_values_of_body(request.body)
     if cut_request is not None:
         digest, _ = cut_request
 

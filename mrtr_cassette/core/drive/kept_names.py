@@ -12,7 +12,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.cassette.texts import TextChange, with_texts
+from mrtr_cassette.core.cassette.texts import TextChange, exchange_with_changed_texts
 from mrtr_cassette.core.compare.responses import question_ids
 from mrtr_cassette.core.drive.live_session import (
     ISSUED_VALUE_PATHS,
@@ -106,7 +106,7 @@ class KeptNames:
             response = replace(response, pieces=pieces)
             new = replace(new, response=response)
 
-        renamed_exchange = with_texts(new, self._text_with_kept_names)
+        renamed_exchange = exchange_with_changed_texts(new, self._text_with_kept_names)
         message = renamed_exchange.call.message
         if message is None or message.kind is not Kind.REQUEST:
             return renamed_exchange
@@ -190,7 +190,7 @@ def _texts_by_header(exchange: RecordedExchange) -> dict[str, bytes]:
         texts[header].append(text)
         return text
 
-    with_texts(exchange, read)
+    exchange_with_changed_texts(exchange, read)
     return {header: b"".join(parts) for header, parts in texts.items()}
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol
 
 from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.cassette.texts import with_texts
+from mrtr_cassette.core.cassette.texts import exchange_with_changed_texts
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
@@ -243,13 +243,16 @@ def with_id_of(call: Call, live: RecordedExchange) -> RecordedExchange:
         rb"""(\\*["'])?(?<![0-9])%b(?![0-9])(?(1)\1)""" % digits
     )
 
-    def with_call_id(id_match: re.Match[bytes]) -> bytes:
+    def call_id_in_quotes_of(id_match: re.Match[bytes]) -> bytes:
         quote = id_match[1] or b""
         if call_id.startswith(b'"'):
             return quote + call_id[1:-1] + quote
         return call_id
 
-    return with_texts(live, lambda raw, _: repeated_id_pattern.sub(with_call_id, raw))
+    def with_call_id(raw: bytes, _name: str) -> bytes:
+        return repeated_id_pattern.sub(call_id_in_quotes_of, raw)
+
+    return exchange_with_changed_texts(live, with_call_id)
 
 
 def resuming_request(observation: Observation) -> tuple[Request, float] | None:

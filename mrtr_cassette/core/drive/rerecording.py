@@ -21,7 +21,10 @@ from mrtr_cassette.core.cassette.recorded import (
     in_conversation_order,
     with_numbers,
 )
-from mrtr_cassette.core.cassette.texts import renumbered_exchange, with_texts
+from mrtr_cassette.core.cassette.texts import (
+    exchange_with_changed_texts,
+    renumbered_exchange,
+)
 from mrtr_cassette.core.compare.conversations import (
     IgnoredFor,
     InteractionComparison,
@@ -325,7 +328,7 @@ def _renew_digests(
 
     for source, exchange in exchanges.items():
         if source not in new_by_kept:
-            exchanges[source] = with_texts(exchange, renewed)
+            exchanges[source] = exchange_with_changed_texts(exchange, renewed)
 
 
 # Times

@@ -17,7 +17,7 @@ from mrtr_cassette.core.cassette.recorded import (
     TaskStep,
 )
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import with_texts
+from mrtr_cassette.core.cassette.texts import exchange_with_changed_texts
 from mrtr_cassette.core.cassette.transports import response_over_http
 from mrtr_cassette.core.compare.responses import (
     comparable_text,
@@ -823,7 +823,9 @@ def _updated_exchange(
     """Return a recorded exchange with a live response that has the recorded names and keys."""
     recorded_exchange = taken_response.recorded
     with_names = recorded_names(taken_response.recorded_keys, recorded_by_live_hash)
-    live = with_texts(_with_recorded_push_ids(taken_response), with_names)
+    live = exchange_with_changed_texts(
+        _with_recorded_push_ids(taken_response), with_names
+    )
     kept_names.keep_names(recorded_exchange, live)
     response = kept_names.with_kept_names(live, recorded_exchange).response
     if response is None:

@@ -27,10 +27,10 @@ from mrtr_cassette.core.cassette.recorded import (
 from mrtr_cassette.core.cassette.sessions import Streams
 from mrtr_cassette.core.cassette.texts import (
     TextChange,
+    exchange_with_changed_texts,
     renumbered_exchange,
-    request_with,
-    response_with,
-    with_texts,
+    request_with_changed_texts,
+    response_with_changed_texts,
 )
 from mrtr_cassette.core.record.linking import (
     ExchangeFacts,
@@ -383,7 +383,7 @@ class _Assembly:
 
             return raw
 
-        with_texts(exchange, take_names)
+        exchange_with_changed_texts(exchange, take_names)
         state_name = issued_name(exchange)
         facts = facts_of(exchange)
         state_hashes = set(facts.issued_hashes)
@@ -449,7 +449,7 @@ class _Assembly:
                 exchange = self._renumbered_after_earlier(recorded_exchange, number)
 
             self._exchanges[number] = exchange
-            resumed_exchange = streams.add(exchange)
+            resumed_exchange = streams.stream_resumed_by(exchange)
             resumed_call_number = None
             if resumed_exchange is not None:
                 resumed_call_number = resumed_exchange.number
@@ -474,7 +474,7 @@ class _Assembly:
         moved_exchange = renumbered_exchange(
             exchange, exchange.recorded_by, number, count_with_offset
         )
-        return with_texts(moved_exchange, self._with_renamed_events)
+        return exchange_with_changed_texts(moved_exchange, self._with_renamed_events)
 
     # Names
 
@@ -504,7 +504,7 @@ class _Assembly:
             if ref.kind == HASH:
                 self._names.session_name(ref.token)
 
-        self._exchanges[number] = with_texts(
+        self._exchanges[number] = exchange_with_changed_texts(
             self._exchanges[number],
             lambda raw, _: renumber_secrets(
                 raw, self._secret_numbers.number_of_journal_secret
@@ -529,7 +529,7 @@ class _Assembly:
 
         cassette_digests = digest_replacements(sent_digests, pairs_before_and_after)
         for number, exchange in named_exchanges.items():
-            self._finished_exchanges[number] = with_texts(
+            self._finished_exchanges[number] = exchange_with_changed_texts(
                 exchange, lambda raw, _: with_digests(raw, cassette_digests)
             )
 
@@ -550,14 +550,14 @@ class _Assembly:
         if echoed_hash is not None and number in self._names.echoed_name_by_number:
             name_by_hash[echoed_hash] = self._names.echoed_name_by_number[number]
 
-        request = request_with(
+        request = request_with_changed_texts(
             exchange.request, self._names.change_naming_hashes(name_by_hash)
         )
         if issued_hash is not None and number in self._names.issued_name_by_number:
             name_by_hash[issued_hash] = self._names.issued_name_by_number[number]
 
         if response is not None:
-            response = response_with(
+            response = response_with_changed_texts(
                 response, self._names.change_naming_hashes(name_by_hash)
             )
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     ends_session,
-    is_answered,
+    has_rpc_response,
     is_listening_stream,
     session_of_exchange,
 )
@@ -240,7 +240,7 @@ def _end_and_completeness_of_response(
     if response.is_acknowledgement and exchange.call.kind is Kind.REQUEST:
         return NEVER, False
 
-    return moment, not response.is_message_stream or is_answered(response)
+    return moment, not response.is_message_stream or has_rpc_response(response)
 
 
 def _moment_of_piece(piece: Piece) -> Moment:

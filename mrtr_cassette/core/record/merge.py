@@ -30,8 +30,8 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.texts import (
     RULE_WORDS,
+    exchange_with_changed_texts,
     renumbered_exchange,
-    with_texts,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.record.assembly import assemble, issued_name
@@ -487,7 +487,7 @@ def _merged_exchanges(
 
         # All recorders are one world, whose order the clocks tell.
         exchange = replace(exchange, played_writes=())
-        merged_exchanges[position] = with_texts(
+        merged_exchanges[position] = exchange_with_changed_texts(
             exchange, lambda raw, _: renumber_secrets(raw, token_of)
         )
 
@@ -607,7 +607,9 @@ def _exchanges_as_recorded(
     for number, named_exchange in sorted(_exchanges_by_number(cassette).items()):
         exchange = _with_hashes_for_names(named_exchange, hash_by_state, cassette.path)
         if named_exchange.response is not None and exchange.response is not None:
-            digests = announced_digests.add(named_exchange.response, exchange.response)
+            digests = announced_digests.add_response(
+                named_exchange.response, exchange.response
+            )
             exchange = replace(exchange, digests=digests)
 
         exchanges_put_back[number] = exchange
@@ -726,7 +728,7 @@ def _with_hashes_for_names(
     issued_sha256 = None if issued_state is None else hash_by_state[issued_state]
     echoed_sha256 = None if echoed_state is None else hash_by_state[echoed_state]
     journal_ref = partial(_journal_ref, hash_by_state, path)
-    with_hashes = with_texts(
+    with_hashes = exchange_with_changed_texts(
         exchange, lambda raw, _: with_changed_refs(raw, journal_ref)
     )
     return replace(

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, NoReturn
 from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_have_sha256
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
-    is_endpoint,
+    is_endpoint_event,
     is_listening_stream,
     may_precede_endpoint,
     post_target,
@@ -329,7 +329,7 @@ class Recorder:
         is_changed = response.pieces != sent_response.pieces
         may_need_digests = is_changed or may_have_sha256(sent_response.body)
         if may_need_digests and exchange_names.ask is None:
-            digests = self.announced.add(sent_response, response)
+            digests = self.announced.add_response(sent_response, response)
 
         if self.values.names:
             request, response = with_references(request, response, self.values)
@@ -780,7 +780,7 @@ class _ResponseMessages:
 
         if self._may_precede_endpoint:
             self._may_precede_endpoint = may_precede_endpoint(raw, data)
-            if data and is_endpoint(raw):
+            if data and is_endpoint_event(raw):
                 self._may_precede_endpoint = False
                 self._channel = self._recorder.note_endpoint(
                     self._number, self._call.request.target, data.decode("latin-1")

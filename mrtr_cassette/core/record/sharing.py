@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.digests import digest_replacements, with_digests
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.cassette.texts import with_texts
+from mrtr_cassette.core.cassette.texts import exchange_with_changed_texts
 from mrtr_cassette.core.cassette.transports import ENDPOINT, is_started_here
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.record.assembly import SecretNumbers
@@ -96,7 +96,7 @@ def shareable_cassette(
     digests = digest_replacements({}, changed_exchanges.items())
     if digests:
         for exchange, changed_exchange in changed_exchanges.items():
-            changed_exchanges[exchange] = with_texts(
+            changed_exchanges[exchange] = exchange_with_changed_texts(
                 changed_exchange, lambda raw, _name: with_digests(raw, digests)
             )
 
@@ -202,7 +202,7 @@ class _Sharing:
             response = self._with_placeholder_for_text_body(response)
 
         without_secrets = with_messages(exchange, request, response)
-        return with_texts(without_secrets, self._with_shared_path)
+        return exchange_with_changed_texts(without_secrets, self._with_shared_path)
 
     def without_known_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found in others."""
@@ -269,6 +269,6 @@ def _numbers_after(cassette: Cassette) -> SecretNumbers:
         return raw
 
     for exchange in cassette.exchanges:
-        with_texts(exchange, reserve_numbers)
+        exchange_with_changed_texts(exchange, reserve_numbers)
 
     return secret_numbers

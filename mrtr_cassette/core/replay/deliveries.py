@@ -10,8 +10,8 @@ from typing import NamedTuple
 from mrtr_cassette.core.cassette.entries import ReplayEntry, places_of_events
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.matchers import Matchers
-from mrtr_cassette.core.cassette.sessions import event_ids, is_answered
-from mrtr_cassette.core.cassette.texts import headers_with
+from mrtr_cassette.core.cassette.sessions import event_ids, has_rpc_response
+from mrtr_cassette.core.cassette.texts import headers_with_changed_values
 from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE
@@ -229,7 +229,9 @@ class Delivery:
             return headers
 
         replace_session = id_replacer({recorded_session: self.session.id})
-        return headers_with(headers, lambda raw, _name: replace_session(raw))
+        return headers_with_changed_values(
+            headers, lambda raw, _name: replace_session(raw)
+        )
 
     @property
     def body(self) -> bytes:
@@ -772,7 +774,9 @@ class Deliveries:
         repeated_values_finder = None
         if self._matchers is not None:
             request = entry.stream.exchange.request
-            repeated_values_finder = partial(self._matchers.echo_spans, request)
+            repeated_values_finder = partial(
+                self._matchers.spans_repeating_values, request
+            )
 
         batch: Sequence[Message] = ()
         if entry.stream.client_message is None:
@@ -803,7 +807,7 @@ def _was_answered_or_open(response: Response | None) -> bool:
     """Tell whether a stream had its response, or was open when the recording ended."""
     if response is None:
         return False
-    return response.end is End.OPEN or is_answered(response)
+    return response.end is End.OPEN or has_rpc_response(response)
 
 
 def _add_open_delivery(

@@ -305,7 +305,7 @@ def _distinguishable_lists(
     recorded_writes: Sequence[MadeWrite], made_writes: Sequence[MadeWrite]
 ) -> tuple[str, str]:
     """Return two lists of writes in words that differ, by their recordings if by nothing else."""
-    plain_description_of = attrgetter("plain_description")
+    plain_description_of = attrgetter("description_without_number")
     recorded_list, made_list = _lists_in_words(
         list(map(plain_description_of, recorded_writes)),
         list(map(plain_description_of, made_writes)),

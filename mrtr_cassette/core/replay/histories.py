@@ -757,7 +757,9 @@ class WriteHistories:
 
     def _is_watched_read(self, entry: ReplayEntry) -> bool:
         """Tell whether a call is known to read what writes may change."""
-        if _has_no_point(entry) or not self._call_effects.only_reads(entry.key):
+        if _has_no_point(entry) or not self._call_effects.is_known_to_only_read(
+            entry.key
+        ):
             return False
 
         method = method_of(entry.key.method)

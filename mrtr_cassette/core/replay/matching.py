@@ -12,14 +12,14 @@ from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
     caller_values_in,
-    cut_body,
-    digest_of,
+    digest_and_values_of_body,
+    digest_without_caller_values,
     lookup_key,
 )
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import resumed_events, with_event_as_recorded
-from mrtr_cassette.core.cassette.texts import request_with
+from mrtr_cassette.core.cassette.texts import request_with_changed_texts
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -295,7 +295,7 @@ class RequestNormaliser:
             and request is with_secrets
             and call.message is not None
         ):
-            digest = digest_of(call.message)
+            digest = digest_without_caller_values(call.message)
 
         normalised = NormalisedRequest(
             request,
@@ -414,9 +414,13 @@ class RequestNormaliser:
             return self._redacted_request(request)
 
         # What was not issued looks like a placeholder until secrets have been found: it is none.
-        marked_request = request_with(request, self._with_marked_placeholders)
+        marked_request = request_with_changed_texts(
+            request, self._with_marked_placeholders
+        )
         redacted_request = self._redacted_request(marked_request)
-        return request_with(redacted_request, _with_spoilt_unissued_tokens)
+        return request_with_changed_texts(
+            redacted_request, _with_spoilt_unissued_tokens
+        )
 
     def _sealed_recorded_request(self, recorded_request: Request) -> Request:
         """Return a recorded request with states, tasks and answers sealed: all are issued."""
@@ -588,7 +592,7 @@ def _head_has_placeholders(target: str, headers: Headers) -> bool:
 
 def _with_one_secret_per_rule(request: Request) -> Request:
     """Return a request in which all secrets of a rule are the same one."""
-    return request_with(request, lambda raw, _name: without_numbers(raw))
+    return request_with_changed_texts(request, lambda raw, _name: without_numbers(raw))
 
 
 def _with_spoilt_unissued_tokens(raw: bytes, _name: str) -> bytes:
@@ -645,7 +649,7 @@ class RecordedRequests:
 
         A shorter way to what `RequestNormaliser` returns, which takes most of the time of a play.
         """
-        cut_body_and_values = cut_body(request.body)
+        cut_body_and_values = digest_and_values_of_body(request.body)
         if cut_body_and_values is None:
             return None
 

@@ -702,7 +702,9 @@ class PlayOrder:
             return False
         if entry.kind is None or entry.kind is Kind.RESPONSE:
             return entry.normalised.request.method in _SAFE_HTTP
-        return entry.kind is Kind.NOTIFICATION or self.effects.only_reads(entry.key)
+        return entry.kind is Kind.NOTIFICATION or self.effects.is_known_to_only_read(
+            entry.key
+        )
 
     # Playing
 

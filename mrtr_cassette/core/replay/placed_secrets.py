@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import RECEIVED
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.texts import request_with
+from mrtr_cassette.core.cassette.texts import request_with_changed_texts
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.secrets.credentials import is_secret_anywhere
 from mrtr_cassette.core.secrets.names import Ref, secrets_in, with_changed_refs
@@ -196,7 +196,7 @@ def _secrets_found_in(recorded_request: Request, rules: RedactionRules) -> set[R
 
     redactor = Redactor(rules, lambda _rule, _secret: "0")
     redactor.on_find = note_found_stand_in
-    request_with_stand_ins = request_with(
+    request_with_stand_ins = request_with_changed_texts(
         recorded_request, lambda raw, _name: with_changed_refs(raw, stand_in_for_secret)
     )
     redactor.redacted_request(request_with_stand_ins)

@@ -783,7 +783,7 @@ class Player:
         self._play_order.remember_session(session)
         key = self.key_of(call)
         self._call_effects.note_live_call(key)
-        if not self._call_effects.only_reads(key):
+        if not self._call_effects.is_known_to_only_read(key):
             session.played_writes.made.append(MadeWrite(live_key=key))
             self._play_order.has_live_writes = True
 
@@ -851,7 +851,9 @@ class Player:
         if self.has_discovered and entry.key.method == DISCOVER:
             return False
 
-        if entry.task_creator is not None and self._call_effects.only_reads(entry.key):
+        if entry.task_creator is not None and self._call_effects.is_known_to_only_read(
+            entry.key
+        ):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
             stand_in_by_entry = self._play_order.recording_index.stand_in_by_entry

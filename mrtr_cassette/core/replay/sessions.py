@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.lookup import CallerValues
-from mrtr_cassette.core.cassette.texts import request_with
+from mrtr_cassette.core.cassette.texts import request_with_changed_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -192,7 +192,7 @@ class LiveSession:
             recorded_by_live_id[self.id] = self.recorded_session
 
         replace_ids = id_replacer(recorded_by_live_id)
-        return request_with(request, lambda raw, _name: replace_ids(raw))
+        return request_with_changed_texts(request, lambda raw, _name: replace_ids(raw))
 
     def swap_tasks(self, first_id: str, second_id: str) -> None:
         """Let the client know two recorded tasks by each other's ids."""

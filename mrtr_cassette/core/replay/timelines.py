@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import Lifetime, ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
+from mrtr_cassette.core.cassette.sessions import ends_session, has_rpc_response
 from mrtr_cassette.core.protocol.calls import NO_SESSION, read_call
 from mrtr_cassette.core.protocol.jsonrpc import (
     Kind,
@@ -357,7 +357,7 @@ class Timelines:
                 gates[index], entry, arrived_count
             )
 
-        if not is_answered(response):
+        if not has_rpc_response(response):
             end_gate = self._gate_after_cancellation(end_gate, entry, arrived_by_end)
 
         return Waits(tuple(gates), end_gate)
@@ -522,7 +522,7 @@ class Timelines:
             return sorted([*messages, *requests[requests_before:]], key=_arrival_number)
 
         # What left a call without its response may be the end of the session.
-        lacks_response = response.is_event_stream and not is_answered(response)
+        lacks_response = response.is_event_stream and not has_rpc_response(response)
         causes = []
         for message in messages or self.answers_during(beginning_request):
             is_waited_for = message.call_of_question in (None, beginning_request)
@@ -608,7 +608,7 @@ def _arrived_by_own_response(entry: ReplayEntry) -> int | None:
     if located is not None:
         arrived_by_then = response.pieces[located.piece].arrived_count
 
-    if not arrived_by_then and is_answered(response):
+    if not arrived_by_then and has_rpc_response(response):
         return exchange.ended_after
 
     return arrived_by_then

@@ -15,9 +15,9 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import (
     JournalContent,
     JournalHeader,
-    decode_header,
     decode_journal,
-    encode_header,
+    decode_journal_header,
+    encode_journal_header,
 )
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -144,7 +144,7 @@ class Journal:
             )
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-                self.append(encode_header(header))
+                self.append(encode_journal_header(header))
             except OSError:
                 path.unlink()
                 os.close(self._descriptor)
@@ -214,7 +214,7 @@ def _remove_if_useless(path: Path) -> None:
 def client_of(path: Path) -> str | None:
     """Return which client's recording a journal is of, if that can be told."""
     with suppress(OSError, CassetteError), path.open("rb") as file:
-        return decode_header(file.readline(), str(path)).client
+        return decode_journal_header(file.readline(), str(path)).client
 
     return None
 

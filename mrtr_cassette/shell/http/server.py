@@ -128,7 +128,7 @@ class HttpDownstream:
         if self.endpoint is not None:
             chunk = self.endpoint.feed(chunk)
             if is_last:
-                chunk += self.endpoint.finish()
+                chunk += self.endpoint.release_held_bytes()
 
         self.sent_bytes += len(chunk)
         parts_to_write: list[bytes] = []

@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Final, Literal, NamedTuple
 
-from mrtr_cassette.core.cassette.sessions import is_endpoint, post_target
+from mrtr_cassette.core.cassette.sessions import is_endpoint_event, post_target
 from mrtr_cassette.core.cassette.transports import on_one_line
 from mrtr_cassette.core.protocol.calls import read_call, session_ids_in_target
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -637,7 +637,7 @@ class StreamUpstream:
         if not data:
             return
 
-        if not endpoint.done() and is_endpoint(event):
+        if not endpoint.done() and is_endpoint_event(event):
             endpoint.set_result(self._endpoint_of(data.decode("latin-1")))
             return
 

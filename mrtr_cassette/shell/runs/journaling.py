@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mrtr_cassette.core.cassette.journal import (
     JournalHeader,
     decode_journal,
-    encode_line,
+    encode_journal_line,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.sessions import LiveStreams
@@ -199,7 +199,9 @@ class RecordingRun(ProxyRun):
                 self._warned_of.add(body)
                 self.announcer.say(unread_log_line, observation, body, self.terms)
 
-        self.journal.append(encode_line(exchange, continues=due.continues_written))
+        self.journal.append(
+            encode_journal_line(exchange, continues=due.continues_written)
+        )
         if not due.continues_written and not self.outcomes.has_success:
             self.outcomes.note_outcome(exchange)
 
@@ -217,7 +219,7 @@ class RecordingRun(ProxyRun):
             for exchange in content.exchanges.values():
                 changed_exchange = self.recorder.without_repeated_secrets(exchange)
                 if changed_exchange != exchange:
-                    self.journal.append(encode_line(changed_exchange))
+                    self.journal.append(encode_journal_line(changed_exchange))
 
     def end(self) -> None:
         """Publish the journal unless there is an objection."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.cassette.transports import cassette_over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.credentials import UserSettings, text_redactor
@@ -144,7 +144,10 @@ async def record_pipe(
         check_transport(earlier, shown_place, "stdio")
         earlier = replace(earlier, path=shown_place)
         player = player_of(
-            over_pipes(earlier), options, credentials_given_to(command), strict=True
+            cassette_over_pipes(earlier),
+            options,
+            credentials_given_to(command),
+            strict=True,
         )
         player.recording = replace(player.recording, upstream=command_text)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.cassette.transports import cassette_over_pipes
 from mrtr_cassette.core.protocol.methods import DISCOVER
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import opens_channel
@@ -209,7 +209,7 @@ async def replay_pipe(
     """
     terms = miss_terms(options)
     announcer = Announcer(options.log, given_listeners(on_event), terms)
-    cassette, server = load_server(path, over_pipes, options, announcer)
+    cassette, server = load_server(path, cassette_over_pipes, options, announcer)
     player = server.player
     player.add_settings(credentials_given_to(server_command))
     player.has_discovered = client is not None and client.take_note("probed", path)

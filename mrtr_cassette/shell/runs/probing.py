@@ -27,7 +27,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
-from mrtr_cassette.core.cassette.texts import with_examples
+from mrtr_cassette.core.cassette.texts import with_examples_for_shared_texts
 from mrtr_cassette.core.cassette.transports import is_over_old_transport
 from mrtr_cassette.core.drive.conversation import Conversation, LiveAsk
 from mrtr_cassette.core.drive.ignored import ignored_pointers
@@ -194,7 +194,7 @@ async def probe_recorded(
     if options.expect is not None:
         expected = read_expected_file(Path(options.expect))
 
-    cassette = with_examples(recorded)
+    cassette = with_examples_for_shared_texts(recorded)
     sent_cassette = cassette
     if options.record is None or cassette.transport == "stdio":
         sent_cassette = over_transport_of(cassette, upstream)

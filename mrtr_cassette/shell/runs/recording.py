@@ -349,7 +349,7 @@ class RelayedResponse(ExchangeRecording):
         """Return bytes of a stream that leads its client back here."""
         passed_bytes = endpoint.feed(chunk)
         if is_last:
-            passed_bytes += endpoint.finish()
+            passed_bytes += endpoint.release_held_bytes()
 
         if endpoint.is_over:
             if endpoint.foreign_origin:
@@ -482,7 +482,7 @@ class Appender:
         recorder = recording_run.recorder
         for exchange in earlier.exchanges:
             if exchange.response is not None:
-                recorder.announced.add(exchange.response, exchange.response)
+                recorder.announced.add_response(exchange.response, exchange.response)
 
         new_recorder = partial(
             Recorder,

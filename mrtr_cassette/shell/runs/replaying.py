@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.cassette.transports import over_http
+from mrtr_cassette.core.cassette.transports import cassette_over_http
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import Call, read_call, session_of
 from mrtr_cassette.core.replay.deliveries import Delivery, Play, Refusal, Sending
@@ -92,7 +92,9 @@ def replaying(
     terms = miss_terms(options)
     announcer = Announcer(options.log, site.listeners(on_event), terms)
     # A loop that many runs share is not held up: it comes later.
-    cassette, server = load_server(path, over_http, options, announcer, clock, loaded)
+    cassette, server = load_server(
+        path, cassette_over_http, options, announcer, clock, loaded
+    )
     replay_run = ReplayRun("", "", path, cassette, server.player, terms)
     replay_run.faults = server.faults
 
@@ -152,7 +154,7 @@ def load_server(
     cassette, player = loaded.load_or_reuse(path, to_transport, options)
     server = ReplayServer(player, announcer, options.pace == "recorded", clock)
     if options.faults:
-        is_piped = to_transport is not over_http
+        is_piped = to_transport is not cassette_over_http
         server.faults = Faults(read_faults(options.faults, is_piped=is_piped))
 
     if announcer.listeners:

@@ -19,8 +19,8 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import (
     ENDPOINT,
     STARTED_HERE,
+    local_upstream_url,
     recorded_path,
-    started_here,
 )
 from mrtr_cassette.core.secrets.credentials import (
     AddSettings,
@@ -119,7 +119,7 @@ def _target_at(
         recorded_as = name
     else:
         proxy = None
-        recorded_as = started_here(path)
+        recorded_as = local_upstream_url(path)
 
     settings_of_command = credentials_given_to(command) if command else UserSettings()
     environment = settings_of_command.environment

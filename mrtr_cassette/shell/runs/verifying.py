@@ -12,12 +12,12 @@ from pathlib import Path
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.cassette.sessions import cassette_with_joined_streams
-from mrtr_cassette.core.cassette.texts import with_examples
+from mrtr_cassette.core.cassette.texts import with_examples_for_shared_texts
 from mrtr_cassette.core.cassette.transports import (
+    cassette_over_http,
+    cassette_over_pipes,
     http_sse_over_pipes,
     is_over_old_transport,
-    over_http,
-    over_pipes,
 )
 from mrtr_cassette.core.compare.conversations import comparison_with_run
 from mrtr_cassette.core.drive.ignored import (
@@ -120,7 +120,9 @@ async def verify_cassette(
         UpstreamError: the command can't be run, or does not listen.
     """
     cassette = load(read_file(path), str(path))
-    return await _verify_cassette(with_examples(cassette), upstream, options)
+    return await _verify_cassette(
+        with_examples_for_shared_texts(cassette), upstream, options
+    )
 
 
 async def _verify_cassette(
@@ -193,8 +195,8 @@ def over_transport_of(cassette: Cassette, upstream: str | Sequence[str]) -> Cass
     if is_over_old_transport(cassette):
         return http_sse_over_pipes(cassette)
     if is_on_pipes(upstream):
-        return over_pipes(cassette)
-    return over_http(cassette)
+        return cassette_over_pipes(cassette)
+    return cassette_over_http(cassette)
 
 
 def plans_of(

@@ -36,7 +36,7 @@ from messages import NO, YES, asks, text
 from pushing import SCRIPTS, branched, made_up
 
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
-from mrtr_cassette.core.cassette.journal import decode_line, encode_line
+from mrtr_cassette.core.cassette.journal import decode_journal_line, encode_journal_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import SCHEMA_ID, cassette_schema
 from mrtr_cassette.core.cassette.recorded import (
@@ -688,7 +688,9 @@ def test_a_recording_of_pipes_comes_back() -> None:
     for interaction in PIPED.interactions:
         (exchange,) = interaction.exchanges
 
-        assert values_of(decode_line(encode_line(exchange))) == values_of(exchange)
+        assert values_of(
+            decode_journal_line(encode_journal_line(exchange))
+        ) == values_of(exchange)
 
 
 def test_file_of_pipes_has_no_http() -> None:

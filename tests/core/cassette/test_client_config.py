@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.cassette.client_config import (
-    has_wrapped,
+    has_wrapped_server,
     unwrapped_config,
     wrapped_config,
 )
@@ -78,7 +78,7 @@ def test_servers_are_found_wherever_a_client_has_them(
     changed = wrapped_config(data, "f", "a", RECORD)
 
     assert changed.replace(b'"record", ', b"") != changed
-    assert has_wrapped(changed, "f")
+    assert has_wrapped_server(changed, "f")
     assert unwrapped_config(changed, "f", "a") == data
 
 

@@ -25,11 +25,11 @@ from mrtr_cassette.core.cassette.journal import (
     CHECKSUM_LENGTH,
     JournalContent,
     JournalHeader,
-    decode_header,
     decode_journal,
-    decode_line,
-    encode_header,
-    encode_line,
+    decode_journal_header,
+    decode_journal_line,
+    encode_journal_header,
+    encode_journal_line,
     with_checksum,
 )
 from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
@@ -51,7 +51,7 @@ EXCHANGES = [
         number=6,
     ),
 ]
-LINES = [encode_line(exchange) for exchange in EXCHANGES]
+LINES = [encode_journal_line(exchange) for exchange in EXCHANGES]
 HEADER = JournalHeader(
     "http://localhost:8000/mcp",
     "sealed",
@@ -67,7 +67,7 @@ BARE = JournalHeader("u", "verbatim", "now", "keep")
 
 def read(*lines: bytes, header: JournalHeader = BARE) -> JournalContent:
     """Read a journal with these lines behind its header."""
-    return decode_journal(encode_header(header) + b"".join(lines), "j")
+    return decode_journal(encode_journal_header(header) + b"".join(lines), "j")
 
 
 def known(content: JournalContent) -> dict[int, Any]:
@@ -86,10 +86,12 @@ def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
     content = read(*LINES, header=header)
 
     assert (content.header, content.lost) == (header, None)
-    assert [line.count(b"\n") for line in (*LINES, encode_header(header))] == [1] * 7
+    assert [line.count(b"\n") for line in (*LINES, encode_journal_header(header))] == [
+        1
+    ] * 7
 
     for number, recorded in enumerate(EXCHANGES, start=1):
-        assert values_of(decode_line(LINES[number - 1])) == values_of(recorded)
+        assert values_of(decode_journal_line(LINES[number - 1])) == values_of(recorded)
 
         named = None if header.recorder is None else RecordedBy(header.recorder, number)
 
@@ -98,8 +100,8 @@ def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
 
 def test_every_prefix_has_its_whole_lines() -> None:
     """Wherever a journal was cut, whole lines come back and the torn one is reported."""
-    head = len(encode_header(HEADER))
-    data = encode_header(HEADER) + b"".join(LINES[:3])
+    head = len(encode_journal_header(HEADER))
+    data = encode_journal_header(HEADER) + b"".join(LINES[:3])
     ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
     for cut in range(head - 1, len(data) + 1):
         content = decode_journal(data[:cut], "j")
@@ -156,7 +158,7 @@ def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
         assert content.lost or at == len(whole) - 1
         assert known(content).items() <= KNOWN.items()
 
-    line = encode_header(HEADER)
+    line = encode_journal_header(HEADER)
     for at in range(len(line) - 1):
         damaged = bytearray(line)
         damaged[at] ^= 1 << bit
@@ -187,8 +189,8 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
         )
     ]
 
-    first = encode_line(parts[0])
-    further = [encode_line(part, continues=True) for part in parts[1:]]
+    first = encode_journal_line(parts[0])
+    further = [encode_journal_line(part, continues=True) for part in parts[1:]]
     content = read(first, *further)
 
     ended = replace(whole.response, end=End.COMPLETE)
@@ -199,12 +201,12 @@ def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
     lost = "line 2 continues a response whose beginning is lost; it is left out"
 
     assert read(further[0])[1:] == ({}, lost)
-    assert isinstance(decode_line(first), RecordedExchange)
+    assert isinstance(decode_journal_line(first), RecordedExchange)
 
 
 def header_with(**members: Any) -> bytes:
     """Return a header's line with other members."""
-    tree = json.loads(encode_header(HEADER)[:-CHECKSUM_LENGTH]) | members
+    tree = json.loads(encode_journal_header(HEADER)[:-CHECKSUM_LENGTH]) | members
     return with_checksum(json.dumps(tree).encode())
 
 
@@ -229,7 +231,7 @@ def header_with(**members: Any) -> bytes:
         ),
         (header_with(journal=True), "^j: its first line is not a journal's"),
         (
-            encode_header(HEADER).replace(b"8000", b"8001"),
+            encode_journal_header(HEADER).replace(b"8000", b"8001"),
             "^j: its first line is damaged",
         ),
     ],
@@ -238,4 +240,4 @@ def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> No
     """A damaged header, a nonsense value or another version is an error that names it."""
     for data in (line, line.rstrip(b"\n")):
         with pytest.raises(CassetteError, match=message):
-            decode_header(data, "j")
+            decode_journal_header(data, "j")

@@ -13,8 +13,8 @@ from mrtr_cassette.core.cassette.lookup import (
     CallerValues,
     LookupKey,
     caller_values,
-    cut_body,
-    digest_of,
+    digest_and_values_of_body,
+    digest_without_caller_values,
     lookup_key,
 )
 from mrtr_cassette.core.protocol.calls import read_call
@@ -108,7 +108,7 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
     message = message_in(body)
 
     assert message is not None
-    assert digest_of(message) is None
+    assert digest_without_caller_values(message) is None
     assert caller_values(message) == CallerValues(
         message.spelled(ID_PATH), message.spelled(TOKEN_PATH)
     )
@@ -119,7 +119,7 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
 )
 def test_what_is_no_plain_value_is_not_cut(value: bytes) -> None:
     """An id that is no JSON, or that has more than one spelling, is not cut out at a glance."""
-    assert cut_body(SPELLED % (value, b"")) is None
+    assert digest_and_values_of_body(SPELLED % (value, b"")) is None
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_bodies_with_the_same_rest_are_the_same_call(
 
     assert message is not None
 
-    cut = cut_body(body)
-    if cut is None or digest_of(message) is None:
+    cut = digest_and_values_of_body(body)
+    if cut is None or digest_without_caller_values(message) is None:
         return
 
     assert cut[1] == caller_values(message)
@@ -178,7 +178,7 @@ def test_bodies_with_the_same_rest_are_the_same_call(
         params = {**params, "_meta": {"progressToken": new_identity}}
 
     again = json.dumps({**tree, "id": new_identity, "params": params}).encode()
-    cut_again = cut_body(again)
+    cut_again = digest_and_values_of_body(again)
 
     assert cut_again is not None
     assert cut_again[0] == cut[0]

@@ -178,7 +178,7 @@ REST = b"data: http://server:80/x\n\n"
 def passed(*chunks: bytes) -> bytes:
     """Return what a client gets of a stream that comes in these chunks."""
     passing = EndpointPassing(ServerOrigin("http://server"))
-    return b"".join(map(passing.feed, chunks)) + passing.finish()
+    return b"".join(map(passing.feed, chunks)) + passing.release_held_bytes()
 
 
 LEADING_BACK = {

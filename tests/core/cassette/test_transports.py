@@ -28,7 +28,11 @@ from builders import (
 )
 
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
+from mrtr_cassette.core.cassette.transports import (
+    FIRST_SESSION,
+    cassette_over_http,
+    cassette_over_pipes,
+)
 from mrtr_cassette.core.wire.http import (
     End,
     Request,
@@ -83,7 +87,7 @@ def test_each_message_is_a_line(
 ) -> None:
     """What says nothing is left out, as pipes acknowledge nothing by a status alone."""
     cassette = loaded(cassette_of((request_, response)))
-    request, found = first_of(over_pipes(cassette))
+    request, found = first_of(cassette_over_pipes(cassette))
 
     assert request == line_request(request_, FIRST_SESSION)
     assert (None if found is None else raws_of(found)) == lines
@@ -127,7 +131,7 @@ def test_what_only_http_has_is_named(
     with pytest.raises(
         CassetteError, match=f"can't be played over pipes: .*{reason}"
     ) as caught:
-        over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
+        cassette_over_pipes(loaded(cassette_of((ADD, DONE), (request_, response))))
 
     assert "; record it over pipes with: record(command, 'f', " in str(caught.value)
 
@@ -149,7 +153,7 @@ def test_one_session_of_http_is_one_of_a_pipe() -> None:
     talk.exchange(within("s", Request("DELETE", "/mcp", (), b"")), ACCEPTED)
     talk.end(listening)
 
-    over = over_pipes(loaded(talk.cassette()))
+    over = cassette_over_pipes(loaded(talk.cassette()))
 
     requests = [interaction.exchanges[0].request for interaction in over.interactions]
     said = (discovery, INITIALIZE, INITIALIZED, b"", ADD)
@@ -181,12 +185,14 @@ def test_header_that_decides_nothing_is_no_matter() -> None:
         [(ADD, DONE), (ADD, another_result), (elsewhere, another_result)],
         [(ADD, DONE), (post(newer, ("MCP-Protocol-Version", "x")), another_result)],
     ):
-        over_pipes(loaded(cassette_of(*talk)))
+        cassette_over_pipes(loaded(cassette_of(*talk)))
 
 
 def test_line_is_a_json_response() -> None:
     """A response alone becomes a JSON body, without the line's end."""
-    cassette = over_http(pipe_cassette((line_request(ADD), [DONE], End.COMPLETE)))
+    cassette = cassette_over_http(
+        pipe_cassette((line_request(ADD), [DONE], End.COMPLETE))
+    )
     request, response = first_of(cassette)
 
     assert (request.method, request.target, request.body) == ("POST", "/mcp", ADD)
@@ -209,7 +215,7 @@ def test_line_is_a_json_response() -> None:
 def test_lines_are_events(lines: list[bytes], end: End) -> None:
     """More than a response becomes an event stream that ends in the same way."""
     cassette = pipe_cassette((line_request(ADD), lines, end))
-    _, response = first_of(over_http(cassette))
+    _, response = first_of(cassette_over_http(cassette))
 
     assert response is not None
     assert response.is_event_stream
@@ -225,7 +231,7 @@ def test_noise_is_not_said_over_http() -> None:
         (line_request(NOTED), None, End.OPEN),
     )
 
-    changed = over_http(cassette)
+    changed = cassette_over_http(cassette)
 
     assert raws_of(first_of(changed)[1]) == [DONE]
 
@@ -250,7 +256,7 @@ def test_what_only_pipes_have_is_named(
 ) -> None:
     """What HTTP can't say is an error that names the interaction."""
     with pytest.raises(CassetteError, match=f"over HTTP: interaction 1: {reason}"):
-        over_http(pipe_cassette(exchange))
+        cassette_over_http(pipe_cassette(exchange))
 
 
 def test_own_transport_stays() -> None:
@@ -261,10 +267,10 @@ def test_own_transport_stays() -> None:
         (line_request(ADD, "mrtr-session:1"), [DONE], End.COMPLETE),
     )
 
-    assert over_http(cassette) is cassette
+    assert cassette_over_http(cassette) is cassette
     assert [
         interaction.exchanges[0].request.headers
-        for interaction in over_pipes(pipe).interactions
+        for interaction in cassette_over_pipes(pipe).interactions
     ] == [
         (("mcp-session-id", FIRST_SESSION),),
         (("mcp-session-id", "mrtr-session:1"),),

@@ -34,7 +34,7 @@ from pushing import PushingSession, asked_once, cassette_with, elicit, posted, r
 from verifying import verifier_for
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, cassette_over_pipes
 from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
@@ -251,10 +251,12 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
 
     assert [
         planned_call.why_skipped
-        for planned_call in planned_interactions(over_pipes(cassette), is_on_pipes=True)
+        for planned_call in planned_interactions(
+            cassette_over_pipes(cassette), is_on_pipes=True
+        )
     ] == [None]
     assert "beginning of a pipe" in str(
-        planned_interactions(over_pipes(cassette))[0].why_skipped
+        planned_interactions(cassette_over_pipes(cassette))[0].why_skipped
     )
 
 

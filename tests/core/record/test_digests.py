@@ -14,9 +14,9 @@ from pushing import SESSION
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.journal import (
     decode_journal,
-    decode_line,
-    encode_header,
-    encode_line,
+    decode_journal_line,
+    encode_journal_header,
+    encode_journal_line,
 )
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
@@ -46,7 +46,10 @@ def recorded(texts: Sequence[str], order: Sequence[int]) -> list[RecordedExchang
             talk.exchange(request, {"contents": [{"text": texts[number]}]})
 
     # As they come back from the journal.
-    found = [decode_line(encode_line(exchange), "one") for exchange in talk.exchanges]
+    found = [
+        decode_journal_line(encode_journal_line(exchange), "one")
+        for exchange in talk.exchanges
+    ]
     return [exchange for exchange in found if isinstance(exchange, RecordedExchange)]
 
 
@@ -110,12 +113,12 @@ def test_digests_on_a_stream_of_many_calls_agree() -> None:
         message = sse(answer(rpc("resources/read"), value))
         dues.append(observation.response_bytes(message, 1.0))
 
-    journal = encode_header(JOURNAL_HEADER)
+    journal = encode_journal_header(JOURNAL_HEADER)
     for due in dues:
         assert due is not None
 
         sealed = talk.recorder.seal(due.exchange, due.call).exchange
-        journal += encode_line(sealed, continues=due.continues_written)
+        journal += encode_journal_line(sealed, continues=due.continues_written)
 
     cassette = assembled([*decode_journal(journal, "one").exchanges.values()])
     (exchange,) = cassette.exchanges

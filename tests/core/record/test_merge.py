@@ -40,7 +40,10 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.sessions import opened_session
-from mrtr_cassette.core.cassette.texts import renumbered_exchange, with_texts
+from mrtr_cassette.core.cassette.texts import (
+    exchange_with_changed_texts,
+    renumbered_exchange,
+)
 from mrtr_cassette.core.compare.conversations import cassette_comparison
 from mrtr_cassette.core.protocol.calls import session_of
 from mrtr_cassette.core.record.assembly import assemble
@@ -103,7 +106,7 @@ def _counted(
         lambda count, _: bisect_right(numbers, count),
     )
     # Each recorder has a key of its own.
-    return with_texts(
+    return exchange_with_changed_texts(
         exchange,
         lambda raw, _: renumber_secrets(
             raw, lambda _, token: sha256_of(f"{key} {token}")[:24]

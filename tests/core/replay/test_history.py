@@ -36,7 +36,7 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.cassette.texts import combine_cassettes
-from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_pipes
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, cassette_over_pipes
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
@@ -144,7 +144,7 @@ def test_read_of_several_starts_on_pipes_got_several_answers(
         line = line_request(request, start)
         exchanges.append((line, [answer(request, response)], End.COMPLETE))
 
-    player = Player(over_pipes(pipe_cassette(*exchanges)))
+    player = Player(cassette_over_pipes(pipe_cassette(*exchanges)))
 
     assert (
         told(player, *(line_request(body, FIRST_SESSION) for body in requests)) == got
