@@ -54,7 +54,7 @@ KINDS = {"elicitation": {"form": {}}, "roots": {}, "sampling": {}}
 class Helpful:
     """Answers whatever the server asks, by the method of the request."""
 
-    def answer(self, ask: LiveAsk) -> AskAnswer:
+    def reply_to_ask(self, ask: LiveAsk) -> AskAnswer:
         if isinstance(ask, PushedAsk):
             return AskAnswer(compact(ANSWERS[ask.message.method]))
 

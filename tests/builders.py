@@ -207,7 +207,7 @@ def show(observation: Observation, response: Json) -> None:
 
 def respond(steps: Any, response: Json) -> Request:
     """Send the next request of some steps, and let a live server respond; return the request."""
-    observation = steps.next()
+    observation = steps.next_request()
     assert observation is not None
     show(observation, response)
     steps.response_received(observation)
@@ -219,7 +219,7 @@ def respond(steps: Any, response: Json) -> Request:
 def follow(steps: Any, *responses: Json) -> list[Request]:
     """Have a live server give these responses, of which none is left; return what was sent."""
     sent = [respond(steps, response) for response in responses]
-    assert steps.next() is None
+    assert steps.next_request() is None
     return sent
 
 
@@ -230,7 +230,7 @@ class FixedScript:
         self.replies = list(replies)
         self.asks: list[Any] = []
 
-    def answer(self, ask: Any) -> Any:
+    def reply_to_ask(self, ask: Any) -> Any:
         self.asks.append(ask)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return reply(ask) if callable(reply) else reply

@@ -921,7 +921,7 @@ def _chosen_calls(
 ) -> list[int]:
     """Return the numbers of the calls that the arguments and options of a command name."""
     from mrtr_cassette.core.drive.cut import last_call
-    from mrtr_cassette.core.drive.plan import check_patterns, is_selected
+    from mrtr_cassette.core.drive.plan import is_selected, refuse_unmatched_patterns
 
     known_numbers = [interaction.number for interaction in recording.interactions]
     if not known_numbers:
@@ -943,7 +943,7 @@ def _chosen_calls(
         tool = pattern.removeprefix("tool=")
         patterns.append(pattern if tool == pattern else f"{CALL_TOOL} {tool}")
 
-    check_patterns(recording.interactions, patterns)
+    refuse_unmatched_patterns(recording.interactions, patterns)
     for interaction in recording.interactions:
         if is_selected(interaction, interaction.exchanges[0].call, patterns):
             chosen_numbers.append(interaction.number)

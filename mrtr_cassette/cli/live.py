@@ -48,7 +48,7 @@ from mrtr_cassette.core.answers.written import (
 from mrtr_cassette.core.compare.values import Change, unused_masks, unused_pointers
 from mrtr_cassette.core.drive.updating import (
     ACCEPTABLE_VERDICTS,
-    Choose,
+    ChooseProposals,
     Proposal,
     accepted_by_verdict,
 )
@@ -392,7 +392,7 @@ async def _verify_cassettes(
     paths: Sequence[Location],
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    choose: Choose | None,
+    choose: ChooseProposals | None,
 ) -> tuple[list[Verification], int]:
     """Verify cassettes, and update them if `choose` is given; return also the exit code."""
     verifications: list[Verification] = []
@@ -478,7 +478,9 @@ _ACCEPT_BY_VERDICT: Final = (
 )
 
 
-def chooser_of_proposals(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
+def chooser_of_proposals(
+    verdicts: Sequence[str], *, reviews: bool
+) -> ChooseProposals | None:
     """Return the function that chooses proposals; None if the cassettes are only read.
 
     Raises:

@@ -246,7 +246,7 @@ def recorded(run: list[Operation], build: Build, known: Build, name: str) -> Cas
 
 def followed(steps: Any, server: Server) -> None:
     """Have a live server respond to all that is sent."""
-    while (observation := steps.next()) is not None:
+    while (observation := steps.next_request()) is not None:
         show(observation, server.respond(observation.call.request.body))
         steps.response_received(observation)
 

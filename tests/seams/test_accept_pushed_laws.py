@@ -188,7 +188,7 @@ class Live:
 
     def follow(self, steps: Any) -> None:
         """Have it respond to all that is sent."""
-        while (observation := steps.next()) is not None:
+        while (observation := steps.next_request()) is not None:
             call = observation.call
             if observation.call.name == "put":
                 self._puts(steps, observation)

@@ -219,7 +219,7 @@ class AppendingRun:
         try:
             while True:
                 conversation = next(steps)
-                while (observation := conversation.next()) is not None:
+                while (observation := conversation.next_request()) is not None:
                     show(observation, self.server.handle)
                     conversation.response_received(observation)
         except StopIteration as brought:

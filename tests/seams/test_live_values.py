@@ -176,7 +176,7 @@ class Driver:
         """Have a server give these responses, of which none is left; return what was sent."""
         running = self.begin()
         sent = [respond(running.conversation, response) for response in responses]
-        assert running.conversation.next() is None
+        assert running.conversation.next_request() is None
         assert self.verifier.end_interaction(running).verdict in ("same", "key-changed")
 
         return sent
@@ -204,7 +204,7 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
     assert params_of(again)["inputResponses"] == {live.value("key"): YES}
 
     running = driver.begin()
-    observation = running.conversation.next()
+    observation = running.conversation.next_request()
     push = push_on(observation, elicit(live.value("push")))
     posted = json.loads(running.conversation.session.route_push(push).call.request.body)
 
@@ -249,7 +249,7 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
 
     assert params_of(respond(tools, {"tools": []}))["cursor"] == live.value("cursor")
 
-    calling: Any = LiveConversation(post(PUSHING), None, session).next()
+    calling: Any = LiveConversation(post(PUSHING), None, session).next_request()
     calling.response_started(200, STREAM_HEADERS)
     calling.response_bytes(f"id: {live.value('event')}\ndata:\n\n".encode(), 0.0)
     rest = resuming_request(calling)

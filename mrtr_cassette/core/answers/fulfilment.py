@@ -291,7 +291,7 @@ _ASKING_RESULT_TYPES: Final = frozenset(
 class LeavesToSources:
     """The script of a call whose every question is for the sources."""
 
-    def answer(self, ask: LiveAsk) -> AskAnswer | NeedsAnswers | AskedOtherwise:
+    def reply_to_ask(self, ask: LiveAsk) -> AskAnswer | NeedsAnswers | AskedOtherwise:
         """Leave it to them; a task that is only created asks nothing."""
         if ask.asks_nothing:
             return AskAnswer(None)
@@ -307,7 +307,7 @@ class Rounds:
     unanswered: UnansweredQuestion | None = None
     overrun: bool = False
 
-    def answer(self, ask: LiveAsk) -> Generator[Awaited, Any, AskAnswer | None]:
+    def answer_ask(self, ask: LiveAsk) -> Generator[Awaited, Any, AskAnswer | None]:
         """Take an ask; return the answer to send, or None if the call ends here."""
         if ask.turn > MOST_ROUNDS:
             self.overrun = True
@@ -333,9 +333,13 @@ class Rounds:
     ) -> AskAnswer | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
         request = unanswered.asked.requests[unanswered.key]
-        if request.kind == "roots" and ask.refusal and not unanswered.is_fault:
+        if (
+            request.kind == "roots"
+            and ask.answer_if_nobody_answers
+            and not unanswered.is_fault
+        ):
             # It is about the client, whatever call is pending.
-            return ask.refusal
+            return ask.answer_if_nobody_answers
 
         self.unanswered = unanswered
         return None

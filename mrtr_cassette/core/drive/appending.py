@@ -132,7 +132,7 @@ class Sessions:
 
     def open_live_session(self, call: Call) -> Conversations:
         """Open the session of a request with the live server, unless that is done."""
-        opening = self.opening_for(call)
+        opening = self.opening_of_live_session(call)
         if not isinstance(opening, SessionOpening):
             return opening
 
@@ -142,7 +142,7 @@ class Sessions:
 
         return opening.failure
 
-    def opening_for(self, call: Call) -> SessionOpening | Miss | None:
+    def opening_of_live_session(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None if it needs none."""
         session = call.request.header(SESSION_HEADER)
         if not is_of_kind(session, SESSION) or session in self._live_session_ids:
@@ -188,7 +188,7 @@ class SessionOpening(Conversation):
         self, call: Call, requests: Sequence[Request], session: ServerSession
     ) -> None:
         super().__init__(requests[0], None, session, follows_task=False)
-        self._unsent = deque(requests[1:])
+        self._unsent_requests = deque(requests[1:])
         self.call = call
         self.failure: Miss | None = None
 
@@ -196,16 +196,16 @@ class SessionOpening(Conversation):
         self, exchange: RecordedExchange, _response: Message | None
     ) -> Request | None:
         """Return the next request of the opening; None at its end, or if it was refused."""
-        if has_error(exchange) or not self._is_accepted(exchange.response):
+        if has_error(exchange) or not self._is_response_accepted(exchange.response):
             detail = f"the live server opened no session: {response_in_words(exchange)}"
             self.failure = unrecorded_miss(self.call, detail)
             return None
 
-        if not self._unsent:
+        if not self._unsent_requests:
             return None
-        return self._unsent.popleft()
+        return self._unsent_requests.popleft()
 
-    def _is_accepted(self, response: Response | None) -> bool:
+    def _is_response_accepted(self, response: Response | None) -> bool:
         """Tell whether an HTTP response is a success; on pipes, which have no status, all are."""
         if self.call.request.is_line:
             return True
@@ -230,7 +230,9 @@ class RecordedAsks:
                 )
                 asking_entries.append(entry)
 
-    def replay_for(self, call: Call, shown_call: Call) -> ReplayToAsk | Miss | None:
+    def replay_to_answered_ask(
+        self, call: Call, shown_call: Call
+    ) -> ReplayToAsk | Miss | None:
         """Return how the server is brought to the ask that a request answers.
 
         None stands for a request that can be sent as it is: one without state and cursor, or with
@@ -243,7 +245,7 @@ class RecordedAsks:
                 return unrecorded_miss(shown_call, _CURSOR_RECORDED)
             return None
 
-        asking_entries = self._entries_that_ask(state)
+        asking_entries = self._entries_that_issued_state(state)
         if not asking_entries:
             if has_kind(state, *ISSUED):
                 return unrecorded_miss(shown_call, _NO_ASK_HAS_STATE)
@@ -270,7 +272,7 @@ class RecordedAsks:
 
         return False
 
-    def _entries_that_ask(self, state: str) -> list[ReplayEntry]:
+    def _entries_that_issued_state(self, state: str) -> list[ReplayEntry]:
         """Return the asks that issued a state, or the longest part of it if none issued it."""
         if state in self._entries_by_state:
             return self._entries_by_state[state]
@@ -378,7 +380,7 @@ class RepeatedPlayedCall(Conversation):
         self.entry = entry
         self.recorded_script = script
 
-    def compare_end(self) -> DivergedWrite | None:
+    def difference_at_end(self) -> DivergedWrite | None:
         """Take its end, which has come; return how that differs from the recorded one, or None."""
         match self.stopping_point:
             case FinishedCall() as last:
@@ -437,37 +439,41 @@ class PlayedCallRepeater:
         self._unmade_writes = deque[Play]()
         """The writes that the live server has not made so far."""
         self._diverged_write: DivergedWrite | None = None
-        self._issuing_plays: dict[str, Play] = {}
+        self._plays_by_issued_text: dict[str, Play] = {}
         """The calls that first had texts which a client may send back, by these."""
-        self._texts_of_client: set[str] = set()
+        self._texts_made_up_by_client: set[str] = set()
         """Such texts that the client has sent of its own accord."""
 
     def note_play(self, play: Play) -> None:
         """Take a call that was played."""
-        self._texts_of_client |= (
-            handles_sent_in(play.request) - self._issuing_plays.keys()
+        self._texts_made_up_by_client |= (
+            handles_sent_in(play.request) - self._plays_by_issued_text.keys()
         )
-        for text in handles_issued_in(play.entry.exchange) - self._texts_of_client:
-            self._issuing_plays.setdefault(text, play)
+        for text in (
+            handles_issued_in(play.entry.exchange) - self._texts_made_up_by_client
+        ):
+            self._plays_by_issued_text.setdefault(text, play)
 
         if self._player.is_write(play.entry):
             self._unmade_writes.append(play)
 
-    def texts_repeated_by(self, request: Request) -> list[str]:
+    def issued_texts_sent_in(self, request: Request) -> list[str]:
         """Return the texts in a request that a played response had first."""
-        if not self._issuing_plays:
+        if not self._plays_by_issued_text:
             return []
 
         repeated = [
-            text for text in handles_sent_in(request) if text in self._issuing_plays
+            text
+            for text in handles_sent_in(request)
+            if text in self._plays_by_issued_text
         ]
         self.handles.expect_handles(repeated)
         return repeated
 
-    def make_writes(self, shown_call: Call) -> Conversations:
+    def repeat_writes_before(self, shown_call: Call) -> Conversations:
         """Have the live server make all writes before a request, which may depend on them."""
         while self._unmade_writes and self._diverged_write is None:
-            failure = yield from self._make_write(self._unmade_writes.popleft())
+            failure = yield from self._repeat_write(self._unmade_writes.popleft())
             if failure is not None:
                 return failure
 
@@ -475,7 +481,7 @@ class PlayedCallRepeater:
             return None
         return self._diverged_write.refusal_of_later_call(shown_call)
 
-    def _make_write(self, call: Play) -> Conversations:
+    def _repeat_write(self, call: Play) -> Conversations:
         """Have the live server make a played write, and take note if it does not go as recorded."""
         interaction = self._interaction_of(call)
         reason = why_not_repeatable(interaction)
@@ -496,33 +502,35 @@ class PlayedCallRepeater:
         if failure is not None:
             return failure
 
-        write = self._repeated_play(call)
+        write = self._conversation_of_play(call)
         yield write
-        self._diverged_write = write.compare_end()
+        self._diverged_write = write.difference_at_end()
         for change in write.recorded_script.findings.left_out:
             self._player.note_ignored_in_response(partial(is_below, change.pointer))
 
         return None
 
-    def make_reads(self, texts: Iterable[str]) -> Generator[Conversation, None, None]:
+    def repeat_reads_that_issue(
+        self, texts: Iterable[str]
+    ) -> Generator[Conversation, None, None]:
         """Have the live server make up texts that the client had from played reads."""
         for text in texts:
-            call = self._issuing_plays.pop(text, None)
+            call = self._plays_by_issued_text.pop(text, None)
             if call is None or self.handles.knows_live_handle_for(text):
                 continue
 
             is_write = self._player.is_write(call.entry)
             reason = why_not_repeatable(self._interaction_of(call))
             if not is_write and reason is None:
-                read = self._repeated_play(call)
+                read = self._conversation_of_play(call)
                 yield read
-                read.compare_end()
+                read.difference_at_end()
 
     def _interaction_of(self, call: Play) -> RecordedInteraction:
         """Return the recorded interaction of a call that was played."""
         return self._recording.interactions[call.entry.interaction - 1]
 
-    def _repeated_play(self, call: Play) -> RepeatedPlayedCall:
+    def _conversation_of_play(self, call: Play) -> RepeatedPlayedCall:
         """Return a played call for the live server, in its session and with its handles."""
         matched_call = read_call(call.entry.normalised.request)
         ignored = self._ignored_for(matched_call)
@@ -645,10 +653,10 @@ class Appending:
         """
         values = self._recorder.values
         sealed_request = values.sealed_request(request)
-        repeated_texts = self._played_calls.texts_repeated_by(sealed_request)
+        repeated_texts = self._played_calls.issued_texts_sent_in(sealed_request)
         failure: Miss | None = None
         if shown_call.depends_on_writes:
-            failure = yield from self._played_calls.make_writes(shown_call)
+            failure = yield from self._played_calls.repeat_writes_before(shown_call)
 
         if failure is None:
             failure = yield from self._sessions.open_live_session(shown_call)
@@ -656,7 +664,7 @@ class Appending:
         if failure is not None:
             return failure
 
-        yield from self._played_calls.make_reads(repeated_texts)
+        yield from self._played_calls.repeat_reads_that_issue(repeated_texts)
         live_request = yield from self._bring_to_ask(sealed_request, shown_call)
         if isinstance(live_request, Miss):
             return live_request
@@ -674,7 +682,7 @@ class Appending:
         """
         live_request = self._sessions.in_live_session(request)
         call = self._recorder.read_request(live_request)
-        replay = self._recorded_asks.replay_for(call, shown_call)
+        replay = self._recorded_asks.replay_to_answered_ask(call, shown_call)
         if replay is None:
             return live_request
         if isinstance(replay, Miss):
@@ -689,5 +697,5 @@ class Appending:
             self._recorder.known_states.remember_state(live, hashed_text=recorded)
 
         # Something may have been played meanwhile.
-        failure = yield from self._played_calls.make_writes(shown_call)
+        failure = yield from self._played_calls.repeat_writes_before(shown_call)
         return replay.retry_with_live_state() if failure is None else failure

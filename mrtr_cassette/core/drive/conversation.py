@@ -171,7 +171,7 @@ class LiveAsk:
         return AskAnswer(replace_members(value, (), {live_key: answer}))
 
     @property
-    def refusal(self) -> AskAnswer | None:
+    def answer_if_nobody_answers(self) -> AskAnswer | None:
         """The answer to what nobody answers; None if only the call can be given up."""
         return None
 
@@ -215,7 +215,7 @@ class PushedAsk(LiveAsk):
         return AskAnswer(answer)
 
     @property
-    def refusal(self) -> AskAnswer:
+    def answer_if_nobody_answers(self) -> AskAnswer:
         """The error to be posted if nobody answers."""
         message = f"nobody answers {self.message.method}"
         error = {"code": -32601, "message": message}
@@ -322,7 +322,7 @@ Reply = AskAnswer | NeedsAnswers | AskedOtherwise
 class Script(Protocol):
     """Answers the asks of a conversation."""
 
-    def answer(self, ask: LiveAsk) -> Reply:
+    def reply_to_ask(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
         ...
 
@@ -401,7 +401,7 @@ class Conversation:
 
         return float(interval_ms) / 1000
 
-    def next(self) -> Observation | None:
+    def next_request(self) -> Observation | None:
         """Return the next request: of the call, then polls and updates of its task.
 
         If an ask is not answered, it is the one that cancels the call or its task.
@@ -455,7 +455,7 @@ class Conversation:
 
         Returns the notification that cancels it, if the response is waited for all the same.
         """
-        if self.is_over or not self.leaving.is_due(observation):
+        if self.is_over or not self.leaving.is_call_left_now(observation):
             return None
 
         departure = self.leaving.client_departure
@@ -491,9 +491,10 @@ class Conversation:
 
         exchange, message = self.session.push_as_recorded(push)
         pending_request = self.leaving.pending_request
-        response_so_far = (
-            None if pending_request is None else pending_request.seal(End.OPEN, 0.0)
-        )
+        response_so_far = None
+        if pending_request is not None:
+            response_so_far = pending_request.seal(End.OPEN, 0.0)
+
         ask = PushedAsk(
             self._ask_count + 1,
             exchange,
@@ -509,11 +510,11 @@ class Conversation:
         self.session.response_received(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
         if self.task is not None:
-            self._task_responded(observation, exchange)
-        elif self._is_awaited(observation):
-            self._call_responded(observation, exchange)
+            self._take_response_about_task(observation, exchange)
+        elif self._is_call_response_awaited(observation):
+            self._take_call_response(observation, exchange)
 
-    def _is_awaited(self, observation: Observation) -> bool:
+    def _is_call_response_awaited(self, observation: Observation) -> bool:
         """Tell whether a response to the call still counts."""
         if observation is not self.leaving.pending_request:
             return False
@@ -522,14 +523,14 @@ class Conversation:
         is_late = self.unanswered_ask is not None and observation.is_answered
         return is_late or not self.is_over
 
-    def _call_responded(
+    def _take_call_response(
         self, observation: Observation, exchange: RecordedExchange
     ) -> None:
         """Take the response to the call: a task, an ask, the end, or a refusal of its id."""
         response = observation.response
         self.leaving.pending_request = None
         self.stopping_point = None
-        if self.session.refused_id(exchange):
+        if self.session.refuses_number_id(exchange):
             self._due_requests = [observation.call.request]
             return
 
@@ -544,7 +545,7 @@ class Conversation:
                 TaskAsk(turn, exchange, response=response, task=self.task)
             )
         elif asked is not None and self._script is not None:
-            keys = _live_keys(exchange, asked)
+            keys = _live_keys_of_ask(exchange, asked)
             state = asked.request_state
             self._let_script_answer(LiveAsk(turn, exchange, state, response, keys))
         else:
@@ -560,7 +561,7 @@ class Conversation:
         """Return the request that follows a response which asks nothing, or nobody."""
         return None
 
-    def _task_responded(
+    def _take_response_about_task(
         self, observation: Observation, exchange: RecordedExchange
     ) -> None:
         """Take the response to a poll, or to an update, which ends the conversation if it fails."""
@@ -616,9 +617,9 @@ class Conversation:
 
         if self._script is None:
             return None
-        return self._act_on_reply(ask, self._script.answer(ask))
+        return self._act_on_reply(ask, self._script.reply_to_ask(ask))
 
-    def answer(self, answer: AskAnswer) -> Observation | None:
+    def answer_unanswered_ask(self, answer: AskAnswer) -> Observation | None:
         """Answer the ask that is unanswered so far, unless the server has not waited for that."""
         ask = self.unanswered_ask
         if ask is None:
@@ -638,7 +639,7 @@ class Conversation:
             return self.session.post_response(ask.pushed, self, value, reply.member)
 
         if isinstance(ask, TaskAsk):
-            self._due_requests += self._task_requests(ask.task, reply)
+            self._due_requests += self._requests_that_answer_task(ask.task, reply)
             return None
 
         self.go_on_with_retry(ask, reply.value, ask.request_state)
@@ -656,7 +657,9 @@ class Conversation:
         retry = self._call_with_answers(answers, state)
         self._due_requests = [with_body(retry, with_answer_keys(retry.body, names))]
 
-    def _task_requests(self, task: TaskState, reply: AskAnswer) -> list[Request]:
+    def _requests_that_answer_task(
+        self, task: TaskState, reply: AskAnswer
+    ) -> list[Request]:
         """Return the requests that answer a state of a task."""
         requests = []
         if reply.value is not None:
@@ -670,7 +673,9 @@ class Conversation:
         return requests
 
 
-def _live_keys(exchange: RecordedExchange, asked: InputRequired) -> dict[str, str]:
+def _live_keys_of_ask(
+    exchange: RecordedExchange, asked: InputRequired
+) -> dict[str, str]:
     """Return the live keys of an ask by those that would be recorded."""
     if exchange.ask is None:
         return {}
@@ -748,13 +753,13 @@ class AnsweredPoll(Conversation):
         """Leave the task to its client."""
         return None
 
-    def answer(self, answer: AskAnswer) -> Observation | None:
+    def answer_unanswered_ask(self, answer: AskAnswer) -> Observation | None:
         """Answer what the last poll asked; then poll again."""
         ask = self.unanswered_ask
         if isinstance(ask, TaskAsk) and answer.value is not None:
             self._mark_questions(ask.live_keys, is_answered=True)
             self.task = ask.task
-            super().answer(answer)
+            super().answer_unanswered_ask(answer)
 
         return None
 
@@ -820,7 +825,7 @@ class Departure:
     is_answered: bool = False
 
 
-def messages_so_far(
+def count_messages_so_far(
     response: Response | None, before_request: int | None = None
 ) -> int:
     """Count the messages of a response, but for pings, that came before a numbered request.
@@ -834,10 +839,8 @@ def messages_so_far(
     for located in messages_in(response):
         message = located.message
         is_named = "progressToken" in message.params or message.kind is Kind.REQUEST
-        is_early = (
-            before_request is None
-            or response.pieces[located.piece].arrived_count < before_request
-        )
+        arrived_count = response.pieces[located.piece].arrived_count
+        is_early = before_request is None or arrived_count < before_request
         is_about_call = message.method != PING and (is_named or not response.is_lines)
         if is_early and is_about_call and message.kind is not Kind.RESPONSE:
             count += 1
@@ -860,7 +863,7 @@ class Leaving:
     pending_request: Observation | None = None
     sent_cancellation: Observation | None = None
 
-    def is_due(self, observation: Observation) -> bool:
+    def is_call_left_now(self, observation: Observation) -> bool:
         """Tell whether the call is left now, after this much of a response."""
         departure = self.client_departure
         if departure is None or observation is not self.pending_request:
@@ -871,4 +874,6 @@ class Leaving:
             return False
 
         response_so_far = observation.seal(End.OPEN, 0.0)
-        return messages_so_far(response_so_far.response) >= departure.message_count
+        return (
+            count_messages_so_far(response_so_far.response) >= departure.message_count
+        )

@@ -50,15 +50,15 @@ def cut_out_calls(
     needs = _Dependencies(cassette, alone=alone)
     unvisited_numbers = [*numbers]
     for number in numbers:
-        unvisited_numbers += needs.opening_of(number)
-        unvisited_numbers += needs.writes_before(number)
+        unvisited_numbers += needs.numbers_that_open(number)
+        unvisited_numbers += needs.numbers_of_writes_before(number)
 
     needed_numbers = set()
     while unvisited_numbers:
         number = unvisited_numbers.pop()
         if number not in needed_numbers:
             needed_numbers.add(number)
-            unvisited_numbers += needs.needed_by(number)
+            unvisited_numbers += needs.numbers_needed_by(number)
 
     all_numbers = {interaction.number for interaction in cassette.interactions}
     return without_interactions(cassette, all_numbers - needed_numbers)
@@ -96,7 +96,7 @@ class _Dependencies:
             if player.is_write(entry):
                 self._numbers_of_writes.add(entry.interaction)
 
-    def writes_before(self, number: int) -> Iterator[int]:
+    def numbers_of_writes_before(self, number: int) -> Iterator[int]:
         """Yield the writes on which the result of a call may depend."""
         place = self._places_by_number[number]
         selected_call = self._ordered_interactions[place]
@@ -109,7 +109,7 @@ class _Dependencies:
             if is_write and _session_in(earlier) == _session_in(selected_call):
                 yield earlier.number
 
-    def needed_by(self, number: int) -> Iterator[int]:
+    def numbers_needed_by(self, number: int) -> Iterator[int]:
         """Yield what an interaction can't be without."""
         interaction = self._ordered_interactions[self._places_by_number[number]]
         yield from needed_interactions(interaction)
@@ -119,21 +119,21 @@ class _Dependencies:
         if not self._leaves_out_earlier_calls:
             yield from self._issuers_of_handles[number]
 
-    def opening_of(self, number: int) -> Iterator[int]:
+    def numbers_that_open(self, number: int) -> Iterator[int]:
         """Yield what opens the conversation of a call: the last before it, or the first after it.
 
         Equal requests count once, so that a cassette of many clients becomes small.
         """
         selected_place = self._places_by_number[number]
         selected_call = self._ordered_interactions[selected_place]
-        wanted_lists = _LISTS_BY_METHOD.get(selected_call.exchanges[0].call.method, ())
+        list_methods = _LISTS_BY_METHOD.get(selected_call.exchanges[0].call.method, ())
         openings_by_key: dict[object, int] = {}
         for place, opening in enumerate(self._ordered_interactions):
             session = _session_in(opening)
             if session not in (NO_SESSION, _session_in(selected_call)):
                 continue
 
-            key = _opening_key(opening, wanted_lists)
+            key = _key_of_equal_openings(opening, list_methods)
             if key is None:
                 continue
             if place < selected_place or key not in openings_by_key:
@@ -154,13 +154,13 @@ def _session_in(interaction: RecordedInteraction) -> str:
     return session_of_exchange(interaction.exchanges[0])
 
 
-def _opening_key(
-    interaction: RecordedInteraction, lists: Collection[str]
+def _key_of_equal_openings(
+    interaction: RecordedInteraction, list_methods: Collection[str]
 ) -> object | None:
     """Return a key that equal openings share; None if it opens nothing and is no such list."""
     call = interaction.exchanges[0].call
     request = call.request
-    if call.method in lists:
+    if call.method in list_methods:
         return call.method, call.cursor
 
     is_opening = method_of(call.method).steady and call.method != PING

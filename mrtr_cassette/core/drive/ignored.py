@@ -62,16 +62,17 @@ def ignored_pointers(rules: Sequence[IgnoredPlaces], call: Call) -> tuple[str, .
     return tuple(pointers)
 
 
-def read_ignored(text: str) -> list[IgnoredPlaces]:
+def read_ignored_file(text: str) -> list[IgnoredPlaces]:
     """Read the file.
 
     Raises:
         ValueError: it is none; the text says where and why.
     """
-    return [_read_rule(rule, where) for where, rule in tables_in(text, _TABLE_NAME)]
+    tables = named_tables_in(text, _TABLE_NAME)
+    return [_ignored_places_of_table(table, where) for where, table in tables]
 
 
-def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
+def named_tables_in(text: str, name: str) -> list[tuple[str, Any]]:
     """Return the tables of a file that has only tables of one name, and where each is.
 
     Raises:
@@ -89,7 +90,7 @@ def tables_in(text: str, name: str) -> list[tuple[str, Any]]:
     return named_tables
 
 
-def _read_rule(rule: Any, where: str) -> IgnoredPlaces:
+def _ignored_places_of_table(rule: Any, where: str) -> IgnoredPlaces:
     """Return the places that a table names; a `ValueError` says what is wrong with it."""
     needed_words = "`pointers`, a list of JSON Pointers, which begin with a slash"
     wrong_table = f"{where} has {needed_words}, may have `call`, a text, `masks`, and nothing else"
@@ -126,7 +127,7 @@ def _is_pointer_list(value: Any) -> TypeGuard[list[str]]:
     return all(str(pointer).startswith("/") for pointer in value)
 
 
-def write_ignored(text: str, call: str, pointers: Collection[str]) -> str:
+def ignored_file_with_places(text: str, call: str, pointers: Collection[str]) -> str:
     """Return the file with more places; what stands in it stays, comments too."""
     lines = ",\n".join(f"  {encode_basestring(pointer)}" for pointer in pointers)
     gap = ""

@@ -52,7 +52,7 @@ class KeptNames:
     """
 
     def __init__(self, file: bytes = b"") -> None:
-        self._taken_names = set(_names_in(file))
+        self._taken_names = set(_names_and_secrets_in(file))
         """The names that nothing else may have."""
         self._kept_by_new_name = {name: name for name in self._taken_names}
         """The names that are kept, by those of the new recording."""
@@ -71,18 +71,18 @@ class KeptNames:
         new_texts: dict[str, bytes] = {}
         if new.number is not None:
             new_texts = _texts_by_header(new)
-            self.keep_issued(kept, new)
+            self.keep_issued_values(kept, new)
 
         for header, text in _texts_by_header(kept).items():
-            names = _names_in(text)
+            names = _names_and_secrets_in(text)
             self._taken_names.update(names)
-            new_names = _names_in(new_texts.get(header, b""))
+            new_names = _names_and_secrets_in(new_texts.get(header, b""))
             if len(new_names) == len(names):
                 pairs = dict(zip(new_names, names, strict=True))
                 for new_name, name in pairs.items():
                     self._kept_by_new_name.setdefault(new_name, name)
 
-    def keep_issued(self, kept: RecordedExchange, new: RecordedExchange) -> None:
+    def keep_issued_values(self, kept: RecordedExchange, new: RecordedExchange) -> None:
         """Map cursors and ids that a new response issues to those of the kept response."""
         self._kept_values |= issued_values(new.rpc_response, kept.rpc_response)
         kept_texts = _texts_by_header(kept)
@@ -137,13 +137,13 @@ class KeptNames:
     def _kept_name_for(self, name: Ref) -> Ref:
         """Return the kept name for a new one, or the next name that is free."""
         if name not in self._kept_by_new_name:
-            free_name = self._next_free(name)
+            free_name = self._free_name_from(name)
             self._kept_by_new_name[name] = free_name
             self._taken_names.add(free_name)
 
         return self._kept_by_new_name[name]
 
-    def _next_free(self, name: Ref) -> Ref:
+    def _free_name_from(self, name: Ref) -> Ref:
         """Return a name if it is free, or the next that is; a journal's placeholders begin at 1."""
         if name.is_secret and is_journal_token(name.token):
             name = name.with_last_part(1)
@@ -186,15 +186,15 @@ def _texts_by_header(exchange: RecordedExchange) -> dict[str, bytes]:
     """Return the values of headers by their names, and the target and the bodies in one."""
     texts: dict[str, list[bytes]] = defaultdict(list)
 
-    def read(text: bytes, header: str) -> bytes:
+    def collect_text(text: bytes, header: str) -> bytes:
         texts[header].append(text)
         return text
 
-    exchange_with_changed_texts(exchange, read)
+    exchange_with_changed_texts(exchange, collect_text)
     return {header: b"".join(parts) for header, parts in texts.items()}
 
 
-def _names_in(text: bytes) -> list[Ref]:
+def _names_and_secrets_in(text: bytes) -> list[Ref]:
     """Return the names in a text, placeholders of secrets last."""
     names = []
     secrets = []
@@ -267,7 +267,7 @@ def _state_occurrences(interaction: RecordedInteraction) -> list[int]:
     return occurrences
 
 
-def recorded_names(
+def text_change_to_recorded_names(
     recorded_keys: Mapping[str, str], recorded_by_live_hash: Mapping[str, str]
 ) -> TextChange:
     """Return what puts recorded names, and keys of a task's questions, in place of live ones."""
@@ -277,7 +277,7 @@ def recorded_names(
         spelled_recorded = canonical(recorded_key)
         spelled_pairs.append((spelled_live.encode(), spelled_recorded.encode()))
 
-    def with_names(raw: bytes, _header: str) -> bytes:
+    def with_recorded_names(raw: bytes, _header: str) -> bytes:
         """Return a live text with recorded names, and recorded keys of a task's questions."""
         raw = reveal_states(raw, recorded_by_live_hash.get)
         for spelled_live_key, spelled_recorded_key in spelled_pairs:
@@ -285,7 +285,7 @@ def recorded_names(
 
         return raw
 
-    return with_names
+    return with_recorded_names
 
 
 def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
@@ -297,7 +297,7 @@ def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
     if not response.is_message_stream and len(response.pieces) != len(recorded_pieces):
         return replace(response, pieces=(Piece(response.body, 0, 0),))
 
-    pieces_with_times = _known_times(exchange, response)
+    pieces_with_times = _pieces_with_known_times(exchange, response)
     timed_pieces = []
     for index, piece in enumerate(response.pieces):
         piece_with_time = pieces_with_times[min(index, len(pieces_with_times) - 1)]
@@ -306,7 +306,9 @@ def with_times_of(exchange: RecordedExchange, response: Response) -> Response:
     return replace(response, pieces=tuple(timed_pieces))
 
 
-def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Piece]:
+def _pieces_with_known_times(
+    exchange: RecordedExchange, response: Response
+) -> Sequence[Piece]:
     """Return pieces with the times for those of a response; further ones have the last time."""
     end_of_response = Piece(
         b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0
@@ -320,12 +322,12 @@ def _known_times(exchange: RecordedExchange, response: Response) -> Sequence[Pie
     ] or [end_of_response]
     all_known = len(pieces_with_times) == len(recorded_response.pieces)
     if all_known and len(pieces_with_times) != len(response.pieces):
-        return _times_by_message(recorded_response, response)
+        return _pieces_with_message_times(recorded_response, response)
 
     return pieces_with_times
 
 
-def _times_by_message(
+def _pieces_with_message_times(
     recorded_response: Response, response: Response
 ) -> Sequence[Piece]:
     """Return for each piece of a response when the message came that is there in the recorded one.

@@ -140,7 +140,7 @@ class ServerSession:
         """Return a call with the next id, spelled as the server wants it."""
         new_id = b"%d" % (_FIRST_ID + self._request_count)
         # The recorded server answered another client under a text.
-        if self.wants_text_ids or _is_text(message.id):
+        if self.wants_text_ids or _is_text_id(message.id):
             new_id = b'"%b%d"' % (_TEXT_ID_PREFIX, self._request_count)
 
         replacements = []
@@ -204,7 +204,7 @@ class ServerSession:
 
         return self._owners_by_number.pop(observation.number, None)
 
-    def refused_id(self, exchange: RecordedExchange) -> bool:
+    def refuses_number_id(self, exchange: RecordedExchange) -> bool:
         """Take a reply; tell whether it refuses a request because its id is a number.
 
         From then on ids are texts, and also once a reply spells a number as a text.
@@ -215,7 +215,7 @@ class ServerSession:
             return False
 
         reply = last_response(response)
-        if reply is None or _is_text(request.id):
+        if reply is None or _is_text_id(request.id):
             return False
 
         error = members_of(reply.tree.get("error"))
@@ -225,7 +225,7 @@ class ServerSession:
         return is_refused
 
 
-def _is_text(identity: str | None) -> bool:
+def _is_text_id(identity: str | None) -> bool:
     """Tell whether an id, as JSON, is a text."""
     return identity is not None and identity.startswith('"')
 
@@ -540,10 +540,9 @@ class BuiltInClient:
 
 def is_modern(call: Call) -> bool:
     """Tell whether a request itself says who sends it, as the newer revision demands."""
-    return (
-        call.message is not None
-        and f"{_META_PREFIX}protocolVersion" in call.message.meta
-    )
+    if call.message is None:
+        return False
+    return f"{_META_PREFIX}protocolVersion" in call.message.meta
 
 
 def with_declared_kinds(request: Request, kinds: Collection[str]) -> Request:

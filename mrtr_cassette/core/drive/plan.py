@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Final, Literal
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -20,7 +20,11 @@ from mrtr_cassette.core.cassette.sessions import (
     opened_session,
     without_pongs,
 )
-from mrtr_cassette.core.drive.conversation import Departure, has_error, messages_so_far
+from mrtr_cassette.core.drive.conversation import (
+    Departure,
+    count_messages_so_far,
+    has_error,
+)
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.methods import (
@@ -80,9 +84,9 @@ class PlannedInteraction:
     @property
     def is_sent(self) -> bool:
         """Whether the server gets it, unless something speaks against that."""
-        return (
-            self.is_compared or self.is_needed or self.part in ("opening", "listening")
-        )
+        if self.is_compared or self.is_needed:
+            return True
+        return self.part in ("opening", "listening")
 
     @property
     def is_left(self) -> bool:
@@ -112,17 +116,17 @@ def planned_interactions(
     }
     plan = []
     for interaction in interactions:
-        first = interaction.exchanges[0]
-        call = first.call
+        first_exchange = interaction.exchanges[0]
+        call = first_exchange.call
         opens_session = NO_SESSION
         if call.method == INITIALIZE:
-            opens_session = opened_session(first.response)
+            opens_session = opened_session(first_exchange.response)
 
         planned = PlannedInteraction(
             interaction,
             call,
-            _conversation_part(first, call),
-            session_of(first.request),
+            _conversation_part(first_exchange, call),
+            session_of(first_exchange.request),
             opens_session,
             why_skipped=None,
             is_compared=not only or is_selected(interaction, call, only),
@@ -151,20 +155,16 @@ def _with_needed_calls(plan: Sequence[PlannedInteraction]) -> list[PlannedIntera
     """Mark the calls that were not selected, and may write what a selected one depends on."""
     last_dependent_place = 0
     for place, planned in enumerate(plan):
-        if (
-            planned.is_compared
-            and planned.why_skipped is None
-            and planned.call.depends_on_writes
-        ):
+        is_to_be_compared = planned.is_compared and planned.why_skipped is None
+        if is_to_be_compared and planned.call.depends_on_writes:
             last_dependent_place = place
 
     marked_plan = []
     for place, planned in enumerate(plan):
-        is_needed = (
-            place < last_dependent_place
-            and planned.may_write
-            and not planned.is_compared
-        )
+        is_needed = False
+        if place < last_dependent_place and not planned.is_compared:
+            is_needed = planned.may_write
+
         marked_plan.append(replace(planned, is_needed=is_needed))
 
     return marked_plan
@@ -188,7 +188,7 @@ def is_selected(
     return False
 
 
-def check_patterns(
+def refuse_unmatched_patterns(
     interactions: Sequence[RecordedInteraction], only: Sequence[str]
 ) -> None:
     """Make sure that each pattern fits a call.
@@ -282,13 +282,19 @@ def _objections_to_call(planned: PlannedInteraction) -> Iterator[str]:
 
 def _has_lost_response(planned: PlannedInteraction) -> bool:
     """Tell whether no complete response was recorded where there should be one."""
-    last = planned.interaction.exchanges[-1]
-    if planned.is_left or planned.part == "listening" or last.rpc_response is not None:
+    last_exchange = planned.interaction.exchanges[-1]
+    if (
+        planned.is_left
+        or planned.part == "listening"
+        or last_exchange.rpc_response is not None
+    ):
         return False
     if planned.part != "call" and planned.call.request.is_line:
         return False
 
-    return last.response is None or last.response.end is not End.COMPLETE
+    return (
+        last_exchange.response is None or last_exchange.response.end is not End.COMPLETE
+    )
 
 
 def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
@@ -303,12 +309,15 @@ def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:
         yield "its request has a state or a session id that no recorded response issued"
 
 
+_ASK_OF_FIRST_RETRY_UNRECORDED: Final = (
+    "the recorded conversation begins with a retry whose ask was not recorded"
+)
+
+
 def why_not_repeatable(interaction: RecordedInteraction) -> str | None:
     """Return why a recorded conversation can't be repeated with a live server, or None."""
     if interaction.exchanges[0].call.answers is not None:
-        return (
-            "the recorded conversation begins with a retry whose ask was not recorded"
-        )
+        return _ASK_OF_FIRST_RETRY_UNRECORDED
 
     answering_exchanges: set[RecordedExchange] = set()
     for turn in interaction.turns:
@@ -347,17 +356,17 @@ def planned_by_run(
     plans: dict[int, list[PlannedInteraction]] = {}
     for planned in plan:
         unshared_exchanges = planned.interaction.unshared_exchanges
-        run = _run_of(unshared_exchanges[0], runs)
-        needed: list[PlannedInteraction] = []
+        run = _run_number_of(unshared_exchanges[0], runs)
+        brought_interactions: list[PlannedInteraction] = []
         session = planned.opens_session or planned.session
         if (run, session) not in sessions_opened_in_run:
             sessions_opened_in_run.add((run, session))
-            needed += openings.get(session, ())
+            brought_interactions += openings.get(session, ())
 
-        needed += _writes_before(planned, by_number)
+        brought_interactions += _played_writes_before(planned, by_number)
         run_plan = plans.setdefault(run, [])
-        for brought_item in needed:
-            run_plan.append(replace(brought_item, is_setup=True))
+        for brought_interaction in brought_interactions:
+            run_plan.append(replace(brought_interaction, is_setup=True))
 
         run_plan.append(planned)
         for exchange in unshared_exchanges:
@@ -369,7 +378,7 @@ def planned_by_run(
     return list(plans.values())
 
 
-def _writes_before(
+def _played_writes_before(
     planned: PlannedInteraction, by_number: Mapping[int | None, PlannedInteraction]
 ) -> Iterator[PlannedInteraction]:
     """Yield the writes that an interaction follows."""
@@ -379,7 +388,7 @@ def _writes_before(
                 yield by_number[write]
 
 
-def _run_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
+def _run_number_of(exchange: RecordedExchange, runs: Mapping[str, int]) -> int:
     """Return the run of the recorder in which an exchange was recorded."""
     recorder_mark = exchange.recorded_by
     if recorder_mark is None:
@@ -403,13 +412,15 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
 
         if message.cancelled_id is not None:
             call = calls.get((session, message.cancelled_id))
-            if call is not None and _is_pending(call.exchanges[-1], exchange):
+            if call is not None and _was_pending_when_cancelled(
+                call.exchanges[-1], exchange
+            ):
                 departures_by_number[call.number] = _departure_by_notice(
                     call, interaction
                 )
         elif message.kind is Kind.REQUEST and message.id is not None:
             calls[session, message.id] = interaction
-            if _was_closed(exchange):
+            if _was_connection_closed(exchange):
                 departures_by_number[interaction.number] = _departure_by_closing(
                     interaction
                 )
@@ -417,7 +428,9 @@ def _departures_in(interactions: Iterable[RecordedInteraction]) -> dict[int, Dep
     return departures_by_number
 
 
-def _is_pending(call: RecordedExchange, cancelling_exchange: RecordedExchange) -> bool:
+def _was_pending_when_cancelled(
+    call: RecordedExchange, cancelling_exchange: RecordedExchange
+) -> bool:
     """Tell whether a call had no response when a notification came that cancels it."""
     if is_listening_stream(call.call, call.response):
         return False
@@ -437,7 +450,7 @@ def _departure_by_notice(
 ) -> Departure:
     """Return how a call was left that a notification cancels."""
     exchange = call.exchanges[-1]
-    count = messages_so_far(exchange.response, notice.exchanges[0].number)
+    count = count_messages_so_far(exchange.response, notice.exchanges[0].number)
     is_answered = exchange.rpc_response is not None
 
     return Departure(len(call.exchanges) - 1, count, notice.number, is_answered)
@@ -445,17 +458,16 @@ def _departure_by_notice(
 
 def _departure_by_closing(call: RecordedInteraction) -> Departure:
     """Return how a call was left whose client closed the connection."""
-    count = messages_so_far(call.exchanges[-1].response)
+    count = count_messages_so_far(call.exchanges[-1].response)
     return Departure(len(call.exchanges) - 1, count)
 
 
-def _was_closed(exchange: RecordedExchange) -> bool:
+def _was_connection_closed(exchange: RecordedExchange) -> bool:
     """Tell whether a client closed the connection before the response came."""
     response = exchange.response
-    if (
-        response is None
-        or response.is_lines
-        or is_listening_stream(exchange.call, response)
-    ):
+    if response is None or response.is_lines:
         return False
+    if is_listening_stream(exchange.call, response):
+        return False
+
     return response.end is End.OPEN and exchange.rpc_response is None

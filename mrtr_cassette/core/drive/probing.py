@@ -85,7 +85,7 @@ PROBES: Final = (*STATE_PROBES, *ANSWER_PROBES)
 """The names of all probes."""
 
 _PROBES_WITHOUT_STATE: Final = frozenset({PROBE_UNASKED, PROBE_REPEATED})
-_STRANGE_TEXT: Final = "mrtr-cassette-probe"
+_PROBE_TEXT: Final = "mrtr-cassette-probe"
 _ACCEPT_ACTION: Final = "accept"
 _CHECKED_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
@@ -107,14 +107,14 @@ class Probe:
     sent_and_accepted: tuple[Any, Any] | None = None
 
     @property
-    def is_of_state(self) -> bool:
+    def is_about_state(self) -> bool:
         """Whether the answers are the recorded ones, and what goes with them is not."""
         return self.name in STATE_PROBES
 
     @property
     def sent_in_words(self) -> str:
         """What it sends, for people."""
-        if self.is_of_state:
+        if self.is_about_state:
             return STATE_PROBES[self.name]
         if self.answer is None:
             return "no answer"
@@ -154,7 +154,7 @@ class ProbedAsk:
         return not any(request.takes_bare_value for request in self.requests.values())
 
 
-def _asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
+def _answered_asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
     """Yield what is asked in a recorded conversation and has an answer."""
     index = 0
     for turn in planned.interaction.turns:
@@ -164,7 +164,7 @@ def _asks_in(planned: PlannedInteraction) -> Iterator[ProbedAsk]:
                 yield ProbedAsk(planned, turn, index, requests, turn.given_answers)
 
 
-def _is_accepted(ask: ProbedAsk) -> bool:
+def _are_all_questions_accepted(ask: ProbedAsk) -> bool:
     """Tell whether a client accepted all that it was asked."""
     for key, request in ask.requests.items():
         answer = members_of(ask.given_answers.get(key))
@@ -177,38 +177,38 @@ def _is_accepted(ask: ProbedAsk) -> bool:
 
 def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
     """Return the recorded questions of a plan, each once, with the answers that accept them."""
-    groups: dict[object, list[ProbedAsk]] = {}
+    asks_by_call_and_index: dict[object, list[ProbedAsk]] = {}
     for planned in plan:
         if planned.part != "call" or not planned.is_compared:
             continue
 
         call = planned.call
         earlier_answers: tuple[str, ...] = ()
-        for ask in _asks_in(planned):
+        for ask in _answered_asks_in(planned):
             call_key = (
                 call.method,
                 call.name,
                 canonical(call.arguments),
                 earlier_answers,
             )
-            groups.setdefault((*call_key, ask.index), []).append(ask)
+            asks_by_call_and_index.setdefault((*call_key, ask.index), []).append(ask)
             earlier_answers = (*earlier_answers, canonical(dict(ask.given_answers)))
 
-    asks = []
-    for group in groups.values():
-        accepted_asks = [ask for ask in group if _is_accepted(ask)]
-        chosen_ask = (accepted_asks or group)[0]
+    chosen_asks = []
+    for equal_asks in asks_by_call_and_index.values():
+        accepted_asks = [ask for ask in equal_asks if _are_all_questions_accepted(ask)]
+        chosen_ask = (accepted_asks or equal_asks)[0]
         declining_interactions = [
-            ask.planned.interaction for ask in group if ask not in accepted_asks
+            ask.planned.interaction for ask in equal_asks if ask not in accepted_asks
         ]
         if accepted_asks:
             chosen_ask = replace(
                 chosen_ask, declined_interactions=tuple(declining_interactions)
             )
 
-        asks.append(chosen_ask)
+        chosen_asks.append(chosen_ask)
 
-    return asks
+    return chosen_asks
 
 
 # What is sent
@@ -217,7 +217,7 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
 def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
     """Return the probes of an ask, as far as the recording tells; declining comes first."""
     probes = []
-    if ask.is_form_of_map and _is_accepted(ask):
+    if ask.is_form_of_map and _are_all_questions_accepted(ask):
         for key, request in ask.requests.items():
             answer = members_of(ask.given_answers.get(key))
             if request.kind == "url":
@@ -228,7 +228,7 @@ def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
                 probes += _probes_of_form(key, request, answer)
 
     if not ask.turn.is_posted and ask.requests and ask.is_form_of_map:
-        probes.append(_accepting_probe("answer-extra-key", _STRANGE_TEXT))
+        probes.append(_accepting_probe("answer-extra-key", _PROBE_TEXT))
         probes += [Probe("answer-missing-key", key) for key in ask.requests]
 
     probes += [
@@ -256,10 +256,12 @@ def _is_probe_for_ask(name: str, ask: ProbedAsk, *, is_slow: bool) -> bool:
     return True
 
 
-def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
+def most_requests_of_probes(
+    ask: ProbedAsk, probes: Sequence[Probe], last_index: int
+) -> int:
     """Return how many requests at most probe an ask, besides polls of tasks.
 
-    `latest` is the greatest index of all asks, whose state may be sent.
+    `last_index` is the greatest index of all asks, whose state may be sent.
     """
     conversation_length = 1
     for turn in ask.planned.interaction.turns:
@@ -269,21 +271,21 @@ def most_requests(ask: ProbedAsk, probes: Sequence[Probe], latest: int) -> int:
         # A call or a task that goes on asking is cancelled.
         conversation_length += 1
 
-    count = 2 * conversation_length
+    request_count = 2 * conversation_length
     for probe in probes:
-        count += conversation_length
+        request_count += conversation_length
         if probe.name == PROBE_REPEATED:
-            count += conversation_length - ask.index
+            request_count += conversation_length - ask.index
 
         if probe.name == PROBE_OTHER_TOOL:
-            count += conversation_length + latest
+            request_count += conversation_length + last_index
 
-    return count
+    return request_count
 
 
-def needs_state(probe: Probe) -> bool:
+def needs_server_state(probe: Probe) -> bool:
     """Tell whether a probe is made only if the server sends a request state."""
-    return probe.is_of_state and probe.name not in _PROBES_WITHOUT_STATE
+    return probe.is_about_state and probe.name not in _PROBES_WITHOUT_STATE
 
 
 def _declining_probes(key: str) -> list[Probe]:
@@ -349,7 +351,9 @@ def _probes_of_fields(
     probes_by_name: dict[str, Probe] = {}
     for name in names:
         accepted_value = content[name]
-        for probe, value in _wrong_values(members_of(fields.get(name)), accepted_value):
+        for probe, value in _values_out_of_schema(
+            members_of(fields.get(name)), accepted_value
+        ):
             probes_by_name.setdefault(
                 probe,
                 _accepting_probe(
@@ -367,15 +371,15 @@ def _type_order(value: Any) -> int:
     return 1 if isinstance(value, int | Number) else 2
 
 
-def _wrong_values(
+def _values_out_of_schema(
     schema: Mapping[str, Any], accepted: Any
 ) -> Iterator[tuple[str, Any]]:
     """Yield values that a field may not have, and the probes that send them."""
     yield "answer-wrong-type", _value_of_other_type(accepted)
     if _is_choice(schema):
-        yield "answer-not-in-enum", _STRANGE_TEXT
+        yield "answer-not-in-enum", _PROBE_TEXT
     elif _is_choice(members_of(schema.get("items"))):
-        yield "answer-not-in-enum", [_STRANGE_TEXT]
+        yield "answer-not-in-enum", [_PROBE_TEXT]
 
     value_out_of_bounds = _value_out_of_bounds(schema)
     if value_out_of_bounds is not None:
@@ -393,7 +397,7 @@ def _value_of_other_type(value: Any) -> Any:
         return "no"
     if isinstance(value, int | Number):
         return to_json(value)
-    return [value] if isinstance(value, str) else _STRANGE_TEXT
+    return [value] if isinstance(value, str) else _PROBE_TEXT
 
 
 _LARGEST_NUMBER: Final = 10**18
@@ -416,14 +420,14 @@ def _value_out_of_bounds(schema: Mapping[str, Any]) -> Any:
     if isinstance(min_length, int) and min_length:
         return ""
 
-    return _STRANGE_TEXT if schema.get("format") in _CHECKED_FORMATS else None
+    return _PROBE_TEXT if schema.get("format") in _CHECKED_FORMATS else None
 
 
 def altered_state(state: str) -> str:
     """Return a state with another character, in the first part that encodes a readable text."""
     parts = state.split(".")
     for index, part in enumerate(parts):
-        altered_part = _altered_within(part)
+        altered_part = _altered_base64_text(part)
         if altered_part is not None:
             parts[index] = altered_part
             return ".".join(parts)
@@ -431,13 +435,15 @@ def altered_state(state: str) -> str:
     return _with_altered_character(state)
 
 
-def _altered_within(encoded: str) -> str | None:
+def _altered_base64_text(encoded: str) -> str | None:
     """Return base64 of a text with another character; None if what it encodes isn't readable."""
-    bare = encoded.rstrip("=")
-    padding = "=" * (-len(bare) % 4)
+    encoded_without_padding = encoded.rstrip("=")
+    padding = "=" * (-len(encoded_without_padding) % 4)
     for alphabet in (b"-_", b"+/"):
         try:
-            decoded = base64.b64decode(bare + padding, alphabet, validate=True)
+            decoded = base64.b64decode(
+                encoded_without_padding + padding, alphabet, validate=True
+            )
             text = decoded.decode("ascii")
         except (binascii.Error, ValueError):
             continue
@@ -454,31 +460,31 @@ def _altered_within(encoded: str) -> str | None:
 def _with_altered_character(text: str) -> str:
     """Return a text with another digit, or else another letter, as near its middle as possible."""
     middle = len(text) // 2
-    places = sorted(range(len(text)), key=lambda place: abs(place - middle))
+    offsets = sorted(range(len(text)), key=lambda offset: abs(offset - middle))
     for is_wanted in (str.isdigit, str.isalpha, str.isprintable):
-        for place in places:
-            char = text[place]
+        for offset in offsets:
+            char = text[offset]
             if char.isascii() and is_wanted(char):
                 altered_char = chr(ord(char) ^ 1)
-                return f"{text[:place]}{altered_char}{text[place + 1 :]}"
+                return f"{text[:offset]}{altered_char}{text[offset + 1 :]}"
 
     return f"{text}x"
 
 
-def with_other_arguments(body: bytes, schema: Mapping[str, Any]) -> bytes | None:
+def with_another_argument(body: bytes, schema: Mapping[str, Any]) -> bytes | None:
     """Return a call with another argument, as its tool's schema allows it; None if it has none."""
     path = ("params", "arguments")
     params = members_of(parse(body).get("params"))
     fields = members_of(schema.get("properties"))
     for name, value in members_of(params.get("arguments")).items():
-        other_value = _other_argument(members_of(fields.get(name)), value)
+        other_value = _other_argument_value(members_of(fields.get(name)), value)
         if other_value is not None:
             return replace_members(body, path, {name: to_json(other_value).encode()})
 
     return None
 
 
-def _other_argument(schema: Mapping[str, Any], value: Any) -> Any:
+def _other_argument_value(schema: Mapping[str, Any], value: Any) -> Any:
     """Return another value for an argument, a choice if it has choices; None if none is known."""
     choices = schema.get("enum")
     if isinstance(choices, list):
@@ -523,22 +529,22 @@ class ProbingScript:
             return False
         return conversation.still_asks(self.live_ask)
 
-    def answer(self, ask: LiveAsk) -> Reply:
+    def reply_to_ask(self, ask: LiveAsk) -> Reply:
         """Answer an ask, or say why it is not answered."""
         if self.reply is not None:
-            return self._answer_after(ask)
+            return self._reply_after_probe(ask)
 
-        reply = self.recorded.answer(ask)
+        reply = self.recorded.reply_to_ask(ask)
         if ask.asks_nothing:
             return reply
 
         self.seen_asks.append(ask)
         if isinstance(reply, AskAnswer) and len(self.seen_asks) == self.ask.index:
-            return self._answer_probed(ask, reply)
+            return self._reply_to_probed_ask(ask, reply)
 
         return reply
 
-    def _answer_probed(self, ask: LiveAsk, reply: AskAnswer) -> Reply:
+    def _reply_to_probed_ask(self, ask: LiveAsk, reply: AskAnswer) -> Reply:
         """Answer the ask that is probed."""
         self.live_ask = ask
         self.reply = reply
@@ -547,10 +553,10 @@ class ProbingScript:
         if self.probe.question is None:
             return reply
 
-        live_key = self._live_key(ask, self.probe.question)
+        live_key = self._live_key_of_question(ask, self.probe.question)
         return ask.with_answer(reply, live_key, self.probe.answer)
 
-    def _live_key(self, ask: LiveAsk, question: str) -> str:
+    def _live_key_of_question(self, ask: LiveAsk, question: str) -> str:
         """Return the live key of a recorded question."""
         if question not in self.ask.requests:
             return question
@@ -566,9 +572,9 @@ class ProbingScript:
         place = list(self.ask.requests).index(question)
         return live_keys[place] if place < len(live_keys) else question
 
-    def _answer_after(self, ask: LiveAsk) -> Reply:
+    def _reply_after_probe(self, ask: LiveAsk) -> Reply:
         """Go on with the recorded answers, as a server may decide only at the end."""
-        reply = self.recorded.answer(ask)
+        reply = self.recorded.reply_to_ask(ask)
         if ask.asks_nothing:
             return reply if isinstance(reply, AskAnswer) else AskAnswer(None)
 
@@ -597,9 +603,9 @@ class BranchRequests:
     recorder: Recorder
     _is_begun: bool = field(default=False, init=False)
 
-    def as_recorded(self, sent: Request) -> Request | None:
+    def request_of_recorded_client(self, sent: Request) -> Request | None:
         """Return a request as the recorded client would have sent it; None leaves it out."""
-        if not self._is_branch:
+        if not self._answers_recorded_ask:
             return None
 
         ask = self.script.ask
@@ -616,8 +622,8 @@ class BranchRequests:
 
         asked = self.script.live_ask
         if ask.via == "result" and asked is not None and not self._is_begun:
-            body = with_answer_keys(body, _recorded_keys(ask, asked))
-            state = self._recorded_state(ask, state)
+            body = with_answer_keys(body, _recorded_keys_by_live(ask, asked))
+            state = self._recorded_state_for_live(ask, state)
 
         self._is_begun = True
         answers = spelled_at(body, ANSWERS_PATH)
@@ -628,7 +634,7 @@ class BranchRequests:
         return self._in_recorded_session(with_body(recorded, retry))
 
     @property
-    def _is_branch(self) -> bool:
+    def _answers_recorded_ask(self) -> bool:
         """Whether the answers are some to the recorded ask."""
         ask = self.script.ask
         probe = self.script.probe
@@ -637,7 +643,7 @@ class BranchRequests:
 
         return ask.via != "result" or _has_fitting_answer(ask, self.script.live_ask)
 
-    def _recorded_state(self, ask: ProbedAsk, state: str | None) -> str | None:
+    def _recorded_state_for_live(self, ask: ProbedAsk, state: str | None) -> str | None:
         """Return the state that the recorded ask issued, for which the live one stands."""
         recorded = None if ask.turn.ask is None else ask.turn.ask.request_state
         if state is not None and recorded is not None:
@@ -671,7 +677,7 @@ def _has_fitting_answer(ask: ProbedAsk, asked: LiveAsk | None) -> bool:
     return has_keys and has_state == (asked.request_state is not None)
 
 
-def _recorded_keys(ask: ProbedAsk, asked: LiveAsk) -> dict[str, str | None]:
+def _recorded_keys_by_live(ask: ProbedAsk, asked: LiveAsk) -> dict[str, str | None]:
     """Return the recorded keys of questions by the live ones that differ."""
     names: dict[str, str | None] = {}
     for live, recorded in zip(asked.live_keys.values(), ask.requests, strict=False):

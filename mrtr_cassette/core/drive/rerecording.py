@@ -145,28 +145,28 @@ def _header_names(message: Request | Response) -> set[str]:
 
 def _numbers_kept_together(replacement: _Replacement) -> set[int]:
     """Return those of the kept interactions that can stay without the others."""
-    kept_numbers: dict[int, int] = {}
+    earlier_number_by_kept: dict[int, int] = {}
     for number in replacement.kept:
         earlier_interaction = replacement.partners[number]
         new_interaction = replacement.recorded.interactions[number - 1]
         earlier_places = list(_exchanges_without_steps(earlier_interaction))
         if earlier_places == list(_exchanges_without_steps(new_interaction)):
-            kept_numbers[number] = earlier_interaction.number
+            earlier_number_by_kept[number] = earlier_interaction.number
 
     connected_before = _connected_numbers(replacement.earlier)
     connected_now = _connected_numbers(replacement.recorded)
     while True:
         separated_numbers = []
-        for number, old_number in kept_numbers.items():
-            old_numbers = set(map(kept_numbers.get, connected_now[number]))
+        for number, old_number in earlier_number_by_kept.items():
+            old_numbers = set(map(earlier_number_by_kept.get, connected_now[number]))
             if old_numbers != connected_before[old_number]:
                 separated_numbers.append(number)
 
         if not separated_numbers:
-            return set(kept_numbers)
+            return set(earlier_number_by_kept)
 
         for number in separated_numbers:
-            del kept_numbers[number]
+            del earlier_number_by_kept[number]
 
 
 def _exchanges_without_steps(
@@ -218,7 +218,7 @@ class _ExchangePairs(NamedTuple):
     earlier_by_changed: dict[RecordedExchange, RecordedExchange | None]
 
 
-def _exchanges_over(replacement: _Replacement) -> _NewExchanges:
+def _exchanges_after_replacement(replacement: _Replacement) -> _NewExchanges:
     """Return what becomes of the earlier exchanges that are kept, and of the changed ones."""
     pairs = _exchange_pairs(replacement)
     exchanges = _exchanges_with_kept_names(pairs, replacement.handles)
@@ -286,7 +286,7 @@ def _exchanges_with_kept_names(
 
     for new, partner in pairs.earlier_by_changed.items():
         if partner is not None:
-            names.keep_issued(partner, new)
+            names.keep_issued_values(partner, new)
 
     for new, partner in pairs.earlier_by_changed.items():
         exchanges[new] = handles.with_recorded_handles(
@@ -315,20 +315,22 @@ def _renew_digests(
     exchanges: _NewExchanges, new_by_kept: Mapping[RecordedExchange, RecordedExchange]
 ) -> None:
     """Make the digests that changed exchanges announce those of the texts as they are now."""
-    pairs = []
+    exchanges_before_and_after = []
     for source, exchange in exchanges.items():
-        pairs.append((new_by_kept.get(source, source), exchange))
+        exchanges_before_and_after.append((new_by_kept.get(source, source), exchange))
 
-    announced_digests = digest_replacements({}, pairs)
+    announced_digests = digest_replacements({}, exchanges_before_and_after)
     if not announced_digests:
         return
 
-    def renewed(text: bytes, _header: str) -> bytes:
+    def with_renewed_digests(text: bytes, _header: str) -> bytes:
         return with_digests(text, announced_digests)
 
     for source, exchange in exchanges.items():
         if source not in new_by_kept:
-            exchanges[source] = exchange_with_changed_texts(exchange, renewed)
+            exchanges[source] = exchange_with_changed_texts(
+                exchange, with_renewed_digests
+            )
 
 
 # Times
@@ -349,9 +351,10 @@ def _with_earlier_times(
 
     for source in sorted(exchanges, key=number_of):
         exchange = exchanges[source]
-        partner = (
-            source if source in pairs.new_by_kept else pairs.earlier_by_changed[source]
-        )
+        partner: RecordedExchange | None = source
+        if source not in pairs.new_by_kept:
+            partner = pairs.earlier_by_changed[source]
+
         arrivals = _arrival_counts(exchange)
         if partner is not None and _arrival_counts(partner) == arrivals:
             offset_ms = partner.ended_ms - exchange.ended_ms
@@ -408,7 +411,7 @@ def _arrival_counts(exchange: RecordedExchange) -> tuple[int | None, ...]:
 
 def _merged_cassette(replacement: _Replacement) -> Cassette:
     """Return both recordings in one, in the order of the new conversation."""
-    exchanges = _exchanges_over(replacement)
+    exchanges = _exchanges_after_replacement(replacement)
     earlier_interactions = replacement.earlier.with_exchanges(exchanges).interactions
     new_interactions = replacement.recorded.with_exchanges(exchanges).interactions
     recorded_numbers = _numbers_in_new_order(replacement)
@@ -436,13 +439,13 @@ def _merged_cassette(replacement: _Replacement) -> Cassette:
     return replace(
         replacement.recorded,
         interactions=tuple(interactions),
-        upstream=_upstream_over(
+        upstream=_upstream_after_replacement(
             replacement.earlier.upstream, replacement.recorded.upstream
         ),
     )
 
 
-def _upstream_over(earlier: str, recorded: str) -> str:
+def _upstream_after_replacement(earlier: str, recorded: str) -> str:
     """Return the new upstream, or the earlier one if only its port on this machine differs."""
     # A port of this machine is chance.
     is_same = _LOCAL_PORT.sub(r"\1", earlier) == _LOCAL_PORT.sub(r"\1", recorded)

@@ -94,14 +94,14 @@ class LivePair(NamedTuple):
     unasked_questions: Any = None
 
     @property
-    def expected(self) -> Any:
+    def recorded_value(self) -> Any:
         """What the recording says in the place of the live response."""
         if self.unasked_questions:
             return {INPUT_REQUESTS: self.unasked_questions}
         return whole_response_value(self.recorded)
 
     @property
-    def received(self) -> Any:
+    def live_value(self) -> Any:
         """What the live server says."""
         return whole_response_value(self.live)
 
@@ -120,7 +120,7 @@ class LivePush(NamedTuple):
     live_key: str
 
 
-_INCOMPLETE: Final = -1
+_TURN_OF_INCOMPLETE_RESPONSE: Final = -1
 """The turn of a response that is not complete."""
 
 
@@ -181,7 +181,7 @@ class _AskMatch:
     `is_expected` says that it is the next one, and that the recorded answer fits as it is.
     """
 
-    index: int | None
+    exchange_index: int | None
     changes: list[Change]
     is_expected: bool = False
 
@@ -244,7 +244,7 @@ class _OpenQuestions:
         return turns_until_position
 
     @property
-    def is_left_now(self) -> bool:
+    def is_task_left_now(self) -> bool:
         """Whether the recorded client cancelled the task after the turns asked so far."""
         asked_turns = 0
         for turn in self._turns:
@@ -267,7 +267,7 @@ class _OpenQuestions:
         """Tell whether the recorded answer fits a question with these changes."""
         return all(change.verdict not in self._refused_verdicts for change in changes)
 
-    def answers_match(self, match: _QuestionMatch) -> bool:
+    def is_answered_by(self, match: _QuestionMatch) -> bool:
         """Tell whether there is a matching question, and its recorded answer fits."""
         return match.question is not None and self.has_fitting_answer(match.changes)
 
@@ -371,7 +371,7 @@ class RecordedScript:
         self.accepts: Callable[[int], bool] | None = None
         """Tells whether new questions of a turn are accepted, so that the conversation goes on."""
 
-    def answer(self, ask: LiveAsk) -> Reply:
+    def reply_to_ask(self, ask: LiveAsk) -> Reply:
         """Give the recorded answers, if the ask is the recorded one."""
         reply = self._recorded_reply(ask)
         if not isinstance(reply, AskAnswer) or reply.value is None:
@@ -391,24 +391,24 @@ class RecordedScript:
         if not isinstance(ask, TaskAsk):
             return self._answer_result(ask)
         if ask.asks_nothing:
-            return self._take_task(ask)
+            return self._take_created_task(ask)
 
-        return self._answer_task(ask)
+        return self._answer_questions_of_task(ask)
 
     def _is_accepted(self, turn: int) -> bool:
         """Tell whether new questions of a turn are accepted."""
         return self.accepts is not None and self.accepts(turn)
 
     @property
-    def _position_now(self) -> int:
+    def _position_of_next_response(self) -> int:
         """The index of the recorded exchange whose response should come next, or the last one."""
         last = len(self._exchanges) - 1
         return min(self._progress.position, last)
 
     @property
-    def _recorded_now(self) -> RecordedExchange:
+    def _recorded_for_next_response(self) -> RecordedExchange:
         """The recorded exchange whose response should come next, or the last one."""
-        return self._exchanges[self._position_now]
+        return self._exchanges[self._position_of_next_response]
 
     def _pair_response(
         self,
@@ -418,7 +418,7 @@ class RecordedScript:
         unasked_questions: Any = None,
     ) -> RecordedExchange:
         """Pair a live response with a recorded one; return it with the recorded ids."""
-        live = self._as_recorded(recorded, ask)
+        live = self._with_recorded_id_and_handles(recorded, ask)
         self.findings.pending_pair = None
         self.findings.complete_pairs.append(
             LivePair(
@@ -429,13 +429,14 @@ class RecordedScript:
 
         return live
 
-    def _as_recorded(
+    def _with_recorded_id_and_handles(
         self, recorded: RecordedExchange, ask: LiveAsk | FinishedCall
     ) -> RecordedExchange:
         """Return a live exchange with the id and the handles that it has in the recording."""
-        sent_exchange = (
-            recorded if self._is_task else self._exchanges[self._progress.sent_index]
-        )
+        sent_exchange = recorded
+        if not self._is_task:
+            sent_exchange = self._exchanges[self._progress.sent_index]
+
         live = with_id_of(sent_exchange.call, ask.exchange)
         if self._handles is None:
             return live
@@ -449,9 +450,9 @@ class RecordedScript:
         """Answer a response to the call that asks."""
         turn = self._interaction.asking_turn(self._progress.position)
         match = self._matching_ask(ask)
-        recorded = self._recorded_now
-        if match.index is not None:
-            recorded = self._exchanges[match.index]
+        recorded = self._recorded_for_next_response
+        if match.exchange_index is not None:
+            recorded = self._exchanges[match.exchange_index]
 
         self._pair_response(recorded, ask, turn)
         self.findings.add_changes(turn, match.changes)
@@ -463,23 +464,23 @@ class RecordedScript:
             return AskedOtherwise(ask, tuple(match.changes))
 
         last = len(self._exchanges) - 1
-        if match.index is None or match.index == last:
+        if match.exchange_index is None or match.exchange_index == last:
             return NeedsAnswers(ask)
 
-        return self._answer_to(match.index, ask, match.changes)
+        return self._recorded_answer_to_ask(match.exchange_index, ask, match.changes)
 
     def _matching_ask(self, ask: LiveAsk) -> _AskMatch:
         """Return the recorded ask that is the one asked now."""
         position = self._progress.position
-        recorded = self._recorded_now
-        live = self._as_recorded(recorded, ask)
+        recorded = self._recorded_for_next_response
+        live = self._with_recorded_id_and_handles(recorded, ask)
         open_turns_here = self._open_questions.turns_open_at(position)
         if position >= len(self._exchanges) or recorded.ask is None:
             changes = [_additional_ask_change(live)]
         elif open_turns_here:
             changes = [_missing_turn_change(open_turns_here[0])]
         else:
-            changes = self._ask_changes(position, live, ask)
+            changes = self._counting_ask_changes(position, live, ask)
             if self._open_questions.has_fitting_answer(changes):
                 return _AskMatch(position, changes, is_expected=True)
 
@@ -495,20 +496,24 @@ class RecordedScript:
 
         It is the one with the same question, or else the one with the same keys.
         """
-        same_keys = []
+        matches_with_same_keys = []
         for match, recorded in self._unanswered_asks(live, ask):
             if self._open_questions.has_fitting_answer(match.changes):
-                return self._note_other_course(match, live)
+                return self._match_with_additional_ask(match, live)
 
             if _has_all_answers(recorded.ask, live.ask, match.changes):
-                same_keys.append(match)
+                matches_with_same_keys.append(match)
 
-        for match in same_keys:
-            if match.index == self._progress.position:
+        for match in matches_with_same_keys:
+            if match.exchange_index == self._progress.position:
                 return match
 
-        nearest = same_keys[0] if same_keys else _AskMatch(None, changes)
-        return self._note_other_course(nearest, live)
+        nearest = (
+            matches_with_same_keys[0]
+            if matches_with_same_keys
+            else _AskMatch(None, changes)
+        )
+        return self._match_with_additional_ask(nearest, live)
 
     def _unanswered_asks(
         self, live: RecordedExchange, ask: LiveAsk
@@ -518,20 +523,22 @@ class RecordedScript:
             if recorded.ask is None or index in self._progress.answered_indexes:
                 continue
 
-            changes = self._ask_changes(index, live, ask)
+            changes = self._counting_ask_changes(index, live, ask)
             yield _AskMatch(index, changes), recorded
 
-    def _note_other_course(self, match: _AskMatch, live: RecordedExchange) -> _AskMatch:
+    def _match_with_additional_ask(
+        self, match: _AskMatch, live: RecordedExchange
+    ) -> _AskMatch:
         """Note that the conversation takes another course at an ask."""
         self.findings.is_rerouted = True
         changes = [_additional_ask_change(live), *match.changes]
         return replace(match, changes=changes)
 
-    def _ask_changes(
-        self, index: int, live: RecordedExchange, ask: LiveAsk
+    def _counting_ask_changes(
+        self, exchange_index: int, live: RecordedExchange, ask: LiveAsk
     ) -> list[Change]:
         """Return the differences that count between a live ask and a recorded one."""
-        recorded = self._exchanges[index]
+        recorded = self._exchanges[exchange_index]
         states = self.findings.recorded_by_live_hash
         issued_state = _issued_state(recorded)
         if ask.request_state is not None and issued_state is not None:
@@ -542,16 +549,18 @@ class RecordedScript:
         )
         return self._open_questions.changes_that_count(changes)
 
-    def _answer_to(
-        self, index: int, ask: LiveAsk, changes: Iterable[Change]
+    def _recorded_answer_to_ask(
+        self, exchange_index: int, ask: LiveAsk, changes: Iterable[Change]
     ) -> AskAnswer:
         """Give the recorded answer to one of the recorded asks."""
-        self._progress.pass_answered_ask(index)
-        recorded = self._exchanges[index].ask
-        retry = self._exchanges[index + 1].request.body
+        self._progress.pass_answered_ask(exchange_index)
+        recorded = self._exchanges[exchange_index].ask
+        retry = self._exchanges[exchange_index + 1].request.body
         if recorded is not None:
-            names = self._live_keys(recorded, ask, renamed_keys_in_changes(changes))
-            retry = with_answer_keys(retry, names)
+            live_keys_by_recorded = self._live_keys(
+                recorded, ask, renamed_keys_in_changes(changes)
+            )
+            retry = with_answer_keys(retry, live_keys_by_recorded)
 
         return AskAnswer(answers_text(retry))
 
@@ -580,11 +589,11 @@ class RecordedScript:
 
     def _answer_push(self, ask: PushedAsk) -> Reply:
         """Answer a pushed request."""
-        recorded = self._recorded_now
-        turn = self._interaction.asking_turn(self._position_now)
-        asked = self._pushed_value(ask)
+        recorded = self._recorded_for_next_response
+        turn = self._interaction.asking_turn(self._position_of_next_response)
+        asked = self._pushed_question_as_recorded(ask)
         match = self._matching_question(asked, turn)
-        if not self._open_questions.answers_match(match):
+        if not self._open_questions.is_answered_by(match):
             unprompted_question = self._take_unprompted_question(asked)
             if unprompted_question is not None:
                 return unprompted_question.answer or NeedsAnswers(ask)
@@ -596,16 +605,20 @@ class RecordedScript:
         self.findings.pushes.append(LivePush(match.number, recorded_key, ask.key))
         if ask.response_so_far is not None:
             live = with_id_of(recorded.call, ask.response_so_far)
-            self.findings.pending_pair = LivePair(recorded, live, turn=_INCOMPLETE)
+            self.findings.pending_pair = LivePair(
+                recorded, live, turn=_TURN_OF_INCOMPLETE_RESPONSE
+            )
 
-        if not self._continues_after(match):
+        if not self._continues_after_question(match):
             return AskedOtherwise(ask, tuple(match.changes))
 
-        return _take_answer(match) or NeedsAnswers(ask)
+        return _take_recorded_answer(match) or NeedsAnswers(ask)
 
-    def _pushed_value(self, ask: LiveAsk) -> dict[str, Any]:
+    def _pushed_question_as_recorded(self, ask: LiveAsk) -> dict[str, Any]:
         """Return the question of a pushed request with the recorded ids and names."""
-        response = with_id_of(self._recorded_now.call, ask.exchange).response
+        response = with_id_of(
+            self._recorded_for_next_response.call, ask.exchange
+        ).response
         raw = b"" if response is None else response.body
         return pushed_value(raw, self.findings.recorded_by_live_hash)
 
@@ -614,7 +627,7 @@ class RecordedScript:
         for _, turn in unprompted_turns(self._session_turns):
             match = self._open_questions.nearest_match(turn, asked)
             question = match.question
-            if question is not None and self._open_questions.answers_match(match):
+            if question is not None and self._open_questions.is_answered_by(match):
                 turn.questions.remove(question)
                 return question
 
@@ -646,7 +659,7 @@ class RecordedScript:
 
         return replace(match, changes=[added_question, *match.changes])
 
-    def _continues_after(self, match: _QuestionMatch) -> bool:
+    def _continues_after_question(self, match: _QuestionMatch) -> bool:
         """Note what differs in a question; tell whether the conversation goes on after it."""
         self.findings.add_changes(match.number, match.changes)
         is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
@@ -659,10 +672,10 @@ class RecordedScript:
 
     # Tasks
 
-    def _take_task(self, ask: TaskAsk) -> AskAnswer | AskedOtherwise:
+    def _take_created_task(self, ask: TaskAsk) -> AskAnswer | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
         recorded_id = self._interaction.task_id
-        if not recorded_id or not self._is_at_end:
+        if not recorded_id or not self._is_last_response_next:
             self.take_final_response(ask)
             changes = without_turn_numbers(self.findings.changes)
             return AskedOtherwise(ask, tuple(changes))
@@ -671,36 +684,36 @@ class RecordedScript:
         self.findings.states.append((ask.task.id, recorded_id))
         self._is_task = True
 
-        return ask.answers_for_update({}, cancels=self._open_questions.is_left_now)
+        return ask.answers_for_update({}, cancels=self._open_questions.is_task_left_now)
 
     @property
-    def _is_at_end(self) -> bool:
+    def _is_last_response_next(self) -> bool:
         """Whether the last response to the call should come next."""
         position = self._progress.position
         is_last = position == len(self._exchanges) - 1
         return is_last and not self._open_questions.turns_open_at(position)
 
-    def _answer_task(self, ask: TaskAsk) -> Reply:
+    def _answer_questions_of_task(self, ask: TaskAsk) -> Reply:
         """Answer what a state of the task asks, one question after the other."""
         self._pair_response(self._asking_poll(), ask, 0)
         answers: dict[str, bytes | None] = {}
         is_all_recorded = True
         for name, key in ask.live_keys.items():
             match = self._match_of_task_question(name)
-            if not self._continues_after(match):
+            if not self._continues_after_question(match):
                 return AskedOtherwise(ask, tuple(match.changes))
 
             if match.question is None:
                 is_all_recorded = False
 
-            answer = _take_answer(match)
+            answer = _take_recorded_answer(match)
             if answer is not None:
                 answers[key] = answer.value
 
         if not is_all_recorded:
             return NeedsAnswers(ask)
 
-        cancels = self._open_questions.is_left_now
+        cancels = self._open_questions.is_task_left_now
         is_last = not self._open_questions.turns_open_at(self._progress.position)
         is_left_open = is_last and self._interaction.is_open and not cancels
         if is_left_open and not answers:
@@ -746,7 +759,7 @@ class RecordedScript:
     def take_final_response(self, last: LiveAsk | FinishedCall) -> None:
         """Take the response that asks nothing."""
         position = self._progress.position
-        recorded = self._recorded_now
+        recorded = self._recorded_for_next_response
         if self._is_task:
             recorded = self._interaction.ending_exchange
 
@@ -796,7 +809,7 @@ def _issued_state(recorded: RecordedExchange) -> str | None:
     return None if recorded.ask is None else recorded.ask.request_state
 
 
-def _take_answer(match: _QuestionMatch) -> AskAnswer | None:
+def _take_recorded_answer(match: _QuestionMatch) -> AskAnswer | None:
     """Return the recorded answer to a question, which is not open any more."""
     if match.turn is None or match.question is None:
         return None

@@ -27,7 +27,7 @@ from mrtr_cassette.core.compare.values import Change, Verdict
 from mrtr_cassette.core.drive.kept_names import (
     KeptNames,
     name_of_new_state,
-    recorded_names,
+    text_change_to_recorded_names,
     with_times_of,
 )
 from mrtr_cassette.core.drive.live_session import GENERATED_ID, with_body
@@ -150,38 +150,40 @@ class Proposal:
             return False
 
         last_live = self.taken[-1].live
-        if (
-            last_live.response is not None
-            and last_live.response.status >= _LOWEST_SERVER_ERROR
-        ):
+        status = 0 if last_live.response is None else last_live.response.status
+        if status >= _LOWEST_SERVER_ERROR:
             return True
 
         error = members_of(last_live.rpc_members.get("error"))
         return error.get("code") == _INTERNAL_ERROR
 
 
-Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
+ChooseProposals = Callable[[Sequence[Proposal]], Sequence[Proposal]]
 """Returns which of the proposals are accepted."""
 
 
-def turn_accepter(cassette: Cassette, choose: Choose) -> Accepts:
+def turn_accepter(cassette: Cassette, choose: ChooseProposals) -> Accepts:
     """Return a function that tells, during a conversation, whether a turn of it is accepted."""
 
-    def accepts(verified: VerifiedInteraction, turn: int) -> bool:
+    def accepts_turn(verified: VerifiedInteraction, turn: int) -> bool:
         chosen_proposals = choose(_proposals_of(cassette, verified))
         return any(turn in proposal.turns for proposal in chosen_proposals)
 
-    return accepts
+    return accepts_turn
 
 
 def accepted_by_verdict(
     proposed: Iterable[Proposal], verdicts: Collection[str]
 ) -> list[Proposal]:
     """Return the proposals that are accepted because of the verdicts of their changes."""
-    return [proposal for proposal in proposed if _is_accepted(proposal, verdicts)]
+    return [
+        proposal
+        for proposal in proposed
+        if _is_accepted_by_verdicts(proposal, verdicts)
+    ]
 
 
-def _is_accepted(proposal: Proposal, verdicts: Collection[str]) -> bool:
+def _is_accepted_by_verdicts(proposal: Proposal, verdicts: Collection[str]) -> bool:
     """Tell whether a proposal can be accepted, and its changes have these verdicts."""
     if proposal.problem is not None or proposal.is_breakdown:
         return False
@@ -208,10 +210,10 @@ def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> list[Pro
         return []
 
     repetition = _repetition_in_cassette(cassette, verified)
-    if _is_accepted_whole(repetition):
+    if _is_accepted_only_as_whole(repetition):
         return [_ConversationProposal(repetition).whole_proposal()]
 
-    return [_turn_proposal(repetition, turn) for turn in repetition.turns]
+    return [_turn_proposal(repetition, turn) for turn in repetition.differing_turns]
 
 
 class _RepeatedConversation(NamedTuple):
@@ -227,7 +229,7 @@ class _RepeatedConversation(NamedTuple):
     pairs: Sequence[LivePair]
 
     @property
-    def turns(self) -> tuple[int, ...]:
+    def differing_turns(self) -> tuple[int, ...]:
         """The turns that differ."""
         return tuple(dict.fromkeys(turn for turn, _ in self.verified.changes))
 
@@ -264,7 +266,7 @@ def _exchanges_with_steps(interaction: RecordedInteraction) -> list[RecordedExch
     return exchanges
 
 
-def _is_accepted_whole(repetition: _RepeatedConversation) -> bool:
+def _is_accepted_only_as_whole(repetition: _RepeatedConversation) -> bool:
     """Tell whether a conversation can't be accepted turn by turn."""
     if not repetition.pairs:
         return False
@@ -360,11 +362,11 @@ def _taken_response(
     retry: RecordedExchange | None,
 ) -> TakenResponse:
     """Return a live response as it is accepted in place of a recorded one."""
-    new_keys = _new_keys(pair.recorded, pair.live, changes)
+    new_keys = _new_keys_by_recorded(pair.recorded, pair.live, changes)
     return TakenResponse(replaced, pair.live, new_keys, retry, pair.keys)
 
 
-def _new_keys(
+def _new_keys_by_recorded(
     recorded: RecordedExchange, live: RecordedExchange, changes: Iterable[Change]
 ) -> dict[str, str | None]:
     """Return the new keys of a live ask by the recorded ones; None for a question that is gone."""
@@ -431,13 +433,11 @@ def _objections_to_ask(
         yield "a request state came or went, which the recorded answer has to repeat"
 
     if recorded_ask.dialect != live_ask.dialect:
-        yield (
-            f"the server asks in the dialect {live_ask.dialect}, and the answer is in "
-            f"{recorded_ask.dialect}"
-        )
+        asked = f"the server asks in the dialect {live_ask.dialect}"
+        yield f"{asked}, and the answer is in {recorded_ask.dialect}"
 
-    answered = {*recorded_ask.input_requests, *new_keys.values()}
-    unanswered_keys = set(live_ask.input_requests) - answered
+    answered_keys = {*recorded_ask.input_requests, *new_keys.values()}
+    unanswered_keys = set(live_ask.input_requests) - answered_keys
     if unanswered_keys:
         yield f"no answer is recorded for {', '.join(sorted(unanswered_keys))}"
 
@@ -481,14 +481,14 @@ class _ConversationProposal:
                 why_not_compared_after(verified.diverged_call_number)
             )
 
-        self._take_calls()
-        self._check_last_push()
+        self._take_call_responses()
+        self._object_to_unanswered_last_push()
         exchanges = tuple([response.recorded for response in self._taken_responses])
-        self._check_branches()
-        self._name_last_state()
+        self._object_to_other_branches()
+        self._name_state_of_last_question()
         steps: tuple[TaskStep, ...] = ()
         if self._taken_responses[-1].live.created_task is not None:
-            self._check_task()
+            self._object_to_replaced_task()
             steps = self._take_steps()
 
         course = replace(
@@ -500,7 +500,7 @@ class _ConversationProposal:
         return Proposal(
             verified.number,
             verified.call,
-            self._repetition.turns,
+            self._repetition.differing_turns,
             tuple(self._changes),
             next(iter(self._objections), None),
             tuple(self._taken_responses),
@@ -508,7 +508,7 @@ class _ConversationProposal:
             course,
         )
 
-    def _take_calls(self) -> None:
+    def _take_call_responses(self) -> None:
         """Take the responses to the call and to its retries."""
         replaced: RecordedExchange | None = self._interaction.exchanges[0]
         for pair in self._call_pairs:
@@ -524,7 +524,7 @@ class _ConversationProposal:
             self._objections += _objections_to_taking(taken_response, pair.recorded)
             replaced = retry
 
-    def _check_last_push(self) -> None:
+    def _object_to_unanswered_last_push(self) -> None:
         """Object if it ends at a pushed question without a recorded answer: none can be added."""
         pushes = self._repetition.verified.findings.pushes
         is_left = self._taken_responses[-1].live.rpc_response is None
@@ -533,7 +533,7 @@ class _ConversationProposal:
                 "the server pushes a question without a recorded answer: record it again"
             )
 
-    def _check_branches(self) -> None:
+    def _object_to_other_branches(self) -> None:
         """Object if another interaction has some of the exchanges too."""
         numbers_with_branches = set()
         for interaction in self._repetition.cassette.interactions:
@@ -548,7 +548,7 @@ class _ConversationProposal:
                 "other branches answer a question of it: record it again"
             )
 
-    def _name_last_state(self) -> None:
+    def _name_state_of_last_question(self) -> None:
         """Give the state of a question that ends the conversation a name."""
         last = self._taken_responses[-1].live
         if last.ask is None or last.issued_sha256 is None:
@@ -562,7 +562,7 @@ class _ConversationProposal:
                 "its request states are kept as they are: record it again"
             )
 
-    def _check_task(self) -> None:
+    def _object_to_replaced_task(self) -> None:
         """Object if the states of the task can't replace the recorded ones."""
         recorded = self._replaced_exchanges
         if not self._interaction.task_id:
@@ -588,9 +588,9 @@ class _ConversationProposal:
         replaced_exchanges = self._replaced_exchanges
         steps = []
         for step in self._interaction.steps:
-            answered = _keys_answered_by(step)
-            is_needed = not answered.isdisjoint(asked_keys)
-            is_answered_in_part = is_needed and not answered <= asked_keys
+            answered_keys = _keys_answered_by(step)
+            is_needed = not answered_keys.isdisjoint(asked_keys)
+            is_answered_in_part = is_needed and not answered_keys <= asked_keys
             if step.is_cancellation or is_answered_in_part:
                 self._objections.append(
                     "its client answers it differently: record it again"
@@ -605,17 +605,17 @@ class _ConversationProposal:
     def _take_pushed_turns(self) -> tuple[PushedTurn, ...]:
         """Return the turns that the server pushes now, with the recorded answers."""
         pushes = iter(self._repetition.verified.findings.pushes)
-        is_elsewhere = self._has_other_streams
+        pushes_elsewhere = self._asks_on_other_streams
         turns: list[PushedTurn] = []
         for position, response in enumerate(self._taken_responses):
             located = _pushes_in(response.live)
             pushed_messages = list(zip(located, pushes, strict=False))
             if len(pushed_messages) < len(located):
-                is_elsewhere = True
+                pushes_elsewhere = True
 
             turns += self._pushed_turns_at(position, pushed_messages)
 
-        if is_elsewhere or next(pushes, None) is not None:
+        if pushes_elsewhere or next(pushes, None) is not None:
             self._objections.append(
                 "the server pushed a question elsewhere: record it again"
             )
@@ -623,7 +623,7 @@ class _ConversationProposal:
         return tuple(turns)
 
     @property
-    def _has_other_streams(self) -> bool:
+    def _asks_on_other_streams(self) -> bool:
         """Whether the server pushes or pushed something on another stream than the call's."""
         if self._repetition.verified.planned.part == "listening":
             return True
@@ -644,18 +644,20 @@ class _ConversationProposal:
             recorded_by_key = {
                 request.key: request for request in recorded.pushed_requests
             }
-            asked = []
+            pushed_requests = []
             for located, push in group:
                 key = push.recorded_key or push.live_key
-                asked.append(PushedRequest(key, response.recorded, located.piece))
+                pushed_requests.append(
+                    PushedRequest(key, response.recorded, located.piece)
+                )
                 if push.recorded_key in recorded_by_key:
                     replaced_requests.append(
                         (located, recorded_by_key[push.recorded_key])
                     )
 
-            keys = {request.key for request in asked}
+            keys = {request.key for request in pushed_requests}
             answers = [answer for answer in recorded.answers if answer.key in keys]
-            turns.append(PushedTurn(position, tuple(asked), tuple(answers)))
+            turns.append(PushedTurn(position, tuple(pushed_requests), tuple(answers)))
 
         self._taken_responses[position] = response._replace(
             replacing=tuple(replaced_requests)
@@ -782,15 +784,15 @@ def _exchange_after_answers(
     """Return a new exchange in whose response all comes after the answers it depends on."""
     new_exchange = new[exchange]
     response = new_exchange.response
-    answered = _last_answers_by_piece(exchange, turns, new)
-    if response is None or new_exchange.number is None or not answered:
+    last_answer_by_piece = _last_answers_by_piece(exchange, turns, new)
+    if response is None or new_exchange.number is None or not last_answer_by_piece:
         return new_exchange
 
     arrived_count = new_exchange.number
     pieces = []
     for place, piece in enumerate(response.pieces):
         pieces.append(piece._replace(arrived_count=arrived_count))
-        arrived_count = max(arrived_count, answered.get(place, 0))
+        arrived_count = max(arrived_count, last_answer_by_piece.get(place, 0))
 
     ended_after = max(arrived_count, new_exchange.ended_after or 0)
     response = replace(response, pieces=tuple(pieces))
@@ -801,7 +803,7 @@ def _last_answers_by_piece(
     exchange: RecordedExchange, turns: Iterable[PushedTurn], new: _NewExchanges
 ) -> dict[int, int]:
     """Return the number of the last answer to each turn, by the piece with its last question."""
-    answered: dict[int, int] = {}
+    last_answer_by_piece: dict[int, int] = {}
     for turn in turns:
         last_question = turn.pushed_requests[-1]
         if last_question.exchange is exchange:
@@ -810,9 +812,9 @@ def _last_answers_by_piece(
                 new_exchange = new.get(answer.exchange, answer.exchange)
                 numbers.append(new_exchange.number or 0)
 
-            answered[last_question.piece_index] = max(numbers)
+            last_answer_by_piece[last_question.piece_index] = max(numbers)
 
-    return answered
+    return last_answer_by_piece
 
 
 def _updated_exchange(
@@ -822,7 +824,9 @@ def _updated_exchange(
 ) -> RecordedExchange:
     """Return a recorded exchange with a live response that has the recorded names and keys."""
     recorded_exchange = taken_response.recorded
-    with_names = recorded_names(taken_response.recorded_keys, recorded_by_live_hash)
+    with_names = text_change_to_recorded_names(
+        taken_response.recorded_keys, recorded_by_live_hash
+    )
     live = exchange_with_changed_texts(
         _with_recorded_push_ids(taken_response), with_names
     )

@@ -103,11 +103,10 @@ def reaction_of(conversation: Conversation, next_ask: LiveAsk | None) -> Reactio
         return Reaction(
             stopping_point.ask.exchange, stopping_point.ask, next_ask=next_ask
         )
-    if (
-        isinstance(stopping_point, FinishedCall)
-        and stopping_point.exchange.response is not None
-    ):
-        return Reaction(stopping_point.exchange, next_ask=next_ask)
+    if isinstance(stopping_point, FinishedCall):
+        exchange = stopping_point.exchange
+        if exchange.response is not None:
+            return Reaction(exchange, next_ask=next_ask)
 
     return Reaction(problem="no response came")
 
@@ -149,13 +148,13 @@ def is_same_reaction(
         return False
 
     for change in without_ignored_changes(changes, ignored):
-        if swapped is None or not _repeats_sent_value(change, *swapped):
+        if swapped is None or not _does_reaction_repeat_sent_value(change, *swapped):
             return False
 
     return True
 
 
-def _repeats_sent_value(change: Change, sent: Any, accepted: Any) -> bool:
+def _does_reaction_repeat_sent_value(change: Change, sent: Any, accepted: Any) -> bool:
     """Tell whether a value differs only because it repeats another value that was sent."""
     if change.recorded is None or change.received is None:
         return False
@@ -260,7 +259,7 @@ class Baseline:
 
         for (name, key), reaction in self.declining_reactions.items():
             is_itself = (name, key) == (probe.name, probe.question)
-            is_of_another = not probe.is_of_state and key != probe.question
+            is_of_another = not probe.is_about_state and key != probe.question
             if is_itself or (is_of_another and probe.name not in EXTRA_PROBES):
                 continue
 

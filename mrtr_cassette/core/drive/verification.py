@@ -87,7 +87,7 @@ class _DivergedCall(NamedTuple):
     """
 
     number: int
-    explains: bool
+    explains_later_differences: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,10 +114,8 @@ class VerifiedInteraction:
         counting_changes = without_ignored_changes(
             without_turn_numbers(self.changes), self.varying_places
         )
-        return (
-            self.verdict == "text-changed"
-            and heaviest_verdict(counting_changes) == "same"
-        )
+        is_same_otherwise = heaviest_verdict(counting_changes) == "same"
+        return self.verdict == "text-changed" and is_same_otherwise
 
     @property
     def number(self) -> int:
@@ -130,7 +128,7 @@ class VerifiedInteraction:
         return self.planned.call.title
 
     @property
-    def reached(self) -> list[LivePair]:
+    def pairs_to_show(self) -> list[LivePair]:
         """The responses that differ, and the last one of a call that was not reached."""
         pairs = self.findings.response_pairs
         differing_pairs = [
@@ -174,7 +172,7 @@ class RepeatedInteraction:
 
         verified = self.verified_so_far()
         if self.planned.part == "listening":
-            return self._verdict_on_stream(verified)
+            return self._with_verdict_on_stream(verified)
         if stopping_point is None:
             return replace(
                 verified, verdict="not-reached", reason="no response came", changes=()
@@ -186,16 +184,17 @@ class RepeatedInteraction:
 
         last_pair = pairs[-1]
         if last_pair.recorded.rpc_response and not last_pair.live.rpc_response:
-            reason = (
-                f"{response_in_words(last_pair.live)}, which is not an MCP response"
-            )
+            response = response_in_words(last_pair.live)
+            reason = f"{response}, which is not an MCP response"
             return replace(verified, verdict="not-reached", reason=reason)
 
         return verified
 
-    def _verdict_on_stream(self, verified: VerifiedInteraction) -> VerifiedInteraction:
+    def _with_verdict_on_stream(
+        self, verified: VerifiedInteraction
+    ) -> VerifiedInteraction:
         """Return the verdict on a listening stream."""
-        if self._is_unheard:
+        if self._is_stream_refused:
             return replace(verified, verdict="not-reached", reason="no stream came")
         if verified.changes:
             return verified
@@ -227,7 +226,7 @@ class RepeatedInteraction:
         )
 
     @property
-    def _is_unheard(self) -> bool:
+    def _is_stream_refused(self) -> bool:
         """Whether a listening stream, which was recorded, is refused now.
 
         One without a head has had nothing to say.
@@ -327,7 +326,7 @@ class Verifier:
 
         return self._sessions[key]
 
-    def tools_for(self, planned: PlannedInteraction) -> ToolList | None:
+    def tool_list_needed_for(self, planned: PlannedInteraction) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
         if planned.call.method != CALL_TOOL or not planned.is_sent:
             return None
@@ -349,7 +348,7 @@ class Verifier:
             return True
         return self._hints_of(planned).get("readOnlyHint") is True
 
-    def is_written(self, planned: PlannedInteraction) -> bool:
+    def may_show_written_values(self, planned: PlannedInteraction) -> bool:
         """Tell whether what a call says may be something that was written in this run."""
         if planned.call.depends_on_writes and self._has_written:
             return True
@@ -397,7 +396,7 @@ class Verifier:
         if planned.call.depends_on_writes:
             repeated.diverged_call = self._diverged_call
 
-        accepts = self._accepts_in(planned)
+        accepts = self._change_acceptance_for(planned)
         if accepts is not None:
             script.accepts = lambda turn: accepts(repeated.verified_so_far(), turn)
 
@@ -411,7 +410,7 @@ class Verifier:
         """Return the answers of an interaction, for a conversation apart from all others."""
         script = self._script_of(planned)
         # It answers what the server asks in this conversation alone.
-        self._drop_turns(planned.interaction)
+        self._stop_expecting_turns(planned.interaction)
         return script
 
     def conversation_with(
@@ -473,37 +472,31 @@ class Verifier:
     ) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
         may_destroy = False
+        unmade_write = self._first_unmade_write
         reason = planned.why_skipped
         if reason is None:
-            if not self._is_wanted(planned):
+            if not self._is_to_be_sent(planned):
                 return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
 
             may_destroy = self.may_destroy(planned)
             if may_destroy:
                 reason = "the server says that the tool may destroy something"
-            elif (
-                self._first_unmade_write is not None and planned.call.depends_on_writes
-            ):
-                reason = (
-                    f"it may depend on #{self._first_unmade_write}, which was not sent"
-                )
+            elif unmade_write is not None and planned.call.depends_on_writes:
+                reason = f"it may depend on #{unmade_write}, which was not sent"
 
         if reason is None:
             return None
 
-        if (
-            planned.is_sent
-            and self._first_unmade_write is None
-            and self._may_write(planned)
-        ):
+        is_unmade_write = planned.is_sent and self._may_write(planned)
+        if unmade_write is None and is_unmade_write:
             self._first_unmade_write = planned.interaction.number
 
-        self._drop_turns(planned.interaction)
+        self._stop_expecting_turns(planned.interaction)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
 
-    def _is_wanted(self, planned: PlannedInteraction) -> bool:
+    def _is_to_be_sent(self, planned: PlannedInteraction) -> bool:
         """Tell whether an interaction is sent: one that is needed only if it may write."""
         if planned.is_needed and self.only_reads(planned):
             return False
@@ -522,7 +515,7 @@ class Verifier:
         """Tell whether the recorded call may have changed something."""
         return planned.may_write and not self.only_reads(planned)
 
-    def _accepts_in(self, planned: PlannedInteraction) -> Accepts | None:
+    def _change_acceptance_for(self, planned: PlannedInteraction) -> Accepts | None:
         """Return what accepts changes of an interaction: of what was not selected, nothing does."""
         return self._accepts_changes if planned.is_compared else None
 
@@ -530,11 +523,11 @@ class Verifier:
         """Return the open turns of an interaction's session."""
         return self._turns_by_session[session_of_exchange(interaction.exchanges[0])]
 
-    def _drop_turns(self, interaction: RecordedInteraction) -> None:
+    def _stop_expecting_turns(self, interaction: RecordedInteraction) -> None:
         """Stop expecting the turns of an interaction."""
         self._session_turns(interaction).pop(interaction.number, None)
 
-    def awaits_question(self, planned: PlannedInteraction) -> bool:
+    def awaits_question_before_call(self, planned: PlannedInteraction) -> bool:
         """Tell whether its call has to wait for a question that was answered before it came."""
         number = planned.interaction.exchanges[0].number
         turns = unprompted_turns(self._session_turns(planned.interaction))
@@ -542,7 +535,7 @@ class Verifier:
             turn.was_answered_before(number) for _, turn in turns
         )
 
-    def awaits_more(self, planned: PlannedInteraction) -> bool:
+    def awaits_question_of_pending_call(self, planned: PlannedInteraction) -> bool:
         """Tell whether a question is still to come that was asked while its call was pending."""
         turns = unprompted_turns(self._session_turns(planned.interaction))
         return any(number == planned.interaction.number for number, _ in turns)
@@ -587,7 +580,7 @@ class Verifier:
         verified = repeated.verified_interaction()
         planned = verified.planned
         if planned.part != "listening":
-            self._drop_turns(planned.interaction)
+            self._stop_expecting_turns(planned.interaction)
 
         if self._may_write(planned):
             self._has_written = True
@@ -640,7 +633,7 @@ class Verifier:
         if turn is None or (turn != 0 and not verified.findings.is_rerouted):
             return False
 
-        accepts = self._accepts_in(verified.planned)
+        accepts = self._change_acceptance_for(verified.planned)
         return accepts is None or not accepts(verified, turn)
 
     def _note_diverged_call(
@@ -650,7 +643,7 @@ class Verifier:
         has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
         explains = has_other_course and planned.is_compared
         earlier = self._diverged_call
-        if earlier is None or (explains and not earlier.explains):
+        if earlier is None or (explains and not earlier.explains_later_differences):
             self._diverged_call = _DivergedCall(planned.interaction.number, explains)
 
     def without_newly_ignored(
@@ -694,7 +687,10 @@ def _verdict_after_diverged_call(
         return verified
 
     reason = why_not_compared_after(diverged_call.number)
-    if diverged_call.explains and verified.verdict not in _QUESTION_VERDICTS:
+    if (
+        diverged_call.explains_later_differences
+        and verified.verdict not in _QUESTION_VERDICTS
+    ):
         return replace(verified, verdict="skipped", changes=(), reason=reason)
 
     return replace(verified, reason=reason)

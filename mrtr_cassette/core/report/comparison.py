@@ -635,7 +635,7 @@ def interaction_lines(
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
 
-    reached = interaction.reached
+    reached = interaction.pairs_to_show
     responses = {response.turn: response for response in reached}
     for turn, changes in _changes_by_turn(interaction).items():
         counting_changes = []
@@ -648,8 +648,8 @@ def interaction_lines(
     if is_whole:
         for response in reached:
             place = _turn_words(response.turn)
-            lines += _response_lines("-", f"{place}, expected", response.expected)
-            lines += _response_lines("+", f"{place}, received", response.received)
+            lines += _response_lines("-", f"{place}, expected", response.recorded_value)
+            lines += _response_lines("+", f"{place}, received", response.live_value)
 
     return lines
 
@@ -659,8 +659,8 @@ def _with_responses(change: Change, response: LivePair | None) -> Change:
     if response is None or change.verdict not in _VERDICTS_SHOWN_WHOLE:
         return change
 
-    expected_response = canonical(response.expected)
-    received = canonical(response.received)
+    expected_response = canonical(response.recorded_value)
+    received = canonical(response.live_value)
     return change._replace(recorded=expected_response, received=received)
 
 
@@ -695,8 +695,8 @@ _JSON_MEMBERS: Final[Mapping[type, str]] = {
     InteractionComparison: "mark recorded received call verdict moved=is_moved request stages",
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts accepted interactions",
-    VerifiedInteraction: "number call verdict reason changes responses=reached",
-    LivePair: "turn expected received",
+    VerifiedInteraction: "number call verdict reason changes responses=pairs_to_show",
+    LivePair: "turn expected=recorded_value received=live_value",
     TurnChange: "turn verdict=change.verdict pointer=change.pointer recorded=change.recorded "
     "received=change.received is_information=change.is_information",
 }

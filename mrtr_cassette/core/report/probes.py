@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.drive.ignored import tables_in
+from mrtr_cassette.core.drive.ignored import named_tables_in
 from mrtr_cassette.core.drive.probing import PROBES
 from mrtr_cassette.core.drive.verdicts import PROBE_VERDICTS, Probed
 from mrtr_cassette.core.report.ci import (
@@ -56,7 +56,7 @@ def read_expected(text: str) -> tuple[ExpectedFinding, ...]:
         ValueError: it is none; the text says where and why.
     """
     expected = []
-    for where, table in tables_in(text, _EXPECT_TABLE):
+    for where, table in named_tables_in(text, _EXPECT_TABLE):
         expected.append(_read_table(where, table))
 
     return tuple(expected)

@@ -12,7 +12,7 @@ from mrtr_cassette.core.compare.values import check_pointers, masks_as_places
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     ignored_pointers,
-    read_ignored,
+    read_ignored_file,
 )
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import FilePath
@@ -38,7 +38,7 @@ def read_rules(
 
         path = Path(file)
         try:
-            rules += read_ignored(path.read_text(encoding="utf-8"))
+            rules += read_ignored_file(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             if file != learned:
                 raise UsageError(f"<<ignore_from>>: there is no file {path}") from None

@@ -67,7 +67,7 @@ class Answerers:
 
     async def answer(self, rounds: Rounds, ask: LiveAsk) -> AskAnswer | None:
         """Return the answer to an ask; None where there is none."""
-        fulfilment = rounds.answer(ask)
+        fulfilment = rounds.answer_ask(ask)
         reported_count = len(rounds.turns)
         reply: Any = None
         while True:

@@ -412,7 +412,7 @@ class _Caller:
         """Return the answer to an ask outside the call; refuse a pushed question without any."""
         quiet_answerers = replace(self.answerers, announcer=Announcer())
         reply = await quiet_answerers.answer(Rounds(self.rounds.sources), ask)
-        return ask.refusal if reply is None else reply
+        return ask.answer_if_nobody_answers if reply is None else reply
 
 
 def answered_call(

@@ -151,7 +151,7 @@ class LiveServer:
             if conversation.wait_s:
                 await asyncio.sleep(conversation.wait_s)
 
-            observation = conversation.next()
+            observation = conversation.next_request()
             if observation is None:
                 return
 
@@ -166,7 +166,7 @@ class LiveServer:
 
             answer = await supply(ask)
             if answer is not None:
-                conversation.answer(answer)
+                conversation.answer_unanswered_ask(answer)
             else:
                 # The ask stays open while the call is cancelled.
                 supply = None
@@ -181,7 +181,7 @@ class LiveServer:
         pending_response = self._begin_exchange(observation, conversation, supply)
         reading_task = pending_response.reading_task
         try:
-            if conversation.leaving.is_due(observation):
+            if conversation.leaving.is_call_left_now(observation):
                 await asyncio.wait({reading_task}, timeout=self.head_limit_s)
                 self._leave_as_client_left(observation, conversation)
 
@@ -208,7 +208,7 @@ class LiveServer:
         Returns the observation, or None where there is nothing to send. A server need not have
         such a stream, and other requests don't wait for its head. `close` leaves it.
         """
-        observation = conversation.next()
+        observation = conversation.next_request()
         if observation is None:
             return None
 
@@ -418,6 +418,6 @@ class LiveServer:
                 answer = await pending_response.supply(ask)
                 if answer is None:
                     return None
-                return pending_response.conversation.answer(answer)
+                return pending_response.conversation.answer_unanswered_ask(answer)
 
         return None

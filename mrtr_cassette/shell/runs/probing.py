@@ -49,11 +49,11 @@ from mrtr_cassette.core.drive.probing import (
     ProbedAsk,
     ProbingScript,
     altered_state,
-    most_requests,
-    needs_state,
+    most_requests_of_probes,
+    needs_server_state,
     probed_asks,
     probes_of,
-    with_other_arguments,
+    with_another_argument,
 )
 from mrtr_cassette.core.drive.verdicts import (
     Baseline,
@@ -340,7 +340,7 @@ class _Branches:
         if self.branch_requests is None or self.recording_run.problem is not None:
             return None
 
-        recorded_request = self.branch_requests.as_recorded(request)
+        recorded_request = self.branch_requests.request_of_recorded_client(request)
         if recorded_request is not None and not self._is_begun:
             try:
                 self._write_branch_cassette()
@@ -485,7 +485,7 @@ class _Prober:
 
         latest = max([ask.index for ask in self.probes_by_ask], default=0)
         for ask, probes in self.probes_by_ask.items():
-            count += most_requests(ask, probes, latest)
+            count += most_requests_of_probes(ask, probes, latest)
 
         return count
 
@@ -567,10 +567,10 @@ class _Prober:
         ask = baseline.ask
         if not baseline.is_accepted and probe.name != PROBE_URL_ACCEPTED:
             return "the server does not accept the recorded answers"
-        if needs_state(probe) and not baseline.has_state:
+        if needs_server_state(probe) and not baseline.has_state:
             return "the server sends no state with its question"
 
-        if probe.is_of_state:
+        if probe.is_about_state:
             try:
                 return await self._answer_with_state(baseline, probe)
             except _NoStateError as error:
@@ -747,7 +747,7 @@ class _Prober:
 
         conversation, script = self._conversation_and_script(baseline.ask, None)
         for earlier_ask in baseline.script.seen_asks[: baseline.ask.index]:
-            script.answer(earlier_ask)
+            script.reply_to_ask(earlier_ask)
 
         conversation.go_on_with_retry(live_ask, script_at_ask.reply.value, state)
         return await self._follow_conversation(conversation, script)
@@ -777,7 +777,7 @@ class _Prober:
         """Make a call with another argument; return what the server asks first."""
         conversation, script = self._conversation_and_script(ask, None)
         schema = self.run.verifier.input_schema(ask.planned)
-        body = with_other_arguments(conversation.request.body, schema)
+        body = with_another_argument(conversation.request.body, schema)
         if body is None:
             return None
 

@@ -24,19 +24,19 @@ from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     LearnedPlace,
     call_name,
+    ignored_file_with_places,
     ignored_pointers,
     learned_places,
     varying_pointers_in,
-    write_ignored,
 )
 from mrtr_cassette.core.drive.plan import (
     PlannedInteraction,
-    check_patterns,
     planned_by_run,
     planned_interactions,
+    refuse_unmatched_patterns,
 )
 from mrtr_cassette.core.drive.updating import (
-    Choose,
+    ChooseProposals,
     Proposal,
     proposals_for_cassette,
     turn_accepter,
@@ -106,7 +106,7 @@ def check_selection_and_values_fit(
     if interactions:
         names = sorted(set(value_names))
         values_of(names, texts, ", ".join(map(str, paths)))
-        check_patterns(interactions, tuple(only))
+        refuse_unmatched_patterns(interactions, tuple(only))
 
 
 async def verify_cassette(
@@ -296,7 +296,7 @@ def _write_learned(path: Path, learned: Sequence[tuple[str, str]]) -> None:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         for call, pointers in pointers_by_call.items():
-            text = write_ignored(text, call, pointers)
+            text = ignored_file_with_places(text, call, pointers)
 
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
@@ -430,11 +430,11 @@ class LiveRun:
         try:
             server = await self.server_for(call)
             if not await server.wait_for_due_questions(
-                partial(self.verifier.awaits_question, call)
+                partial(self.verifier.awaits_question_before_call, call)
             ):
                 self.verifier.give_up_overdue_turns(call)
 
-            tools = self.verifier.tools_for(call)
+            tools = self.verifier.tool_list_needed_for(call)
             if tools is not None:
                 await server.follow_conversation(tools)
 
@@ -449,7 +449,7 @@ class LiveRun:
 
             await server.follow_conversation(repeated.conversation)
             await server.wait_for_due_questions(
-                partial(self.verifier.awaits_more, call)
+                partial(self.verifier.awaits_question_of_pending_call, call)
             )
             verified = self.verifier.end_interaction(repeated)
             if call.is_setup or verified.verdict in ("skipped", "not-reached"):
@@ -488,7 +488,7 @@ class LiveRun:
         if learns:
             return self._leave_out_learned(first_result, places)
 
-        is_written = self.verifier.is_written(first_result.planned)
+        is_written = self.verifier.may_show_written_values(first_result.planned)
         varying_pointers = varying_pointers_in(
             first_result, places, is_written=is_written
         )
@@ -599,7 +599,7 @@ async def update_cassette(
     path: Location,
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    choose: Choose,
+    choose: ChooseProposals,
 ) -> Update:
     """Verify a live server against one cassette, and write accepted changes into it.
 

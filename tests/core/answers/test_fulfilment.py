@@ -380,7 +380,7 @@ def rounds(**tree: Any) -> Rounds:
 
 def reply_to(rounds: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
     """Return the answer to an ask, before which there are these seconds of pauses."""
-    steps = rounds.answer(live)
+    steps = rounds.answer_ask(live)
     while True:
         try:
             step = next(steps)
@@ -396,7 +396,7 @@ def test_wrong_answer_about_roots_is_not_taken_for_none() -> None:
     """An endpoint that fails ends the call, and what nobody answers is refused."""
     wrong = rounds(rest=REST)
     silent = rounds()
-    steps = wrong.answer(push())
+    steps = wrong.answer_ask(push())
     next(steps)
     with pytest.raises(StopIteration) as ended:
         steps.send("it answered HTTP 500")

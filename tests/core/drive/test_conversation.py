@@ -128,7 +128,7 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
 def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
     """Have a server push a question within the stream of its response."""
     conversation, _ = talk(*replies)
-    observation: Any = conversation.next()
+    observation: Any = conversation.next_request()
     return conversation, observation, push_on(observation, PUSHED)
 
 
@@ -145,13 +145,13 @@ def test_refused_push_cancels_its_call() -> None:
     assert conversation.session.route_push(push) is None
     assert conversation.is_over
 
-    cancelled = conversation.next()
+    cancelled = conversation.next_request()
 
     assert cancelled is not None
     assert json.loads(cancelled.call.request.body)["params"] == {
         "requestId": 2042100001
     }
-    assert conversation.next() is None
+    assert conversation.next_request() is None
 
     finish(conversation, observation)
 
@@ -164,8 +164,8 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     conversation, observation, push = pushing(NeedsAnswers)
 
     assert conversation.session.route_push(push) is None
-    assert conversation.answer(AskAnswer(b"{}")) is not None
-    assert conversation.answer(AskAnswer(b"{}")) is None
+    assert conversation.answer_unanswered_ask(AskAnswer(b"{}")) is not None
+    assert conversation.answer_unanswered_ask(AskAnswer(b"{}")) is None
 
     finish(conversation, observation)
 
@@ -180,7 +180,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     conversation, _ = talk(NeedsAnswers)
     respond(conversation, asks("a"))
 
-    assert conversation.answer(AskAnswer(b'{"a":1}')) is None
+    assert conversation.answer_unanswered_ask(AskAnswer(b'{"a":1}')) is None
 
     (retried,) = follow(conversation, text("done"))
 

@@ -25,7 +25,7 @@ from mrtr_cassette.core.drive.probing import (
     altered_state,
     probed_asks,
     probes_of,
-    with_other_arguments,
+    with_another_argument,
 )
 from mrtr_cassette.core.drive.verdicts import (
     Baseline,
@@ -97,7 +97,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
     _, (ask,) = probing_of(*SCRIPT)
     sent = {}
     for probe in probes_of(ask, is_slow=True):
-        if not probe.is_of_state:
+        if not probe.is_about_state:
             sent[probe.name] = json.loads(probe.answer or b"null")
 
     content = ACCEPT["content"]
@@ -234,7 +234,7 @@ def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
     questions = set()
     of_states = []
     for probe in probes_of(ask, is_slow=False):
-        if probe.is_of_state:
+        if probe.is_about_state:
             of_states.append(probe.name)
         else:
             questions.add(probe_outcome(ask, probe, "refused", None).question)
@@ -292,11 +292,11 @@ def test_other_arguments_are_such_as_the_tool_takes() -> None:
     schema = {"properties": {"env": {"enum": ["prod", "staging"]}}}
     arguments = []
     for known in (schema, {}):
-        body = with_other_arguments(CALL, known) or b""
+        body = with_another_argument(CALL, known) or b""
         arguments.append(json.loads(body)["params"]["arguments"])
 
     assert arguments == [{"env": "staging"}, {"env": "prod-2"}]
-    assert with_other_arguments(tool("ping"), {}) is None
+    assert with_another_argument(tool("ping"), {}) is None
 
 
 def ended(value: Json) -> Reaction:

@@ -77,7 +77,7 @@ def replay_for(
 ) -> Any:
     """Return how the server is brought to what a request answers."""
     call = read_call(post(body, *headers))
-    return recorded_asks(*script, **options)[0].replay_for(call, call)
+    return recorded_asks(*script, **options)[0].replay_to_answered_ask(call, call)
 
 
 def params(request: Request) -> Json:
@@ -305,7 +305,7 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
     """The client's `initialize`, then what followed, in the live session if the server has any."""
     sessions = opened_sessions()
     call = in_session(tool("a"))
-    opening: Any = sessions.opening_for(call)
+    opening: Any = sessions.opening_of_live_session(call)
     _, second = follow(opening, response, Answer((), (), 202))
 
     assert opening.failure is None
@@ -314,7 +314,7 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one(
     sessions.note_opened_session(opening)
 
     assert sessions.in_live_session(call.request).header("mcp-session-id") == live
-    assert sessions.opening_for(call) is None
+    assert sessions.opening_of_live_session(call) is None
 
 
 def test_server_that_opens_no_session_is_told() -> None:
@@ -324,7 +324,7 @@ def test_server_that_opens_no_session_is_told() -> None:
         (b"x", 500, "HTTP 500"),
         (said, 200, "HTTP 200, error"),
     ):
-        opening: Any = opened_sessions().opening_for(in_session(tool("a")))
+        opening: Any = opened_sessions().opening_of_live_session(in_session(tool("a")))
         follow(opening, Answer((body,), JSON_HEADERS, status))
 
         assert opening.failure.detail.startswith(
@@ -337,7 +337,7 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
     sessions = opened_sessions()
     pipe = read_call(line_request(tool("a"), "mrtr-session:2"))
     for call in (read_call(post(tool("a"))), in_session(tool("a"), "another"), pipe):
-        assert sessions.opening_for(call) is None
+        assert sessions.opening_of_live_session(call) is None
         assert sessions.in_live_session(call.request) == call.request
 
 
@@ -347,7 +347,7 @@ def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
         (Sessions(Recorder), tool("a"), "this client has not opened it"),
         (opened_sessions(), answer(rpc("x"), {}), "which no live server asked"),
     ):
-        failure = sessions.opening_for(in_session(body))
+        failure = sessions.opening_of_live_session(in_session(body))
 
         assert isinstance(failure, Miss)
         assert words in failure.detail

@@ -103,7 +103,7 @@ def test_task_is_polled_at_the_servers_pace_and_answered_under_its_key() -> None
 
     assert [[*ask.live_keys.values()] for ask in script.asks] == [[], [key]]
 
-    conversation.answer(AskAnswer(compact({key: YES})))
+    conversation.answer_unanswered_ask(AskAnswer(compact({key: YES})))
 
     assert conversation.wait_s == 0
 
@@ -139,7 +139,7 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
 
     assert left is not None
     assert (left.call.method, left.call.name) == ("tasks/cancel", LIVE)
-    assert (conversation.leave_task(), conversation.next()) == (None, None)
+    assert (conversation.leave_task(), conversation.next_request()) == (None, None)
 
 
 # Verifying

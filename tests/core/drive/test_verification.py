@@ -39,10 +39,10 @@ from mrtr_cassette.core.compare.responses import response_changes
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
     call_name,
+    ignored_file_with_places,
     ignored_pointers,
     learned_places,
-    read_ignored,
-    write_ignored,
+    read_ignored_file,
 )
 from mrtr_cassette.core.drive.plan import PlannedInteraction, planned_interactions
 from mrtr_cassette.core.drive.script import Findings, LivePair
@@ -112,7 +112,7 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
     """Whatever a client sends for absent params, its call is repeated, and so are the tools."""
     call = rpc(method).replace(b"}", b',"params":%b}' % params)
     verifier, (plan,) = scripted((call, {}))
-    tools = verifier.tools_for(plan)
+    tools = verifier.tool_list_needed_for(plan)
     if tools is not None:
         pages = {"tools": [], "nextCursor": "2"}, {"tools": []}
         listed = follow(tools, *pages)
@@ -404,12 +404,12 @@ def test_tool_that_may_destroy_is_not_called(
 ) -> None:
     """What the live server says of its tools decides, once for each session."""
     verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
-    tools = verifier.tools_for(plan)
+    tools = verifier.tool_list_needed_for(plan)
     follow(
         tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]}
     )
 
-    assert verifier.tools_for(plan) is None
+    assert verifier.tool_list_needed_for(plan) is None
     assert (
         isinstance(verifier.begin_interaction(plan), RepeatedInteraction) is is_called
     )
@@ -445,7 +445,7 @@ def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
     verifier, plans = verifier_of(cassette, allows_destructive=allows)
     found = {}
     for plan in plans:
-        tools = verifier.tools_for(plan)
+        tools = verifier.tool_list_needed_for(plan)
         if tools is not None:
             follow(tools, HINTS)
 
@@ -472,7 +472,7 @@ def test_what_was_not_selected_is_skipped() -> None:
 
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
     assert str(begun(verifier, second).reason) == "it was not selected"
-    assert verifier.tools_for(second) is None
+    assert verifier.tool_list_needed_for(second) is None
 
 
 def all_repeated(
@@ -481,7 +481,7 @@ def all_repeated(
     """Repeat a plan with a server that gives every call one result; return what came of it."""
     found = {}
     for item in plan:
-        tools = verifier.tools_for(item)
+        tools = verifier.tool_list_needed_for(item)
         if tools is not None:
             follow(tools, HINTS)
 
@@ -556,7 +556,7 @@ def test_what_is_logged_during_the_first_call_over_pipes_belongs_to_no_call() ->
     verdicts = []
     for item in plan:
         running = begun(verifier, item)
-        observation = running.conversation.next()
+        observation = running.conversation.next_request()
         observation.response_started(NO_STATUS, ())
         for line in logged("at 11:30", observation.call.request.body):
             observation.response_bytes(line + b"\n", 0.0)
@@ -575,7 +575,7 @@ DONE = text("done")
 
 def pushed_to(running: Any, *pushed: bytes, end: Json = DONE) -> list[Json]:
     """Have a live server push questions during its call, which ends so; return the answers."""
-    observation = running.conversation.next()
+    observation = running.conversation.next_request()
     observation.response_started(200, STREAM_HEADERS)
     answers = []
     for question in pushed:
@@ -634,13 +634,13 @@ def test_what_comes_in_place_of_a_pushed_question_is_shown(
     running = begun(verifier, plan)
     pushed_to(running, end=end)
     verified = running.verified_interaction()
-    (response,) = verified.reached
+    (response,) = verified.pairs_to_show
     lines = interaction_lines(verified)
 
     assert verified.verdict == verdict
     assert response.turn == 1
-    assert list(response.expected["inputRequests"]) == ["elicitation-1"]
-    assert response.received["content"] == end["content"]
+    assert list(response.recorded_value["inputRequests"]) == ["elicitation-1"]
+    assert response.live_value["content"] == end["content"]
     assert '- asks elicitation-1: "Deploy?"' in lines[-2]
     assert shown in lines[-1]
 
@@ -672,7 +672,7 @@ def test_listening_stream_is_compared_by_its_beginning() -> None:
     for status, verdict in ((200, "skipped"), (405, "not-reached"), (0, "skipped")):
         verifier, (plan,) = scripted((get("/mcp"), recorded))
         running = begun(verifier, plan)
-        observation = running.conversation.next()
+        observation = running.conversation.next_request()
         observation.response_started(status, recorded.headers)
         running.stream = observation
 
@@ -708,7 +708,7 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
 
     verifier, (first, *plans) = verifier_of(cassette)
 
-    assert begun(verifier, first).conversation.next() is not None
+    assert begun(verifier, first).conversation.next_request() is not None
 
     for plan, words, result in zip(
         plans, ("p2", "other"), ({"n": "p2"}, None), strict=True
@@ -750,18 +750,18 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
             told_roots(during_call=during_call)
         )
         stream_ = begun(verifier, listening)
-        observation = stream_.conversation.next()
+        observation = stream_.conversation.next_request()
 
-        assert verifier.awaits_question(calling) is not during_call
+        assert verifier.awaits_question_before_call(calling) is not during_call
 
         if is_early:
             push = push_on(observation, roots("early"))
 
             assert stream_.conversation.session.route_push(push) is not None
-            assert not verifier.awaits_question(calling)
+            assert not verifier.awaits_question_before_call(calling)
 
         running = begun(verifier, calling)
-        calls = running.conversation.next()
+        calls = running.conversation.next_request()
         if not is_early:
             push = push_on(observation, roots("late"))
             assert stream_.conversation.session.route_push(push) is not None
@@ -769,7 +769,7 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         show(calls, lambda body: stream(answer(body, text("done"))))
         running.conversation.response_received(calls)
 
-        assert not verifier.awaits_more(calling)
+        assert not verifier.awaits_question_of_pending_call(calling)
         assert verifier.end_interaction(running).verdict == "same"
         assert verifier.end_interaction(stream_).verdict == "skipped"
 
@@ -778,21 +778,21 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     """Of the call during which it was asked, or of the stream; nothing waits for it twice."""
     verifier, (listening, calling) = verifier_of(told_roots(during_call=False))
     stream_ = begun(verifier, listening)
-    stream_.conversation.next()
+    stream_.conversation.next_request()
     verifier.give_up_overdue_turns(calling)
 
-    assert not verifier.awaits_question(calling)
+    assert not verifier.awaits_question_before_call(calling)
     assert verifier.end_interaction(stream_).verdict == "rounds-changed"
 
     verifier, (_, calling) = verifier_of(told_roots(during_call=True))
     running = begun(verifier, calling)
-    calls = running.conversation.next()
+    calls = running.conversation.next_request()
     show(calls, lambda body: stream(answer(body, text("done"))))
     running.conversation.response_received(calls)
 
-    assert verifier.awaits_more(calling)
+    assert verifier.awaits_question_of_pending_call(calling)
     assert verifier.end_interaction(running).verdict == "rounds-changed"
-    assert not verifier.awaits_more(calling)
+    assert not verifier.awaits_question_of_pending_call(calling)
 
 
 # Places that don't count
@@ -803,12 +803,14 @@ LIST = read_call(post(rpc("tools/list")))
 
 def test_places_are_written_and_read_again() -> None:
     """What stands in the file stays, comments too."""
-    before = "# ours\n" + write_ignored("", "tools/list", ["/tools/0/title"])
-    after = write_ignored(before, call_name(CLOCK), ["/content/0/text", '/a"b'])
+    before = "# ours\n" + ignored_file_with_places("", "tools/list", ["/tools/0/title"])
+    after = ignored_file_with_places(
+        before, call_name(CLOCK), ["/content/0/text", '/a"b']
+    )
 
     assert after.startswith(before)
 
-    rules = read_ignored(after)
+    rules = read_ignored_file(after)
 
     assert rules == [
         IgnoredPlaces("tools/list", ("/tools/0/title",)),
@@ -817,7 +819,7 @@ def test_places_are_written_and_read_again() -> None:
 
     assert ignored_pointers(rules, CLOCK) == ("/content/0/text", '/a"b')
     assert ignored_pointers(rules, LIST) == ("/tools/0/title",)
-    assert write_ignored("x = 1", "a", ["/b"]).startswith("x = 1\n\n[[")
+    assert ignored_file_with_places("x = 1", "a", ["/b"]).startswith("x = 1\n\n[[")
 
 
 def test_call_is_a_pattern_of_method_name_or_both() -> None:
@@ -828,9 +830,9 @@ def test_call_is_a_pattern_of_method_name_or_both() -> None:
         )
 
     assert ignored_pointers([IgnoredPlaces("clock", ("/a",))], LIST) == ()
-    assert ignored_pointers(read_ignored('[[ignore]]\npointers = ["/a"]'), LIST) == (
-        "/a",
-    )
+    assert ignored_pointers(
+        read_ignored_file('[[ignore]]\npointers = ["/a"]'), LIST
+    ) == ("/a",)
 
 
 @pytest.mark.parametrize(
@@ -848,7 +850,7 @@ def test_call_is_a_pattern_of_method_name_or_both() -> None:
 def test_file_that_is_none_is_told_with_its_place(text: str, problem: str) -> None:
     """Nothing is ignored by mistake."""
     with pytest.raises(ValueError, match=problem):
-        read_ignored(text)
+        read_ignored_file(text)
 
 
 # What is learned
