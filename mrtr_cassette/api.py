@@ -19,8 +19,8 @@ from mrtr_cassette.core.report.runs import (
     MissesError,
     UnplayedError,
     UnpublishedError,
-    unmet_text,
-    unused_text,
+    unmet_faults_text,
+    unused_answers_text,
 )
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import (
@@ -238,7 +238,7 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
     if options.on_miss != "report" and replay.misses:
         raise MissesError(replay.place, replay.misses)
 
-    unmet_faults = unmet_text(replay.faults)
+    unmet_faults = unmet_faults_text(replay.faults)
     if unmet_faults is not None:
         raise MrtrCassetteError(unmet_faults)
     if options.fail_on_unplayed and replay.unplayed:
@@ -342,6 +342,6 @@ def call(
         upstream, name, arguments, method, answers, path=path, options=checked_options
     )
     if result.unused:
-        warnings.warn(unused_text(result.unused), stacklevel=2)
+        warnings.warn(unused_answers_text(result.unused), stacklevel=2)
 
     return result

@@ -496,7 +496,7 @@ def _conclude_replay(
     from mrtr_cassette.core.report.runs import (
         report_of_replay,
         summary_data,
-        unmet_text,
+        unmet_faults_text,
     )
 
     player = replay_run.player
@@ -515,8 +515,8 @@ def _conclude_replay(
         write_reports(reports, summary, forms)
 
     tell_unused(player.unused_options(), log)
-    is_incomplete = options.fail_on_unplayed and bool(summary.incomplete)
-    return bool(summary.misses or unmet_text(faults)) or is_incomplete
+    is_incomplete = options.fail_on_unplayed and bool(summary.not_fully_played)
+    return bool(summary.misses or unmet_faults_text(faults)) or is_incomplete
 
 
 # What both do

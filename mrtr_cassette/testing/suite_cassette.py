@@ -18,7 +18,11 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.transports import ENDPOINT
 from mrtr_cassette.core.report.details import Redaction
-from mrtr_cassette.core.report.runs import UnplayedError, unmet_text, unused_text
+from mrtr_cassette.core.report.runs import (
+    UnplayedError,
+    unmet_faults_text,
+    unused_answers_text,
+)
 from mrtr_cassette.core.secrets.names import strip_volatile
 from mrtr_cassette.errors import (
     BeingRecordedError,
@@ -402,7 +406,7 @@ class CassetteUse:
             )
             problems.append(f"{unplayed}\n{advice}")
 
-        unmet_faults = unmet_text(self.view.faults)
+        unmet_faults = unmet_faults_text(self.view.faults)
         if passed and self.given_up is None and unmet_faults is not None:
             problems.append(unmet_faults)
 
@@ -460,7 +464,7 @@ class CassetteUse:
             )
 
         if self.view.unused_answers:
-            warning_texts.append(unused_text(self.view.unused_answers))
+            warning_texts.append(unused_answers_text(self.view.unused_answers))
 
         return warning_texts
 

@@ -619,7 +619,7 @@ def _replay_report(use: CassetteUse) -> ReplayReport | None:
     report = ReplayReport(str(use.path), tuple(outcomes), view.misses)
     if report.is_of_several:
         # Only the first has a page.
-        report = report.of_file(outcomes[0].cassette)
+        report = report.report_of_file(outcomes[0].cassette)
 
     return report
 

@@ -105,7 +105,7 @@ def _without_none_members(tree: Tree) -> Tree:
 
 
 def _interaction_tree(interaction: RecordedInteraction) -> Tree:
-    """Return an interaction; if its last_exchange response is an ask, that ask has no answer."""
+    """Return an interaction; if its last response is an ask, that ask has no answer."""
     first_exchange = interaction.exchanges[0]
     last_exchange = interaction.exchanges[-1]
     turns = _turn_trees(interaction)

@@ -348,7 +348,7 @@ class MadeWrite(NamedTuple):
 
     @property
     def description(self) -> str:
-        """The write in calls_and_answers: the call, and how its user answered."""
+        """The write in words: the call, and how its user answered."""
         calls_and_answers = []
         step = self.entry
         while step is not None:

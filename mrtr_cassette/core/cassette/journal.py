@@ -261,7 +261,7 @@ def decode_journal(data: bytes, path: str) -> JournalContent:
     """Read a journal; the last line about an exchange counts, with those that continue it.
 
     Raises:
-        CassetteError: its first_line line is not one of ours.
+        CassetteError: its first line is not one of ours.
     """
     first_line, *lines = data.split(b"\n")
     header = decode_journal_header(first_line, path)

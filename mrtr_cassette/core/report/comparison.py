@@ -101,12 +101,12 @@ class ChangeGroup:
 def grouped_changes(changes: Iterable[Change]) -> list[ChangeGroup]:
     """Group the changes of a response that people read as one; they stay in order."""
     groups = _groups_by_place(changes)
-    repeats = _repeated_content(groups)
-    texts = set(repeats.values())
+    text_groups = _text_groups_by_repeated_content(groups)
+    texts = set(text_groups.values())
     grouped = []
     for group in groups:
-        if group in repeats:
-            grouped.append(replace(group, repeated_at=repeats[group].pointer))
+        if group in text_groups:
+            grouped.append(replace(group, repeated_at=text_groups[group].pointer))
         elif group not in texts:
             grouped.append(group)
 
@@ -131,30 +131,34 @@ def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
     return groups
 
 
-def _repeated_content(groups: Sequence[ChangeGroup]) -> dict[ChangeGroup, ChangeGroup]:
+def _text_groups_by_repeated_content(
+    groups: Sequence[ChangeGroup],
+) -> dict[ChangeGroup, ChangeGroup]:
     """Find the texts in which tools repeat structured content, by the changes of the latter."""
-    texts: dict[object, list[ChangeGroup]] = defaultdict(list)
+    text_groups_by_values: dict[object, list[ChangeGroup]] = defaultdict(list)
     for group in groups:
         if is_below(group.pointer, _TEXT_POINTER):
-            texts[_group_values(group)].append(group)
+            text_groups_by_values[_value_pairs_of_group(group)].append(group)
 
-    repeats: dict[ChangeGroup, ChangeGroup] = {}
+    text_group_by_content: dict[ChangeGroup, ChangeGroup] = {}
     for group in groups:
         candidates = []
         if is_below(group.pointer, _STRUCTURED_CONTENT):
-            candidates = texts[_group_values(group)]
+            candidates = text_groups_by_values[_value_pairs_of_group(group)]
 
         for text in candidates:
             place = text.pointer.partition(TEXT_STEP)[2]
             if group.pointer.endswith(place):
-                repeats[group] = text
+                text_group_by_content[group] = text
                 candidates.remove(text)
                 break
 
-    return repeats
+    return text_group_by_content
 
 
-def _group_values(group: ChangeGroup) -> tuple[tuple[str | None, str | None], ...]:
+def _value_pairs_of_group(
+    group: ChangeGroup,
+) -> tuple[tuple[str | None, str | None], ...]:
     """Return the values of all changes of a group, as texts."""
     values = []
     for change in group.changes:
@@ -278,7 +282,7 @@ def group_lines(group: ChangeGroup) -> Iterator[str]:
     facts: list[str] = [change.verdict]
     if len(group.changes) > 1:
         facts = [f"{change.verdict} in {len(group.changes)} places"]
-        if len(set(_group_values(group))) > 1:
+        if len(set(_value_pairs_of_group(group))) > 1:
             facts.append("the first of them")
 
     if group.repeated_at:
@@ -324,9 +328,11 @@ def comparison_text(
 def suite_differences_text(comparison: CassetteComparison, terms: Terms) -> str:
     """Return how a test differs from its cassette: the verdict, the facts, the ways out."""
     differing_interactions = comparison.differing_interactions
-    worst = max(differing_interactions, key=_severity_rank)
-    verdict = _ONE_SIDED_WORDS.get(worst.mark, worst.verdict)
-    head = f"{verdict}: {_call_words(worst)}"
+    heaviest_difference = max(differing_interactions, key=_severity_rank)
+    verdict = _ONE_SIDED_WORDS.get(
+        heaviest_difference.mark, heaviest_difference.verdict
+    )
+    head = f"{verdict}: {_call_words(heaviest_difference)}"
     if len(differing_interactions) > 1:
         head += f", and {len(differing_interactions) - 1} more"
 
@@ -386,7 +392,7 @@ def _interaction_comparison_lines(interaction: InteractionComparison) -> Iterato
 
     if mark == "~":
         for stage in interaction.stages:
-            yield from _change_lines(_stage_name(stage), stage.counting_changes)
+            yield from _lines_of_changes_at(_stage_words(stage), stage.counting_changes)
 
 
 def _number_words(interaction: InteractionComparison) -> str:
@@ -401,7 +407,7 @@ def _number_words(interaction: InteractionComparison) -> str:
     return f"#{recorded} (now #{received})"
 
 
-def _stage_name(stage: Stage) -> str:
+def _stage_words(stage: Stage) -> str:
     """Return a stage in words: its turn, and whether it is the client's answer."""
     place = _turn_words(stage.turn)
     return f"{place} answer" if stage.kind == "answer" else place
@@ -414,7 +420,7 @@ def _turn_words(turn: int | None) -> str:
     return "response"
 
 
-def _change_lines(place: str, changes: Iterable[Change]) -> Iterator[str]:
+def _lines_of_changes_at(place: str, changes: Iterable[Change]) -> Iterator[str]:
     """Yield the changes at a place of a conversation."""
     for group in grouped_changes(changes):
         first, *values = group_lines(group)
@@ -544,9 +550,9 @@ class Verification:
     @property
     def failures(self) -> tuple[VerifiedInteraction, ...]:
         """The interactions that make the run fail."""
-        return tuple(filter(self.fails, self.interactions))
+        return tuple(filter(self.makes_run_fail, self.interactions))
 
-    def fails(self, interaction: VerifiedInteraction) -> bool:
+    def makes_run_fail(self, interaction: VerifiedInteraction) -> bool:
         """Tell whether an interaction makes the run fail."""
         if interaction.number in self.accepted:
             return False
@@ -635,26 +641,32 @@ def interaction_lines(
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
 
-    reached = interaction.pairs_to_show
-    responses = {response.turn: response for response in reached}
+    shown_pairs = interaction.pairs_to_show
+    responses = {response.turn: response for response in shown_pairs}
     for turn, changes in _changes_by_turn(interaction).items():
         counting_changes = []
         for change in changes:
             if not change.is_information:
-                counting_changes.append(_with_responses(change, responses.get(turn)))
+                counting_changes.append(
+                    _with_whole_responses(change, responses.get(turn))
+                )
 
-        lines += _change_lines(_turn_words(turn), counting_changes)
+        lines += _lines_of_changes_at(_turn_words(turn), counting_changes)
 
     if is_whole:
-        for response in reached:
+        for response in shown_pairs:
             place = _turn_words(response.turn)
-            lines += _response_lines("-", f"{place}, expected", response.recorded_value)
-            lines += _response_lines("+", f"{place}, received", response.live_value)
+            lines += _whole_response_lines(
+                "-", f"{place}, expected", response.recorded_value
+            )
+            lines += _whole_response_lines(
+                "+", f"{place}, received", response.live_value
+            )
 
     return lines
 
 
-def _with_responses(change: Change, response: LivePair | None) -> Change:
+def _with_whole_responses(change: Change, response: LivePair | None) -> Change:
     """Return a change of a whole response with both responses as its values."""
     if response is None or change.verdict not in _VERDICTS_SHOWN_WHOLE:
         return change
@@ -664,7 +676,7 @@ def _with_responses(change: Change, response: LivePair | None) -> Change:
     return change._replace(recorded=expected_response, received=received)
 
 
-def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
+def _whole_response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
     """Yield a whole response, line by line."""
     yield f"    {title}:"
     for line in json.dumps(response, indent=2, ensure_ascii=False).split("\n"):
@@ -674,10 +686,10 @@ def _response_lines(mark: str, title: str, response: Any) -> Iterator[str]:
 def summary_line(verification: Verification) -> str:
     """Return in one line how many interactions have which verdict."""
     total = counted(len(verification.interactions), "interaction")
-    names = (
-        f"{printable(verification.cassette)} against {printable(verification.upstream)}"
-    )
-    line = f"{names}: {total}: {counts_text(verification.counts)}"
+    cassette = printable(verification.cassette)
+    upstream = printable(verification.upstream)
+    counts = counts_text(verification.counts)
+    line = f"{cassette} against {upstream}: {total}: {counts}"
     if verification.compared:
         return line
 
@@ -720,19 +732,19 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
 def verification_junit(verifications: Iterable[Verification]) -> bytes:
     """Return the outcome of verifying as XML, a suite for each cassette."""
     suites = [
-        Suite(verification.cassette, _cases_of(verification))
+        Suite(verification.cassette, _junit_cases_of(verification))
         for verification in verifications
     ]
     return junit_xml("mrtr-cassette verify", suites)
 
 
-def _cases_of(verification: Verification) -> Iterator[Case]:
+def _junit_cases_of(verification: Verification) -> Iterator[Case]:
     """Return the interactions that a server was held to as cases."""
     for interaction in verification.interactions:
         name = f"#{interaction.number} {interaction.call}"
         verdict = interaction.verdict
         reason = interaction.reason or ""
-        if verification.fails(interaction):
+        if verification.makes_run_fail(interaction):
             text = "\n".join(interaction_lines(interaction, is_whole=True))
             yield Case(name, Failure(verdict, reason or verdict, text))
         else:
@@ -822,9 +834,10 @@ def _verdicts_accepted_with(
     """
     accepted_verdicts = {str(heaviest_verdict)}
     for proposal in accepted_by_verdict(proposals, ACCEPTABLE_VERDICTS):
-        is_list_of_refused = (
-            heaviest_verdict == "refused" and "surface-changed" in proposal.verdicts
-        )
+        is_list_of_refused = False
+        if heaviest_verdict == "refused":
+            is_list_of_refused = "surface-changed" in proposal.verdicts
+
         if heaviest_verdict in proposal.verdicts or is_list_of_refused:
             accepted_verdicts |= proposal.verdicts
 

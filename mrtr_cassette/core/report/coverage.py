@@ -186,14 +186,14 @@ def coverage_markdown(covered: dict[str, ToolCoverage]) -> str:
             ]
             questions.append(row)
 
-    lines = _table_lines(tools)
+    lines = _markdown_table_lines(tools)
     if len(questions) > 1:
-        lines += ["", *_table_lines(questions)]
+        lines += ["", *_markdown_table_lines(questions)]
 
     return "\n".join(lines)
 
 
-def _table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+def _markdown_table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a Markdown table whose head is the first row."""
     return markdown_table(rows, "| --- " * len(rows[0]) + "|")
 
@@ -233,16 +233,18 @@ def untried_line(answers_given: Iterable[GivenAnswer]) -> str | None:
     for tool, turn, key, given_answer in answers_given:
         questions[tool, turn, key].add(given_answer)
 
-    never = []
+    never_given = []
     for answer in ACTIONS:
         tried_count = sum(answer in answers for answers in questions.values())
         if tried_count == 0 and questions:
-            never.append(f"{answer} on any question")
+            never_given.append(f"{answer} on any question")
         elif tried_count < len(questions):
             untried_count = len(questions) - tried_count
-            never.append(f"{answer} on {untried_count} of {len(questions)} questions")
+            never_given.append(
+                f"{answer} on {untried_count} of {len(questions)} questions"
+            )
 
-    if not never:
+    if not never_given:
         return None
 
-    return f"never tried: {', '.join(never)} (mrtr-cassette inspect --coverage)"
+    return f"never tried: {', '.join(never_given)} (mrtr-cassette inspect --coverage)"

@@ -179,8 +179,8 @@ def _interaction_details(
     recorded: RecordedInteraction, streamed_responses: _StreamedResponses
 ) -> Interaction:
     """Return the details of one interaction."""
-    first = recorded.exchanges[0]
-    call = first.call
+    first_exchange = recorded.exchanges[0]
+    call = first_exchange.call
     turns = tuple(map(_turn_details, recorded.turns))
     person_ms = _answer_waits_ms(recorded, turns)
     ending_words, final, size = _interaction_ending(recorded, streamed_responses)
@@ -195,21 +195,23 @@ def _interaction_details(
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
         size_bytes=size,
-        duration_ms=round(_server_ms(recorded, person_ms)),
+        duration_ms=round(_waited_for_server_ms(recorded, person_ms)),
         person_ms=round(sum(person_ms.values())),
         method=call.method or call.title,
         name=call.name,
         parameters=_call_parameters(call),
         client=_client_name(call),
-        session=session_of_exchange(first),
+        session=session_of_exchange(first_exchange),
         final=final,
-        notifications=tuple(_new_notifications(recorded)),
-        listens=is_listening_stream(call, first.response),
+        notifications=tuple(_notifications_of_unshared_exchanges(recorded)),
+        listens=is_listening_stream(call, first_exchange.response),
         task=tuple(map(_task_step_words, recorded.steps)),
     )
 
 
-def _new_notifications(recorded: RecordedInteraction) -> Iterator[Message]:
+def _notifications_of_unshared_exchanges(
+    recorded: RecordedInteraction,
+) -> Iterator[Message]:
     """Yield the notifications in an interaction's responses that no earlier interaction has."""
     for exchange in recorded.exchanges[recorded.shared_count :]:
         if exchange.response is None:
@@ -339,15 +341,19 @@ def _answer_waits_ms(
     return waits
 
 
-def _server_ms(recorded: RecordedInteraction, person_ms: Mapping[Via, float]) -> float:
+def _waited_for_server_ms(
+    recorded: RecordedInteraction, person_ms: Mapping[Via, float]
+) -> float:
     """Return how long the client waited for the server while the server waited for nobody."""
-    chain = recorded.exchanges[recorded.shared_count :]
+    unshared_exchanges = recorded.exchanges[recorded.shared_count :]
     busy_ms = 0.0
-    for exchange in chain:
+    for exchange in unshared_exchanges:
         busy_ms += exchange.ended_ms - exchange.started_ms
 
     if recorded.steps:
-        busy_ms += recorded.steps[-1].exchange.ended_ms - chain[-1].ended_ms
+        busy_ms += (
+            recorded.steps[-1].exchange.ended_ms - unshared_exchanges[-1].ended_ms
+        )
 
     return max(0.0, busy_ms - person_ms["push"] - person_ms["task"])
 
@@ -399,7 +405,7 @@ def final_response_of(call: Call, response: Response | None) -> FinalResponse:
     if message is None:
         return _NO_RESPONSE
 
-    return _final_among(message.tree if state is None else state.response)
+    return _final_response_in(message.tree if state is None else state.response)
 
 
 class _CallEnding(NamedTuple):
@@ -448,10 +454,10 @@ def _interaction_ending(
     return outcome._replace(words=", ".join(facts))
 
 
-def _why_abandoned(last: RecordedExchange, state: TaskState | None) -> str:
+def _why_abandoned(last_exchange: RecordedExchange, state: TaskState | None) -> str:
     """Return why a call has no end, in words."""
     is_task_asking = state is not None and bool(state.input_requests)
-    if last.ask is not None or is_task_asking:
+    if last_exchange.ask is not None or is_task_asking:
         return "abandoned: the last ask has no answer"
     return "abandoned: its task was at work"
 
@@ -505,7 +511,7 @@ def _response_outcome(
     if not response_members:
         return _CallEnding("", _NO_RESPONSE, len(message.raw))
 
-    final = _final_among(response_members)
+    final = _final_response_in(response_members)
     outcome_words = "result"
     if final.kind == "failed result":
         outcome_words = "result with isError"
@@ -518,7 +524,7 @@ def _response_outcome(
     return _CallEnding(outcome_words, final, len(message.raw))
 
 
-def _final_among(members: Mapping[str, Any]) -> FinalResponse:
+def _final_response_in(members: Mapping[str, Any]) -> FinalResponse:
     """Return the final response among the members of a message or of a task's state."""
     if not members:
         return _NO_RESPONSE

@@ -31,7 +31,7 @@ from mrtr_cassette.core.report.runs import (
 from mrtr_cassette.core.report.text import (
     answer_words,
     as_data,
-    final_words,
+    final_response_words,
     question_words,
 )
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
@@ -153,7 +153,7 @@ def response_log_line(
         event["task"] = printable(task.status)
         line += f": task {observation.recorder.loggable_text(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
-        words = final_words(final_response_of(call, exchange.response))
+        words = final_response_words(final_response_of(call, exchange.response))
         if words:
             line += f": {words}"
 
@@ -290,10 +290,9 @@ def unread_log_line(
         "reason": printable(unread.reason),
     }
 
-    line = (
-        f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
-        f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
-    )
+    body = f"the {unread.side} of exchange {observation.number}, {observation.label},"
+    line = f"warning: {body} can't be searched for asks, states and secrets, as {unread.reason}"
+    line += "; it is recorded as it is"
 
     if unread.hides_id:
         line += ", and a caller with another id gets a miss"
@@ -366,7 +365,7 @@ def replay_log_line(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> LogLi
     event = {
         "event": "concluded",
         "interactions": len(report.interactions),
-        "unplayed": _number_words(report, report.incomplete),
+        "unplayed": _number_words(report, report.not_fully_played),
         "misses": len(report.misses),
         "harmless": sum(request.times for request in report.harmless),
         "after_other_writes": _number_words(report, report.after_other_writes),

@@ -108,7 +108,7 @@ _FIXES_BY_REASON: Final[Mapping[Reason, Sequence[str]]] = {
 }
 """The ways out of a miss, by its reason; each front fills the slots in its own terms."""
 
-_FIXES_UNDER_WAY: Final[Mapping[Reason, Sequence[str]]] = {
+_FIXES_DURING_A_CALL: Final[Mapping[Reason, Sequence[str]]] = {
     Reason.ANSWERS_DIFFER: (
         "answer as recorded",
         "record the whole call, or session, with this answer, into another cassette",
@@ -134,13 +134,15 @@ def fixes_of(miss: Miss, cassette: Cassette, adds_to: str, terms: Terms) -> list
 
     `adds_to` is the file to which more is recorded.
     """
-    values = _slot_values(miss, cassette, adds_to)
+    values = _values_for_slots(miss, cassette, adds_to)
     is_on_pipes = miss.call.request.is_line
     fitting_fixes = _fitting_fixes(miss, values)
     if is_on_pipes is not (cassette.transport == "stdio"):
-        fitting_fixes = _over_this_transport(fitting_fixes, is_on_pipes=is_on_pipes)
+        fitting_fixes = _fixes_over_other_transport(
+            fitting_fixes, is_on_pipes=is_on_pipes
+        )
 
-    filled_terms = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
+    filled_terms = _terms_for_recording_server(cassette, terms, is_on_pipes=is_on_pipes)
     if any("<<record_again>>" in fix for fix in fitting_fixes):
         filled_terms["hidden"] = given_options(_hiding_options(cassette), terms)
 
@@ -173,10 +175,10 @@ def _fitting_fixes(miss: Miss, values: Values) -> Sequence[str]:
     if nearest is None:
         return fixes
 
-    return _fixes_near(miss, nearest, fixes, values)
+    return _fixes_for_nearest(miss, nearest, fixes, values)
 
 
-def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
+def _answers_pushed_question_otherwise(miss: Miss, nearest: ReplayEntry) -> bool:
     """Tell whether a client has answered a pushed question otherwise than was recorded."""
     reason = miss.reason
     if reason is Reason.ANSWERS_DIFFER and miss.call.kind is Kind.RESPONSE:
@@ -187,15 +189,15 @@ def _answers_pushed_question(miss: Miss, nearest: ReplayEntry) -> bool:
     return reason is not Reason.UNKNOWN_METHOD
 
 
-def _fixes_near(
+def _fixes_for_nearest(
     miss: Miss, nearest: ReplayEntry, fixes: list[str], values: Values
 ) -> Sequence[str]:
     """Return the ways out that fit what is nearest to a miss: these, or others instead."""
     reason = miss.reason
-    if _answers_pushed_question(miss, nearest):
-        return _FIXES_UNDER_WAY[Reason.ANSWERS_DIFFER]
+    if _answers_pushed_question_otherwise(miss, nearest):
+        return _FIXES_DURING_A_CALL[Reason.ANSWERS_DIFFER]
     if nearest.task_creator is not None:
-        return _FIXES_UNDER_WAY.get(reason, fixes)
+        return _FIXES_DURING_A_CALL.get(reason, fixes)
     if reason is Reason.UNRECORDED and not nearest.is_ask:
         # It can't be recorded after a write that was played, whose result may vary in every run.
         return [
@@ -212,34 +214,38 @@ def _fixes_near(
 def record_more_fix(cassette: Cassette, terms: Terms) -> str:
     """Return the way to record more to a cassette, in the terms of a front."""
     is_on_pipes = cassette.transport == "stdio"
-    server = _server_of(cassette, is_on_pipes=is_on_pipes)
-    filled_terms = _terms_of_recording(cassette, terms, is_on_pipes=is_on_pipes)
+    server = _values_of_server(cassette, is_on_pipes=is_on_pipes)
+    filled_terms = _terms_for_recording_server(cassette, terms, is_on_pipes=is_on_pipes)
 
     return in_terms("<<record_too>>", filled_terms, {"path": cassette.path, **server})
 
 
-def _over_this_transport(fixes: Sequence[str], *, is_on_pipes: bool) -> list[str]:
+def _fixes_over_other_transport(
+    fixes: Sequence[str], *, is_on_pipes: bool
+) -> list[str]:
     """Return ways out of a miss over a transport over which nothing can be added."""
     transport = "pipes" if is_on_pipes else "HTTP"
-    again = f"record all of this cassette again over {transport} with <<record_again>>"
-    ways = []
+    record_again_over_it = (
+        f"record all of this cassette again over {transport} with <<record_again>>"
+    )
+    fixes_over_it = []
     for fix in fixes:
         if "<<record_too>>" in fix:
-            ways.append(again)
+            fixes_over_it.append(record_again_over_it)
         elif fix is not _RECORD_INSTEAD:
-            ways.append(fix)
+            fixes_over_it.append(fix)
 
-    return ways
+    return fixes_over_it
 
 
-def _terms_of_recording(
+def _terms_for_recording_server(
     cassette: Cassette, terms: Terms, *, is_on_pipes: bool
 ) -> dict[str, str]:
     """Return terms in which recording is that of a cassette's server, and keeps as much as it."""
     recorder = "record"
     if is_on_pipes:
         recorder = "record_pipe"
-    elif not _names_url(cassette):
+    elif not _is_recorded_from_url(cassette):
         recorder = "record_started"
 
     return {
@@ -250,14 +256,14 @@ def _terms_of_recording(
     }
 
 
-def _names_url(cassette: Cassette) -> bool:
+def _is_recorded_from_url(cassette: Cassette) -> bool:
     """Tell whether a cassette names its server by a URL, and not by what starts it."""
     return cassette.transport == "http" and cassette.command is None
 
 
-def _slot_values(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
+def _values_for_slots(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     """Return known values for the slots of commands, without secrets."""
-    server = _server_of(cassette, is_on_pipes=miss.call.request.is_line)
+    server = _values_of_server(cassette, is_on_pipes=miss.call.request.is_line)
     values: dict[str, str | Sequence[str]] = {"path": adds_to, **server}
     tool = _tool_that_may_read(miss)
     if tool:
@@ -272,22 +278,22 @@ def _slot_values(miss: Miss, cassette: Cassette, adds_to: str) -> Values:
     return values
 
 
-def _server_of(cassette: Cassette, *, is_on_pipes: bool) -> Values:
+def _values_of_server(cassette: Cassette, *, is_on_pipes: bool) -> Values:
     """Return what starts the recorded server, or where it is, unless a part of that is secret."""
     server = cassette.server
     if not server or is_started_here(server) or has_secrets(server):
         return {}
-    if _names_url(cassette):
+    if _is_recorded_from_url(cassette):
         return {"upstream": _USER_IN_URL.sub("", server)}
 
-    words = _words_of(server)
+    words = _command_words(server)
     if is_on_pipes and any("{port}" in word for word in words):
         return {}
 
     return {"command": words, "started": server}
 
 
-def _words_of(command: str) -> Sequence[str]:
+def _command_words(command: str) -> Sequence[str]:
     """Return the words of a command, or the whole command as a single word if it is misquoted."""
     try:
         return shlex.split(command)
@@ -334,7 +340,9 @@ def _tool_that_may_read(miss: Miss) -> str:
 
 def _differs_in_every_run(difference: Difference, miss: Miss) -> bool:
     """Tell whether a value differs in every run."""
-    asked = differing_questions(miss).get(_answered_key(difference.pointer) or "")
+    asked = differing_questions(miss).get(
+        _answer_key_in_pointer(difference.pointer) or ""
+    )
     # No model says the same thing twice.
     if asked is not None and asked.kind == "sampling":
         return True
@@ -354,23 +362,25 @@ def differing_questions(miss: Miss) -> Mapping[str, InputRequest]:
     if question is not None:
         return {question.request.key: question.request.asked_input}
 
-    asker: ReplayEntry | None = nearest
+    asking_entry: ReplayEntry | None = nearest
     if nearest.state is None:
-        asker = nearest.answered_ask
+        asking_entry = nearest.answered_ask
 
-    if asker is None or miss.reason not in _ABOUT_ANSWERS:
+    if asking_entry is None or miss.reason not in _ABOUT_ANSWERS:
         return {}
 
     asked = {}
-    keys = {_answered_key(difference.pointer) for difference in miss.differences}
-    for key, request in asker.asked_inputs.items():
+    keys = {
+        _answer_key_in_pointer(difference.pointer) for difference in miss.differences
+    }
+    for key, request in asking_entry.asked_inputs.items():
         if key in keys:
             asked[key] = request
 
     return asked
 
 
-def _answered_key(pointer: str) -> str | None:
+def _answer_key_in_pointer(pointer: str) -> str | None:
     """Return the key of the answer that a pointer leads to, or None if it leads to all answers."""
     # The first step is the member that has the answers.
     if pointer.count("/") < 2:

@@ -92,7 +92,7 @@ def cassette_page(
         spans=spans_of(cassette.interactions, sessions),
         branches=branches,
         outcomes=outcomes,
-        misses_near=_misses_near(replay),
+        misses_near=_misses_by_nearest_interaction(replay),
         covered=coverage_of([details]),
         is_redacted=bool(redactions_of(cassette)),
         opens=sum(bool(call.turns) for call in calls) <= _MOST_OPEN_CALLS,
@@ -103,7 +103,7 @@ def cassette_page(
     return stream
 
 
-def _misses_near(
+def _misses_by_nearest_interaction(
     replay: ReplayReport | None,
 ) -> Mapping[int, Sequence[tuple[int, MissReport]]]:
     """Return the misses of a replay and their numbers, by the interaction that is nearest."""
@@ -210,41 +210,41 @@ def _spans_on_axis(
     recorded: Sequence[RecordedInteraction], calls: Iterable[Interaction]
 ) -> dict[int, CallSpan]:
     """Place calls one after another, and note which of them overlap."""
-    lefts: dict[int, float] = {}
+    left_ms_by_number: dict[int, float] = {}
     calls_beside: dict[int, list[int]] = {}
-    under_way: dict[int, int] = {}
+    end_count_by_pending_call: dict[int, int] = {}
     axis_origin = 0.0
     axis_end_ms = 0.0
 
-    def arrival_of(call: Interaction) -> int:
+    def request_number_of(call: Interaction) -> int:
         return recorded[call.number - 1].unshared_exchanges[0].number or 0
 
-    for call in sorted(calls, key=arrival_of):
+    for call in sorted(calls, key=request_number_of):
         exchanges = recorded[call.number - 1].unshared_exchanges
-        first = exchanges[0]
-        arrived_count = arrival_of(call)
+        first_exchange = exchanges[0]
+        arrived_count = request_number_of(call)
         # Order is a count, which is exact where times are rounded.
-        for earlier_number, until in list(under_way.items()):
+        for earlier_number, until in list(end_count_by_pending_call.items()):
             if until < arrived_count:
-                del under_way[earlier_number]
+                del end_count_by_pending_call[earlier_number]
 
-        if not under_way:
-            axis_origin = first.started_ms - axis_end_ms
+        if not end_count_by_pending_call:
+            axis_origin = first_exchange.started_ms - axis_end_ms
 
-        left_ms = first.started_ms - axis_origin
-        lefts[call.number] = left_ms
-        calls_beside[call.number] = [*under_way]
-        for earlier_number in under_way:
+        left_ms = first_exchange.started_ms - axis_origin
+        left_ms_by_number[call.number] = left_ms
+        calls_beside[call.number] = [*end_count_by_pending_call]
+        for earlier_number in end_count_by_pending_call:
             calls_beside[earlier_number].append(call.number)
 
-        under_way[call.number] = max(
+        end_count_by_pending_call[call.number] = max(
             exchange.ended_after or -1 for exchange in exchanges
         )
         axis_end_ms = max(axis_end_ms, left_ms + call.duration_ms + call.person_ms)
 
     per_ms = 100 / max(axis_end_ms, 1.0)
     spans = {}
-    for number, left_ms in lefts.items():
+    for number, left_ms in left_ms_by_number.items():
         spans[number] = CallSpan(left_ms * per_ms, per_ms, tuple(calls_beside[number]))
 
     return spans

@@ -35,7 +35,7 @@ class ExpectedFinding(NamedTuple):
     reason: str
     question: str | None = None
 
-    def fits(self, probed: Probed) -> bool:
+    def is_about_outcome(self, probed: Probed) -> bool:
         """Tell whether it is about the outcome of a probe."""
         if not probed.is_finding or self.probe != probed.probe:
             return False
@@ -57,12 +57,12 @@ def read_expected(text: str) -> tuple[ExpectedFinding, ...]:
     """
     expected = []
     for where, table in named_tables_in(text, _EXPECT_TABLE):
-        expected.append(_read_table(where, table))
+        expected.append(_finding_expected_by_table(where, table))
 
     return tuple(expected)
 
 
-def _read_table(where: str, table: Any) -> ExpectedFinding:
+def _finding_expected_by_table(where: str, table: Any) -> ExpectedFinding:
     """Return the finding that a table of the file expects; raise ValueError if it is invalid."""
     members = table if isinstance(table, dict) else {}
     unknown = sorted(members.keys() - _REQUIRED_MEMBERS - {"question"})
@@ -141,38 +141,40 @@ class Probing:
 
     def with_expected(self, expected: Sequence[ExpectedFinding]) -> Probing:
         """Return it with the findings that were expected, which don't count."""
-        met: dict[ExpectedFinding, None] = {}
+        met_expectations: dict[ExpectedFinding, None] = {}
         probes = []
         for probed in self.probes:
-            fitting_entries = [entry for entry in expected if entry.fits(probed)]
+            fitting_entries = [
+                entry for entry in expected if entry.is_about_outcome(probed)
+            ]
             if not fitting_entries:
                 probes.append(probed)
                 continue
 
-            met.update(dict.fromkeys(fitting_entries))
+            met_expectations.update(dict.fromkeys(fitting_entries))
             reason = fitting_entries[0].reason
             probes.append(replace(probed, is_finding=False, expected=reason))
 
-        unmet = [entry for entry in expected if entry not in met]
-        return replace(self, probes=tuple(probes), unmet=tuple(unmet))
+        unmet_findings = [entry for entry in expected if entry not in met_expectations]
+        return replace(self, probes=tuple(probes), unmet=tuple(unmet_findings))
 
 
 def without_repeated_findings(probes: Iterable[Probed]) -> list[Probed]:
     """Return outcomes without findings that an earlier call of the tool has, which names them."""
-    groups: dict[object, list[Probed]] = {}
+    probes_by_finding: dict[object, list[Probed]] = {}
     for index, probed in enumerate(probes):
         key: object = index
         if probed.is_found:
             key = (probed.tool, probed.probe, probed.verdict, probed.expected)
 
-        groups.setdefault(key, []).append(probed)
+        probes_by_finding.setdefault(key, []).append(probed)
 
-    distinct = []
-    for first, *others in groups.values():
+    distinct_outcomes = []
+    for first, *others in probes_by_finding.values():
         places = dict.fromkeys([probed.place for probed in others])
-        distinct.append(replace(first, also=tuple(places)))
+        distinct_outcomes.append(replace(first, also=tuple(places)))
 
-    return distinct
+    return distinct_outcomes
 
 
 def unmet_expectations(probings: Sequence[Probing]) -> list[ExpectedFinding]:
@@ -180,9 +182,9 @@ def unmet_expectations(probings: Sequence[Probing]) -> list[ExpectedFinding]:
     if not probings:
         return []
 
-    first, *others = probings
-    unmet = list(first.unmet)
-    for probing in others:
+    first_probing, *other_probings = probings
+    unmet = list(first_probing.unmet)
+    for probing in other_probings:
         unmet = [entry for entry in unmet if entry in probing.unmet]
 
     return unmet
@@ -206,12 +208,12 @@ def _outcomes_by_place(probes: Iterable[Probed]) -> dict[str, list[Probed]]:
     """Return the outcomes of probes by their call and turn."""
     places: dict[str, list[Probed]] = defaultdict(list)
     for probed in probes:
-        places[_place_of(probed)].append(probed)
+        places[_call_and_turn_of(probed)].append(probed)
 
     return places
 
 
-def _place_of(probed: Probed) -> str:
+def _call_and_turn_of(probed: Probed) -> str:
     """Return the call and the turn of a probe."""
     return f"#{probed.number} {probed.call}, turn {probed.turn}"
 
@@ -225,7 +227,7 @@ def probe_name(probed: Probed) -> str:
 
 def probed_title(probed: Probed) -> str:
     """Return the name of a probe with its call."""
-    return f"{_place_of(probed)}: {probe_name(probed)}"
+    return f"{_call_and_turn_of(probed)}: {probe_name(probed)}"
 
 
 def probed_lines(probed: Probed) -> Iterator[str]:
@@ -250,19 +252,19 @@ def probed_lines(probed: Probed) -> Iterator[str]:
 
 def _lines_of_probes_in_short(probes: Sequence[Probed]) -> Iterator[str]:
     """Yield the outcomes that need no words, by verdict and reason."""
-    names: dict[str, list[str]] = defaultdict(list)
+    names_by_verdict: dict[str, list[str]] = defaultdict(list)
     for probed in probes:
         if _is_shown_in_full(probed):
             continue
 
-        head: str = probed.verdict
+        verdict_words: str = probed.verdict
         if probed.verdict in ("not-reached", "undecidable") and probed.reason:
-            head += f" ({printable(shorten(probed.reason))})"
+            verdict_words += f" ({printable(shorten(probed.reason))})"
 
-        names[head].append(probe_name(probed))
+        names_by_verdict[verdict_words].append(probe_name(probed))
 
-    for head, of_head in names.items():
-        yield f"  {head}: {', '.join(of_head)}"
+    for verdict_words, probe_names in names_by_verdict.items():
+        yield f"  {verdict_words}: {', '.join(probe_names)}"
 
 
 def probing_line(probing: Probing) -> str:
@@ -302,11 +304,11 @@ def probings_markdown(probings: Sequence[Probing]) -> str:
 
 def probing_junit(probings: Iterable[Probing]) -> bytes:
     """Return the outcome of probing as XML, a suite for each cassette."""
-    suites = [Suite(probing.cassette, _cases_of(probing)) for probing in probings]
+    suites = [Suite(probing.cassette, _junit_cases_of(probing)) for probing in probings]
     return junit_xml("mrtr-cassette probe", suites)
 
 
-def _cases_of(probing: Probing) -> Iterator[Case]:
+def _junit_cases_of(probing: Probing) -> Iterator[Case]:
     """Return probes as cases."""
     for probed in without_repeated_findings(probing.probes):
         name = probed_title(probed)

@@ -141,7 +141,7 @@ def miss_report(
     request = redact(_request_text(miss))
     detail = redact(miss.detail)
     questions = list(map(redact, _differing_questions(miss)))
-    nearest = _nearest_to(miss, redact, path)
+    nearest = _nearest_recording_to(miss, redact, path)
     differences = []
     for difference in miss.differences:
         differences.append(_shown_difference(difference, redact))
@@ -175,7 +175,9 @@ def miss_report(
     )
 
 
-def _nearest_to(miss: Miss, redact: Callable[[str], str], path: str) -> Nearest | None:
+def _nearest_recording_to(
+    miss: Miss, redact: Callable[[str], str], path: str
+) -> Nearest | None:
     """Return the recorded exchange that comes nearest to a missed request."""
     entry = miss.nearest
     if entry is None:
@@ -264,14 +266,16 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 
 def _rpc_error_body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC error for a call, or for a request with an id."""
-    caller_id = _id_of(answered) if isinstance(answered, Call) else answered
+    caller_id = (
+        _spelled_request_id(answered) if isinstance(answered, Call) else answered
+    )
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (
         caller_id or b"null",
         orjson.dumps(error),
     )
 
 
-def _id_of(call: Call) -> bytes | None:
+def _spelled_request_id(call: Call) -> bytes | None:
     """Return the id of a call's request as it is spelled; None if the call is no request."""
     message = call.message
     if message is None or message.kind is not Kind.REQUEST:
@@ -351,7 +355,7 @@ class ReplayReport:
         """Whether several cassettes were played together."""
         return len({call.cassette for call in self.interactions}) > 1
 
-    def of_file(self, file: str) -> ReplayReport:
+    def report_of_file(self, file: str) -> ReplayReport:
         """Return what it says of a single cassette, and all misses."""
         interactions = []
         without_response = []
@@ -386,7 +390,7 @@ class ReplayReport:
         return InteractionPlace(interaction.number, file).named_with(interaction.call)
 
     @property
-    def incomplete(self) -> list[InteractionOutcome]:
+    def not_fully_played(self) -> list[InteractionOutcome]:
         """The interactions of which something was never played."""
         return [call for call in self.interactions if call.outcome != "played"]
 
@@ -434,13 +438,13 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         read = interactions[number - 1]
         strayed_reads.append(StrayedRead(read.number, read.call, times, read.cassette))
 
-    harmless: Counter[tuple[str, str]] = Counter()
+    times_by_harmless_request: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
     for request in tuple(player.harmless):
-        harmless[redact(request.call.title), request.answer] += 1
+        times_by_harmless_request[redact(request.call.title), request.answer] += 1
 
     harmless_requests = []
-    for (title, answer), times in harmless.items():
+    for (title, answer), times in times_by_harmless_request.items():
         harmless_requests.append(HarmlessRequest(title, answer, times))
 
     return ReplayReport(
@@ -467,7 +471,7 @@ def _reports_of_misses(player: Player, terms: Terms) -> tuple[MissReport, ...]:
     return tuple(report_of_miss(miss, player, terms) for miss in misses)
 
 
-def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
+def unmet_faults_text(faults: Sequence[FaultOutcome]) -> str | None:
     """Return which faults nothing met, which fails a run or a test; None where all were."""
     return "\n".join([str(fault) for fault in faults if not fault.came]) or None
 
@@ -475,11 +479,11 @@ def unmet_text(faults: Sequence[FaultOutcome]) -> str | None:
 def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
     """Return the outcome of a replay in one or a few lines."""
     total = len(report.interactions)
-    incomplete = report.incomplete
-    played_words = f"played {total - len(incomplete)} of {total} interactions"
+    not_fully_played = report.not_fully_played
+    played_words = f"played {total - len(not_fully_played)} of {total} interactions"
     lines = [f"{played_words}, {_misses_text(report.misses)}"]
     unplayed_lines = []
-    for call in incomplete:
+    for call in not_fully_played:
         unplayed_lines.append(f"  {call.outcome}: {report.title_of(call)}")
 
     if report.misses and unplayed_lines:
@@ -487,30 +491,30 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         count = counted(len(unplayed_lines), "interaction")
         lines.append(f"  {count} not fully played; --report FILE lists them")
     else:
-        lines += _at_most_ten(unplayed_lines)
+        lines += _first_ten_and_rest_count(unplayed_lines)
 
     unanswered_lines = []
     for number in report.without_response:
         title = report.title_of(report.interactions[number - 1])
         unanswered_lines.append(f"  no response was recorded: {title}")
 
-    lines += _at_most_ten(unanswered_lines)
+    lines += _first_ten_and_rest_count(unanswered_lines)
     harmless = []
     for request in report.harmless:
-        times = _times_words(request.times)
+        times = _times_if_several(request.times)
         harmless.append(
             f"  not recorded, answered as by any server{times}: {request.call}"
         )
 
-    lines += _at_most_ten(harmless)
+    lines += _first_ten_and_rest_count(harmless)
     strayed_reads = []
     for read in report.after_other_writes:
         title = report.title_of(read)
         strayed_reads.append(
-            f"  played after other writes than recorded{_times_words(read.times)}: {title}"
+            f"  played after other writes than recorded{_times_if_several(read.times)}: {title}"
         )
 
-    lines += _at_most_ten(strayed_reads)
+    lines += _first_ten_and_rest_count(strayed_reads)
     if strayed_reads:
         hint = "  reads are held to the writes before them with <<history_strict>>"
         lines.append(in_terms(hint, terms))
@@ -519,8 +523,8 @@ def summary_text(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> str:
         times = counted(match.times, "time")
         lines.append(f"  matched without being equal, by {match.kind}: {times}")
 
-    lines += map(_elsewhere_text, report.elsewhere)
-    lines += _at_most_ten(_indented_lines(report.faults))
+    lines += map(_line_about_place_elsewhere, report.elsewhere)
+    lines += _first_ten_and_rest_count(_indented_lines(report.faults))
     lines += _indented_lines(learned_lines(report.learned))
 
     return line_by_line(*lines)
@@ -540,19 +544,19 @@ def learned_lines(learned: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _times_words(count: int) -> str:
+def _times_if_several(count: int) -> str:
     """Return how many times something happened, with a space before it; empty for a single time."""
     if count > 1:
         return f" {count} times"
     return ""
 
 
-def _elsewhere_text(place: str) -> str:
+def _line_about_place_elsewhere(place: str) -> str:
     """Return the line about a place that clients were sent to and that is not recorded."""
     return f"  not recorded, as it is elsewhere: {place}"
 
 
-def _at_most_ten(lines: list[str]) -> list[str]:
+def _first_ten_and_rest_count(lines: list[str]) -> list[str]:
     """Return the first ten lines and, if there are more, a line with the number of the others."""
     further_count = len(lines) - _MOST_LISTED
     if further_count > 0:
@@ -586,7 +590,7 @@ def report_of_cassette(report: ReplayReport, cassette: Cassette) -> ReplayReport
     nothing of the cassette, or if several have the same calls and none of them has its path.
     """
     files = list(dict.fromkeys([call.cassette for call in report.interactions]))
-    reports = {file: report.of_file(file) for file in files}
+    reports = {file: report.report_of_file(file) for file in files}
     matching_files = [file for file in files if _has_calls_of(reports[file], cassette)]
     if cassette.path in matching_files:
         matching_files = [cassette.path]
@@ -660,24 +664,22 @@ def recording_text(report: RecordingReport) -> str:
     if report.objection is not None:
         return str(UnpublishedError(report.cassette, report.objection))
 
-    parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
+    counts_in_words = [f"{counted(report.exchanges, 'exchange')} recorded"]
     if report.played is not None:
-        parts.append(f"{report.played} played")
+        counts_in_words.append(f"{report.played} played")
 
     if report.unrecorded:
-        parts.append(f"{report.unrecorded} could not be recorded")
+        counts_in_words.append(f"{report.unrecorded} could not be recorded")
 
     if report.unread:
-        parts.append(f"{report.unread} with a body that could not be read")
+        counts_in_words.append(f"{report.unread} with a body that could not be read")
 
     if report.is_same:
-        outcome = (
-            f"{report.cassette}: {counted(report.kept, 'interaction')}, same, kept"
-        )
+        kept_count = counted(report.kept, "interaction")
+        outcome = f"{report.cassette}: {kept_count}, same, kept"
     elif report.interactions is not None:
-        outcome = (
-            f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
-        )
+        written_count = counted(report.interactions, "interaction")
+        outcome = f"wrote {report.cassette}: {written_count}"
         if report.kept:
             outcome += f" ({report.kept} kept)"
     elif report.played is not None:
@@ -685,8 +687,8 @@ def recording_text(report: RecordingReport) -> str:
     else:
         return "nothing was recorded, no cassette was written"
 
-    lines = [", ".join([outcome, *parts])]
-    lines += map(_elsewhere_text, report.elsewhere)
+    lines = [", ".join([outcome, *counts_in_words])]
+    lines += map(_line_about_place_elsewhere, report.elsewhere)
     lines += _indented_lines(redaction_lines(report.redacted))
 
     return line_by_line(*lines)
@@ -730,7 +732,7 @@ class CallResult:
             return str(self.error.get("message", ""))
 
         if self.result is None:
-            problems = "; ".join(_problems_of_call(self, _as_argument))
+            problems = "; ".join(_problems_of_call(self, _example_as_argument))
             raise UpstreamError(problems or "the call has no result")
 
         return "\n".join(result_texts(self.result))
@@ -769,25 +771,25 @@ def problem_lines(result: CallResult, *, is_miss_told: bool) -> list[str]:
     A miss that the replay has told them already is not repeated.
     """
     error = result.error
-    if is_miss_told and error is not None and _is_miss(error):
+    if is_miss_told and error is not None and _is_miss_of_our_replay(error):
         result = replace(
             result, error={**error, "message": "not recorded, for the reason above"}
         )
 
     lines = []
-    for problem in _problems_of_call(result, _as_options):
+    for problem in _problems_of_call(result, _example_as_options):
         lines.append(f"error: {problem}")
 
     for name in result.unused:
-        lines.append(f"warning: {unused_text([name])}")
+        lines.append(f"warning: {unused_answers_text([name])}")
 
     return lines
 
 
-def _is_miss(error: Mapping[str, Any]) -> bool:
+def _is_miss_of_our_replay(error: Mapping[str, Any]) -> bool:
     """Tell whether an error of a call is a miss of our own replay."""
-    is_ours = str(error.get("message")).startswith(_BEGINS_MISS)
-    return is_ours and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
+    has_our_message = str(error.get("message")).startswith(_BEGINS_MISS)
+    return has_our_message and error.get("code") in (MISS_CODE, UNRECORDED_CODE)
 
 
 def _problems_of_call(
@@ -810,12 +812,12 @@ def _problems_of_call(
         yield f"{result.error.get('code')}: {result.error.get('message')}"
 
 
-def unused_text(names: Sequence[str]) -> str:
+def unused_answers_text(names: Sequence[str]) -> str:
     """Return that no question asked for some answers."""
     return f"nothing asked for the answer {' or '.join(map(repr, names))}"
 
 
-def _as_options(unanswered: UnansweredQuestion) -> str:
+def _example_as_options(unanswered: UnansweredQuestion) -> str:
     """Spell an example of an answer for the command line."""
     pairs = []
     for name, value in unanswered.example.items():
@@ -824,7 +826,7 @@ def _as_options(unanswered: UnansweredQuestion) -> str:
     return in_terms("<<answer>>", SHELL_TERMS, {"given": pairs})
 
 
-def _as_argument(unanswered: UnansweredQuestion) -> str:
+def _example_as_argument(unanswered: UnansweredQuestion) -> str:
     """Spell an example of an answer for the library."""
     return f"answers={json.loads(canonical(unanswered.example))!r}"
 
@@ -837,7 +839,9 @@ class UnansweredError(MrtrCassetteError):
     def __init__(self, result: CallResult) -> None:
         hint = None
         if result.unused:
-            hint = unused_text(result.unused)
+            hint = unused_answers_text(result.unused)
 
-        super().__init__("; ".join(_problems_of_call(result, _as_argument)), hint=hint)
+        super().__init__(
+            "; ".join(_problems_of_call(result, _example_as_argument)), hint=hint
+        )
         self.result = result

@@ -59,7 +59,7 @@ def inspection_text(details: CassetteDetails) -> str:
 
     handles = _handles_by_call(details)
     for interaction in details.interactions:
-        lines += ["", *_short_lines(interaction, handles)]
+        lines += ["", *_lines_in_short(interaction, handles)]
 
     return short_digests(line_by_line(*lines))
 
@@ -68,7 +68,7 @@ def review_text(details: CassetteDetails) -> str:
     """Return a whole cassette, without values that vary between recordings of one conversation."""
     lines = [f"recorded from {details.recorded.server}", _format_words(details)]
     for interaction in details.interactions:
-        lines += ["", *_whole_lines(interaction)]
+        lines += ["", *_lines_of_whole_interaction(interaction)]
 
     return line_by_line(*lines)
 
@@ -93,7 +93,7 @@ def _handles_by_call(details: CassetteDetails) -> _HandlesByCall:
     return handles
 
 
-def _short_lines(interaction: Interaction, handles: _HandlesByCall) -> Iterator[str]:
+def _lines_in_short(interaction: Interaction, handles: _HandlesByCall) -> Iterator[str]:
     """Yield an interaction in short."""
     line = f"#{interaction.number} {interaction.call}"
     if interaction.arguments_json:
@@ -118,7 +118,7 @@ def _short_lines(interaction: Interaction, handles: _HandlesByCall) -> Iterator[
     yield f"    ended: {interaction.ended} ({cost})"
 
 
-def _whole_lines(interaction: Interaction) -> Iterator[str]:
+def _lines_of_whole_interaction(interaction: Interaction) -> Iterator[str]:
     """Yield a whole interaction."""
     yield f"#{interaction.number} {interaction.call}"
     yield from _origin_lines(interaction)
@@ -128,7 +128,7 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
 
     for number, turn in enumerate(interaction.turns, start=1):
         yield from _turn_lines(number, turn)
-        yield from _content_lines(turn)
+        yield from _question_and_answer_lines(turn)
 
     for notification in interaction.notifications:
         yield f"    said {notification.method}"
@@ -139,7 +139,7 @@ def _whole_lines(interaction: Interaction) -> Iterator[str]:
     if kind == "text":
         yield from _indented_lines("\n".join(value.splitlines()), 6)
     elif kind != "nothing":
-        yield from _indented_lines(json_text(_with_json_read(value)), 6)
+        yield from _indented_lines(json_text(_with_json_texts_parsed(value)), 6)
 
 
 def _origin_lines(interaction: Interaction) -> Iterator[str]:
@@ -172,7 +172,7 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
         yield f"      by the recording proxy ({turn.answered_by}), and not by the client"
 
 
-def _content_lines(turn: Turn) -> Iterator[str]:
+def _question_and_answer_lines(turn: Turn) -> Iterator[str]:
     """Yield the questions and the answers of a turn."""
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
@@ -203,10 +203,10 @@ def message_lines(request: InputRequest) -> list[str]:
     return [printable(line) for line in text.splitlines()]
 
 
-def _with_json_read(value: Any) -> Any:
+def _with_json_texts_parsed(value: Any) -> Any:
     """Return a result in which a text that is JSON is shown as JSON, under `text (JSON)`."""
     if isinstance(value, list):
-        return [_with_json_read(item) for item in value]
+        return [_with_json_texts_parsed(item) for item in value]
     if not isinstance(value, Mapping):
         return value
 
@@ -217,7 +217,7 @@ def _with_json_read(value: Any) -> Any:
             tree = json_in(member)
 
         if tree is None:
-            members[name] = _with_json_read(member)
+            members[name] = _with_json_texts_parsed(member)
         else:
             members[f"{name} (JSON)"] = tree
 
@@ -252,7 +252,7 @@ def outcome_line(interaction: Interaction) -> str:
 
         parts += [question_words(turn.input_requests), answered]
 
-    outcome = final_words(interaction.final)
+    outcome = final_response_words(interaction.final)
     if is_answered:
         outcome = outcome or interaction.ended
 
@@ -266,7 +266,7 @@ def question_words(requests: Mapping[str, InputRequest]) -> str:
     """Return the messages of a server's questions, or the keys of those without one."""
     texts = []
     for key, request in requests.items():
-        message = _one_line(" ".join(message_lines(request)))
+        message = _in_one_line(" ".join(message_lines(request)))
         texts.append(message or f"{key} ({request.kind})")
 
     return " / ".join(texts) or "call again"
@@ -276,12 +276,12 @@ def answer_words(answers: Mapping[str, Any]) -> str:
     """Return answers as a person gives them, such as `confirm: yes`."""
     parts = []
     for key, answer in answers.items():
-        parts += _answer_parts(key, answer)
+        parts += _named_answer_values(key, answer)
 
     return ", ".join(parts) or "retry"
 
 
-def _answer_parts(key: str, answer: Any) -> list[str]:
+def _named_answer_values(key: str, answer: Any) -> list[str]:
     """Return the values of an answer, each with its name."""
     members = members_of(answer)
     # The draft has the result of the client's own call here.
@@ -289,41 +289,43 @@ def _answer_parts(key: str, answer: Any) -> list[str]:
     content = members_of(members.get("content"))
     action = members.get("action")
     if action == "accept" and content:
-        return [f"{name}: {_value_words(value)}" for name, value in content.items()]
+        return [
+            f"{name}: {_answer_value_words(value)}" for name, value in content.items()
+        ]
     if isinstance(action, str):
-        return [f"{key}: {_one_line(action)}"]
+        return [f"{key}: {_in_one_line(action)}"]
 
     value = content.get("text", members.get("value", answer))
-    return [f"{key}: {_value_words(value)}"]
+    return [f"{key}: {_answer_value_words(value)}"]
 
 
-def _value_words(value: Any) -> str:
+def _answer_value_words(value: Any) -> str:
     """Return an answer's value in a line: yes or no, a text, or JSON."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return _one_line(value)
-    return _one_line(canonical(value))
+        return _in_one_line(value)
+    return _in_one_line(canonical(value))
 
 
-def final_words(final: FinalResponse) -> str:
+def final_response_words(final: FinalResponse) -> str:
     """Return the text of a final response for people; nothing if only a program reads it."""
     value = final.value
     if final.kind == "error":
         message = members_of(value).get("message", canonical(value))
-        return f"error: {_one_line(str(message))}"
+        return f"error: {_in_one_line(str(message))}"
 
     if not isinstance(value, dict) or _TEXT_MEMBERS.isdisjoint(value):
         return ""
 
-    text = _one_line(" ".join(result_texts(value)))
+    text = _in_one_line(" ".join(result_texts(value)))
     if final.kind == "failed result":
         return f"failed: {text}"
 
     return text
 
 
-def _one_line(text: str) -> str:
+def _in_one_line(text: str) -> str:
     """Return a text in a single printable line, shortened, and its digests too."""
     return printable(shorten(short_digests(" ".join(text.split())), _LONGEST_PART))
 
@@ -348,7 +350,7 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
             if not isinstance(content, dict):
                 content = item
 
-            shown = _content_text(content)
+            shown = _content_block_text(content)
             if "role" in item:
                 shown = f"{item['role']}: {shown}"
 
@@ -362,7 +364,7 @@ def result_texts(result: Mapping[str, Any]) -> Iterator[str]:
         yield json_text(structured_content)
 
 
-def _content_text(content: Mapping[str, Any]) -> str:
+def _content_block_text(content: Mapping[str, Any]) -> str:
     """Return the text of a content block; of binary data its type and size."""
     text = content.get("text")
     if isinstance(text, str):
@@ -398,7 +400,7 @@ def as_data(
         members_by_type: the members of a type: `name`, or `name=attribute`, each, or a function
             that returns them; a type without a row has all its fields.
     """
-    value = _members_in(value, members_by_type.get(type(value)))
+    value = _members_named_by_row(value, members_by_type.get(type(value)))
     if isinstance(value, Mapping):
         data = {}
         for name, member in value.items():
@@ -418,7 +420,7 @@ def as_data(
     return value
 
 
-def _members_in(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
+def _members_named_by_row(value: Any, row: str | Callable[[Any], Any] | None) -> Any:
     """Return the members of an object that a row names; any other value as it is."""
     if isinstance(row, str):
         members = {}
@@ -521,7 +523,7 @@ def _arrows_of_call(interaction: Interaction) -> Iterator[str]:
             yield _labelled_arrow("client->>server", answer_words(turn.answered))
 
     if not interaction.turns or interaction.turns[-1].answered is not None:
-        end = final_words(interaction.final)
+        end = final_response_words(interaction.final)
         if not end:
             end = interaction.ended.removeprefix("HTTP 200, ")
 

@@ -230,7 +230,7 @@ def test_report_of_several_files_tells_of_each() -> None:
     report = report_of_replay(replay_of_several())
     first = cassette_of((tool("one"), text("1")), (tool("two"), text("2")))
     of_first = report_of_cassette(report, loaded(first, "elsewhere/a.json"))
-    of_second = report.of_file("b.json")
+    of_second = report.report_of_file("b.json")
 
     assert of_first is not None
     assert [call.number for call in of_first.interactions] == [1, 2]
