@@ -34,10 +34,10 @@ from mrtr_cassette.cli.common import (
 from mrtr_cassette.cli.group import coloured_line, say, tell, tell_error
 from mrtr_cassette.core.answers.forms import ACTIONS
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.load import is_foreign, load
+from mrtr_cassette.core.cassette.load import is_not_meant_as_cassette, load
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    needed_by_others,
+    numbers_needed_by_others,
     without_interactions,
 )
 from mrtr_cassette.core.compare.conversations import (
@@ -558,7 +558,7 @@ def check(cassettes: tuple[str, ...], *, fixes: bool) -> None:
     exit_code = 0
     for cassette in cassettes_in(with_fetched(cassettes), takes_all=True):
         try:
-            if is_foreign(read_file(cassette)):
+            if is_not_meant_as_cassette(read_file(cassette)):
                 say(f"note: {cassette} is not a cassette and was not checked")
                 continue
 
@@ -748,7 +748,7 @@ def prune(cassette: Location, report: Path) -> None:
         if interaction.outcome == "never played":
             unplayed_numbers.add(interaction.number)
 
-    unplayed_numbers -= needed_by_others(recording, unplayed_numbers)
+    unplayed_numbers -= numbers_needed_by_others(recording, unplayed_numbers)
     kept_recording = without_interactions(recording, unplayed_numbers)
     if not kept_recording.interactions:
         raise UsageError(f"the replay of --report {report} played nothing")

@@ -215,7 +215,7 @@ class Live:
             else:
                 observation.response_bytes(sse(said), 0.0)
                 (push,) = observation.take_pushes()
-                posted = steps.session.route_push(push)
+                posted = steps.session.give_push_to_owner(push)
                 if posted is None:
                     return
 

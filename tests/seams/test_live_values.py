@@ -36,7 +36,7 @@ from mrtr_cassette.core.drive.conversation import Conversation as LiveConversati
 from mrtr_cassette.core.drive.conversation import ToolList
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
-    request_beside,
+    other_request_of_client,
     resuming_request,
 )
 from mrtr_cassette.core.drive.plan import planned_interactions
@@ -206,7 +206,9 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
     running = driver.begin()
     observation = running.conversation.next_request()
     push = push_on(observation, elicit(live.value("push")))
-    posted = json.loads(running.conversation.session.route_push(push).call.request.body)
+    posted = json.loads(
+        running.conversation.session.give_push_to_owner(push).call.request.body
+    )
 
     assert posted["id"] == live.value("push")
     assert posted["result"]["_meta"] == {RELATED: {"taskId": live.session}}
@@ -244,7 +246,7 @@ def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     respond(LiveConversation(post(first), None, session), answered)
     respond(LiveConversation(post(STATE_ISSUED), None, session), earlier_state(live))
 
-    tools = ToolList(request_beside(post(PUSHING), "tools/list"), session)
+    tools = ToolList(other_request_of_client(post(PUSHING), "tools/list"), session)
     respond(tools, {"tools": [], "nextCursor": live.value("cursor")})
 
     assert params_of(respond(tools, {"tools": []}))["cursor"] == live.value("cursor")

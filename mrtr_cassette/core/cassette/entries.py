@@ -596,7 +596,7 @@ class _EntryWriter:
         answered_ask = self._entry_of(draft.answered_ask)
         answered_question = self._answered_question(draft)
         resumed_entry = self._entry_of(self._streams.stream_resumed_by(exchange))
-        issued_hash, ask_key = _ask_identity(exchange, normalised)
+        issued_hash, ask_key = _issued_hash_and_ask_key(exchange, normalised)
         entry = ReplayEntry(
             exchange=exchange,
             place=draft.place,
@@ -719,7 +719,7 @@ def _is_listening(
     return is_listening_stream(call, exchange.response)
 
 
-def _ask_identity(
+def _issued_hash_and_ask_key(
     exchange: RecordedExchange, normalised: NormalisedRequest
 ) -> tuple[str | None, str | None]:
     """Return the hash of the state that a response issues, and what its ask is known by."""

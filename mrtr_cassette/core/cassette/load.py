@@ -225,7 +225,7 @@ def _keep_moved_facts(
             kept_facts[place] = facts_left.pop(recorded_place)
 
 
-def is_foreign(data: bytes) -> bool:
+def is_not_meant_as_cassette(data: bytes) -> bool:
     """Tell whether a file is JSON that was never meant to be a cassette."""
     try:
         tree = orjson.loads(data.removeprefix(codecs.BOM_UTF8))

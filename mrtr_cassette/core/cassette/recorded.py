@@ -425,13 +425,13 @@ class RecordedInteraction:
     def placed_exchanges(self) -> tuple[tuple[RecordedExchange, ExchangePlace], ...]:
         """The exchanges that no earlier interaction has, and their places; posted answers last."""
         exchanges_and_places = []
-        shared = self.shared_count
-        for position in range(shared, len(self.exchanges)):
+        shared_count = self.shared_count
+        for position in range(shared_count, len(self.exchanges)):
             place = ExchangePlace(self.number, self.asking_turn(position - 1))
             exchanges_and_places.append((self.exchanges[position], place))
 
         for number, turn in self.numbered_turns.items():
-            if turn.position < shared:
+            if turn.position < shared_count:
                 continue
 
             for index, answer in enumerate(turn.answers):
@@ -447,14 +447,14 @@ class RecordedInteraction:
     @property
     def unshared_exchanges(self) -> tuple[RecordedExchange, ...]:
         """The exchanges that no earlier interaction has, in the order of their places."""
-        shared = self.shared_count
-        posted: list[RecordedExchange] = []
+        shared_count = self.shared_count
+        posted_exchanges: list[RecordedExchange] = []
         for turn in self.pushed_turns:
-            if turn.position >= shared:
-                posted += [answer.exchange for answer in turn.answers]
+            if turn.position >= shared_count:
+                posted_exchanges += [answer.exchange for answer in turn.answers]
 
         steps = [step.exchange for step in self.steps]
-        return (*self.exchanges[shared:], *posted, *steps)
+        return (*self.exchanges[shared_count:], *posted_exchanges, *steps)
 
     @property
     def turns(self) -> Iterator[RecordedTurn]:
@@ -727,10 +727,10 @@ def in_conversation_order(
     An edited file, or one that was recorded over, may have another order. Interactions without
     numbers, which were written by hand, come last.
     """
-    return sorted(interactions, key=first_number)
+    return sorted(interactions, key=first_exchange_number)
 
 
-def first_number(interaction: RecordedInteraction) -> float:
+def first_exchange_number(interaction: RecordedInteraction) -> float:
     """Return the lowest number of an interaction's own exchanges; infinity without any."""
     lowest_number = float("inf")
     for exchange in interaction.unshared_exchanges:
@@ -749,7 +749,7 @@ def run_number_by_recorder(
     """
     appended = {recorder.id for recorder in recorders if not recorder.offset_ms}
     run_by_recorder: dict[str, int] = {}
-    run = 0
+    run_number = 0
     highest_end = 0
     for exchange in by_arrival:
         number = exchange.number or 0
@@ -758,9 +758,9 @@ def run_number_by_recorder(
             # A run that was appended is timed anew, and came when all else was over.
             is_after_all_else = number > highest_end > 0
             if is_after_all_else and recorded_by.recorder in appended:
-                run += 1
+                run_number += 1
 
-            run_by_recorder[recorded_by.recorder] = run
+            run_by_recorder[recorded_by.recorder] = run_number
 
         highest_end = max(highest_end, number, exchange.ended_after or 0)
 
@@ -770,13 +770,13 @@ def run_number_by_recorder(
 # Taking interactions out of a recording
 
 
-def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
+def numbers_needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     """Return the numbered interactions without which the remaining ones can't be."""
     needed = set()
     remaining_interactions = _interactions_without(cassette, numbers)
     by_number = {call.number: call for call in cassette.interactions}
     while remaining_interactions:
-        for number in needed_interactions(remaining_interactions.pop()):
+        for number in numbers_of_needed_interactions(remaining_interactions.pop()):
             if number in numbers and number not in needed:
                 needed.add(number)
                 remaining_interactions.append(by_number[number])
@@ -784,7 +784,7 @@ def needed_by_others(cassette: Cassette, numbers: Collection[int]) -> set[int]:
     return needed
 
 
-def needed_interactions(interaction: RecordedInteraction) -> Iterator[int]:
+def numbers_of_needed_interactions(interaction: RecordedInteraction) -> Iterator[int]:
     """Yield the interactions that have the asks of an interaction."""
     if interaction.branch is not None:
         yield interaction.branch.of
@@ -800,7 +800,8 @@ def without_interactions(cassette: Cassette, numbers: Collection[int]) -> Casset
         new_numbers[interaction.number] = number
 
     interactions = [
-        with_numbers(interaction, new_numbers) for interaction in remaining_interactions
+        with_new_numbers(interaction, new_numbers)
+        for interaction in remaining_interactions
     ]
     return replace(cassette, interactions=tuple(interactions))
 
@@ -811,13 +812,11 @@ def _interactions_without(
     """Return the interactions of a cassette that don't have these numbers."""
     interactions = cassette.interactions
     return [
-        remaining_interactions
-        for remaining_interactions in interactions
-        if remaining_interactions.number not in numbers
+        interaction for interaction in interactions if interaction.number not in numbers
     ]
 
 
-def with_numbers(
+def with_new_numbers(
     interaction: RecordedInteraction, numbers: Mapping[int, int]
 ) -> RecordedInteraction:
     """Return an interaction with new numbers for itself and for those that it refers to."""
@@ -828,7 +827,8 @@ def with_numbers(
     pushed_turns = []
     for turn in interaction.pushed_turns:
         pushed_requests = [
-            _push_with_number(request, numbers) for request in turn.pushed_requests
+            _pushed_request_with_new_number(request, numbers)
+            for request in turn.pushed_requests
         ]
         pushed_turns.append(replace(turn, pushed_requests=tuple(pushed_requests)))
 
@@ -840,7 +840,7 @@ def with_numbers(
     )
 
 
-def _push_with_number(
+def _pushed_request_with_new_number(
     request: PushedRequest, numbers: Mapping[int, int]
 ) -> PushedRequest:
     """Return a pushed request with the new number of the interaction that it names, if any."""

@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
     RecordedInteraction,
     RecorderFacts,
-    with_numbers,
+    with_new_numbers,
 )
 from mrtr_cassette.core.secrets.names import (
     LIVE,
@@ -198,7 +198,7 @@ def combine_cassettes(cassettes: Sequence[Cassette]) -> Cassette:
 
         for interaction in moved_cassette.interactions:
             place = InteractionPlace(interaction.number, cassette.path)
-            renumbered_interaction = with_numbers(interaction, new_numbers)
+            renumbered_interaction = with_new_numbers(interaction, new_numbers)
             interactions.append(replace(renumbered_interaction, file_place=place))
 
         for recorder in cassette.recorders or [RecorderFacts("", 0)]:

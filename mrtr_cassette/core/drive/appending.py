@@ -34,9 +34,9 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
-    in_session,
     with_body,
-    with_values,
+    with_session_header,
+    with_texts_replaced_at,
 )
 from mrtr_cassette.core.drive.plan import why_not_repeatable
 from mrtr_cassette.core.drive.script import RecordedScript, without_turn_numbers
@@ -178,7 +178,7 @@ class Sessions:
         live = self._live_session_ids.get(request.header(SESSION_HEADER))
         if live is None:
             return request
-        return in_session(request, live)
+        return with_session_header(request, live)
 
 
 class SessionOpening(Conversation):
@@ -357,7 +357,9 @@ class ReplayToAsk(Conversation):
         def with_live_state(state: str) -> str:
             return state.replace(recorded, live)
 
-        body = with_values(self.request.body, [ECHOED_STATE_PATH], with_live_state)
+        body = with_texts_replaced_at(
+            self.request.body, [ECHOED_STATE_PATH], with_live_state
+        )
         return with_body(self.request, body)
 
 
@@ -483,7 +485,7 @@ class PlayedCallRepeater:
 
     def _repeat_write(self, call: Play) -> Conversations:
         """Have the live server make a played write, and take note if it does not go as recorded."""
-        interaction = self._interaction_of(call)
+        interaction = self._recorded_interaction_of(call)
         reason = why_not_repeatable(interaction)
         if reason is None and interaction.exchanges[-1].rpc_response is None:
             reason = "no response to it was recorded"
@@ -520,13 +522,13 @@ class PlayedCallRepeater:
                 continue
 
             is_write = self._player.is_write(call.entry)
-            reason = why_not_repeatable(self._interaction_of(call))
+            reason = why_not_repeatable(self._recorded_interaction_of(call))
             if not is_write and reason is None:
                 read = self._conversation_of_play(call)
                 yield read
                 read.difference_at_end()
 
-    def _interaction_of(self, call: Play) -> RecordedInteraction:
+    def _recorded_interaction_of(self, call: Play) -> RecordedInteraction:
         """Return the recorded interaction of a call that was played."""
         return self._recording.interactions[call.entry.interaction - 1]
 
@@ -534,7 +536,7 @@ class PlayedCallRepeater:
         """Return a played call for the live server, in its session and with its handles."""
         matched_call = read_call(call.entry.normalised.request)
         ignored = self._ignored_for(matched_call)
-        interaction = self._interaction_of(call)
+        interaction = self._recorded_interaction_of(call)
         script = RecordedScript(
             interaction,
             ignored,
@@ -610,7 +612,7 @@ class Appending:
 
         decision = self._player.request_received(request, wall_s)
         if isinstance(decision, Play):
-            self._note_play(decision)
+            self._note_what_was_played(decision)
             return decision
 
         # What the cassette lacks is no miss of a run that records it.
@@ -620,7 +622,7 @@ class Appending:
 
         return _why_not_sent_on(decision) or decision.call
 
-    def _note_play(self, play: Play) -> None:
+    def _note_what_was_played(self, play: Play) -> None:
         """Take note of a play: it may open a session, or be a write for the live server to make."""
         sealed_request = self._recorder.values.sealed_request(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.

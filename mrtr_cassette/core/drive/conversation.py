@@ -18,7 +18,7 @@ from mrtr_cassette.core.compare.responses import (
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.live_session import (
     ServerSession,
-    request_beside,
+    other_request_of_client,
     with_body,
 )
 from mrtr_cassette.core.protocol.calls import Call, read_call
@@ -446,7 +446,9 @@ class Conversation:
         if identity is None:
             return None
 
-        cancel_post = self.session.post(_CANCELLED_NOTIFICATION % identity, self)
+        cancel_post = self.session.post_message(
+            _CANCELLED_NOTIFICATION % identity, self
+        )
         self.leaving.sent_cancellation = cancel_post
         return cancel_post
 
@@ -480,7 +482,7 @@ class Conversation:
 
     def _request_about_task(self, method: str, task: TaskState) -> Request:
         """Return a request about a task, with the headers of the call."""
-        return request_beside(self.request, method, {TASK_ID: task.id})
+        return other_request_of_client(self.request, method, {TASK_ID: task.id})
 
     # What the server says
 

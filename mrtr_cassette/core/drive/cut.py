@@ -11,7 +11,7 @@ from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedInteraction,
     in_conversation_order,
-    needed_interactions,
+    numbers_of_needed_interactions,
     without_interactions,
 )
 from mrtr_cassette.core.cassette.sessions import session_of_exchange
@@ -112,7 +112,7 @@ class _Dependencies:
     def numbers_needed_by(self, number: int) -> Iterator[int]:
         """Yield what an interaction can't be without."""
         interaction = self._ordered_interactions[self._places_by_number[number]]
-        yield from needed_interactions(interaction)
+        yield from numbers_of_needed_interactions(interaction)
         if _is_answered_elsewhere(interaction):
             yield from self._whole_session(interaction)
 

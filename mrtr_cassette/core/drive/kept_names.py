@@ -18,7 +18,7 @@ from mrtr_cassette.core.drive.live_session import (
     ISSUED_VALUE_PATHS,
     SENT_BACK_PATHS,
     issued_values,
-    with_values,
+    with_texts_replaced_at,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in, splice_pieces
 from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
@@ -111,7 +111,7 @@ class KeptNames:
         if message is None or message.kind is not Kind.REQUEST:
             return renamed_exchange
 
-        body = with_values(
+        body = with_texts_replaced_at(
             renamed_exchange.request.body, SENT_BACK_PATHS, self._kept_values.get
         )
         request = replace(renamed_exchange.request, body=body)

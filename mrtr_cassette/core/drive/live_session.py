@@ -129,7 +129,7 @@ class ServerSession:
         if message is not None and message.kind is Kind.REQUEST:
             request = self._with_new_id(request, message)
 
-        request = _with_identity_encoding(in_session(request, self.id))
+        request = _with_identity_encoding(with_session_header(request, self.id))
         request = self.recorder.values.revealed_request(request)
         observation = self.recorder.request_received(request, 0.0)
         self._owners_by_number[observation.number] = owner
@@ -149,13 +149,13 @@ class ServerSession:
 
         return with_body(request, splice(request.body, replacements))
 
-    def post(self, body: bytes, owner: RequestOwner) -> Observation:
+    def post_message(self, body: bytes, owner: RequestOwner) -> Observation:
         """Return the request that posts a message which is no call, where its owner sends."""
         owner_request = owner.request
         if owner_request.is_line:
             post_request = line_request(body)
         else:
-            headers = (*POST_HEADERS, *_shared_headers(owner_request))
+            headers = (*POST_HEADERS, *_session_wide_headers(owner_request))
             post_request = Request("POST", owner_request.target, headers, body)
 
         return self.request_in_session(post_request, owner)
@@ -169,9 +169,11 @@ class ServerSession:
     ) -> Observation:
         """Return the request that responds to one of the server; an empty result is for a ping."""
         identity = pushed.spelled_id or b"null"
-        return self.post(_RESPONSE_BODY % (identity, member.encode(), value), owner)
+        return self.post_message(
+            _RESPONSE_BODY % (identity, member.encode(), value), owner
+        )
 
-    def route_push(self, push: OpenPush) -> Observation | None:
+    def give_push_to_owner(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream."""
         owner = self._owners_by_number.get(push.exchange_number)
         if owner is None:
@@ -279,14 +281,14 @@ def resuming_request(observation: Observation) -> tuple[Request, float] | None:
     if not last_id:
         return None
 
-    session_headers = _shared_headers(call.request)
+    session_headers = _session_wide_headers(call.request)
     headers = (("Accept", EVENT_STREAM), *session_headers, ("Last-Event-ID", last_id))
     request = _with_identity_encoding(Request("GET", call.request.target, headers, b""))
 
     return request, min(wait_ms, _DEFAULT_RECONNECT_MS) / 1000
 
 
-def _shared_headers(request: Request) -> Headers:
+def _session_wide_headers(request: Request) -> Headers:
     """Return the headers of a request that all requests of its session have."""
     shared_headers = []
     for name, value in request.headers:
@@ -296,7 +298,7 @@ def _shared_headers(request: Request) -> Headers:
     return tuple(shared_headers)
 
 
-def in_session(request: Request, session: str) -> Request:
+def with_session_header(request: Request, session: str) -> Request:
     """Return a request in a session, or in none."""
     if request.header(SESSION_HEADER) == session:
         return request
@@ -324,7 +326,7 @@ def with_body(request: Request, body: bytes) -> Request:
     return replace(_with_header(request, "Content-Length", ""), body=body)
 
 
-def with_values(
+def with_texts_replaced_at(
     body: bytes, paths: Sequence[MemberPath], new_value: Callable[[str], str | None]
 ) -> bytes:
     """Return a request with other texts at some places; None leaves one as it is."""
@@ -347,7 +349,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
     A value that was recorded verbatim is no name, and may be an ordinary word.
     """
 
-    def live(ref: Ref) -> bytes | None:
+    def live_value_of_ref(ref: Ref) -> bytes | None:
         """Return the live value of a reference, as JSON without quotes; None leaves it as it is."""
         if ref.kind not in LIVE or ref.name not in live_by_name:
             return None
@@ -355,7 +357,7 @@ def with_live_names(raw: bytes, live_by_name: Mapping[str, str]) -> bytes:
         quoted_value = to_json(live_by_name[ref.name])
         return quoted_value[1:-1].encode()
 
-    return with_changed_refs(raw, live)
+    return with_changed_refs(raw, live_value_of_ref)
 
 
 def issued_values(recorded: Message | None, live: Message | None) -> dict[str, str]:
@@ -373,7 +375,7 @@ def issued_values(recorded: Message | None, live: Message | None) -> dict[str, s
     return values
 
 
-def request_beside(
+def other_request_of_client(
     call: Request, method: str, params: Mapping[str, Any] = MappingProxyType({})
 ) -> Request:
     """Return another request of the client that makes a call, with its headers and `_meta`."""
@@ -391,7 +393,7 @@ def request_beside(
         "params": members,
     }
 
-    headers = _headers_beside(call, method)
+    headers = _headers_of_other_request(call, method)
     if call.header("mcp-method"):
         headers += _name_headers(method, params)
 
@@ -407,7 +409,7 @@ def _name_headers(method: str, params: Mapping[str, Any]) -> list[Header]:
     return [("Mcp-Name", header_text(name))]
 
 
-def _headers_beside(call: Request, method: str) -> list[Header]:
+def _headers_of_other_request(call: Request, method: str) -> list[Header]:
     """Return the headers of a call as another request of its client has them."""
     headers = []
     for name, value in call.headers:

@@ -51,7 +51,7 @@ class OpenTurn:
     questions: list[Question]
     asking_poll: RecordedExchange | None = None
     is_unprompted: bool = False
-    answered_at: int | None = None
+    last_answer_number: int | None = None
 
     @property
     def is_of_task(self) -> bool:
@@ -65,9 +65,9 @@ class OpenTurn:
 
     def was_answered_before(self, number: int | None) -> bool:
         """Tell whether all of it had been answered when the request with a number came."""
-        if not self.questions or self.answered_at is None or number is None:
+        if not self.questions or self.last_answer_number is None or number is None:
             return False
-        return self.answered_at < number
+        return self.last_answer_number < number
 
 
 SessionTurns = dict[int, list[OpenTurn]]
@@ -92,14 +92,14 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     turns = []
     for turn in interaction.turns:
         if turn.pushed_turn is not None:
-            turns.append(_pushed_turn(turn, turn.pushed_turn))
+            turns.append(_open_pushed_turn(turn, turn.pushed_turn))
         elif turn.via == "task":
-            turns.append(_task_turn(turn, interaction))
+            turns.append(_open_task_turn(turn, interaction))
 
     return turns
 
 
-def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
+def _open_pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
     """Return a pushed turn with all its questions."""
     questions = []
     for key, asked in question_of(turn).items():
@@ -112,7 +112,7 @@ def _pushed_turn(turn: RecordedTurn, pushed: PushedTurn) -> OpenTurn:
         is_unprompted=all(
             _is_unprompted(request) for request in pushed.pushed_requests
         ),
-        answered_at=_number_of_last_answer(pushed),
+        last_answer_number=_number_of_last_answer(pushed),
     )
 
 
@@ -140,7 +140,7 @@ def _is_unprompted(request: PushedRequest) -> bool:
     return is_line and request.message.method == LIST_ROOTS
 
 
-def _task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
+def _open_task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> OpenTurn:
     """Return a turn that a state of the task asks, with all its questions."""
     recorded_answers = turn.given_answers or {}
     questions = []

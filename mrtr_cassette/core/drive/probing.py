@@ -18,7 +18,7 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     Reply,
 )
-from mrtr_cassette.core.drive.live_session import in_session, with_body
+from mrtr_cassette.core.drive.live_session import with_body, with_session_header
 from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.calls import read_call
@@ -664,7 +664,7 @@ class BranchRequests:
         if not request.header(SESSION_HEADER):
             return request
 
-        return in_session(request, session)
+        return with_session_header(request, session)
 
 
 def _has_fitting_answer(ask: ProbedAsk, asked: LiveAsk | None) -> bool:

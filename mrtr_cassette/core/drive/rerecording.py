@@ -17,9 +17,9 @@ from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
     RecordedInteraction,
-    first_number,
+    first_exchange_number,
     in_conversation_order,
-    with_numbers,
+    with_new_numbers,
 )
 from mrtr_cassette.core.cassette.texts import (
     exchange_with_changed_texts,
@@ -278,25 +278,27 @@ def _exchanges_with_kept_names(
     pairs: _ExchangePairs, handles: Handles
 ) -> _NewExchanges:
     """Return the exchanges with the names and values of the earlier cassette."""
-    names = KeptNames()
+    kept_names = KeptNames()
     exchanges: _NewExchanges = {}
     for old, new in pairs.new_by_kept.items():
-        names.keep_names(old, new)
-        exchanges[old] = _kept_exchange(old, new)
+        kept_names.keep_names(old, new)
+        exchanges[old] = _kept_exchange_with_new_times(old, new)
 
     for new, partner in pairs.earlier_by_changed.items():
         if partner is not None:
-            names.keep_issued_values(partner, new)
+            kept_names.keep_issued_values(partner, new)
 
     for new, partner in pairs.earlier_by_changed.items():
         exchanges[new] = handles.with_recorded_handles(
-            names.with_kept_names(new, partner)
+            kept_names.with_kept_names(new, partner)
         )
 
     return exchanges
 
 
-def _kept_exchange(old: RecordedExchange, new: RecordedExchange) -> RecordedExchange:
+def _kept_exchange_with_new_times(
+    old: RecordedExchange, new: RecordedExchange
+) -> RecordedExchange:
     """Return an old exchange as the new recording counts it."""
     response = None
     if old.response is not None:
@@ -426,11 +428,11 @@ def _merged_cassette(replacement: _Replacement) -> Cassette:
     for recorded_number in recorded_numbers:
         if recorded_number in replacement.kept:
             partner = replacement.partners[recorded_number]
-            interaction = with_numbers(
+            interaction = with_new_numbers(
                 earlier_interactions[partner.number - 1], old_numbers
             )
         else:
-            interaction = with_numbers(
+            interaction = with_new_numbers(
                 new_interactions[recorded_number - 1], new_numbers
             )
 
@@ -470,7 +472,7 @@ def _numbers_in_new_order(replacement: _Replacement) -> list[int]:
     for ended_after, ended_number in sorted(call_ends):
         while (
             arriving_interactions
-            and first_number(arriving_interactions[0]) <= ended_after
+            and first_exchange_number(arriving_interactions[0]) <= ended_after
         ):
             number = arriving_interactions.popleft().number
             heappush(in_flight, (earlier_places[number], number))

@@ -232,25 +232,25 @@ class Baseline:
 
     def is_refusal(self, reaction: Reaction) -> bool:
         """Tell whether a reaction is an error, or a question that was asked before."""
-        if self.asks_again(reaction):
+        if self.is_question_asked_again(reaction):
             return True
         if reaction.ask is not None or reaction.exchange is None:
             return False
         return is_failure(reaction.exchange)
 
-    def asks_again(self, reaction: Reaction) -> bool:
+    def is_question_asked_again(self, reaction: Reaction) -> bool:
         """Tell whether the server asks something again, at once or in the end."""
         earlier_asks = self.script.seen_asks
         until_answer = earlier_asks[: self.ask.index]
         next_ask = reaction.next_ask
-        if next_ask is not None and _has_asked_before(next_ask, until_answer):
+        if next_ask is not None and _was_asked_before(next_ask, until_answer):
             return True
         if reaction.ask is None or reaction.ask is next_ask:
             return False
 
-        return _has_asked_before(reaction.ask, earlier_asks)
+        return _was_asked_before(reaction.ask, earlier_asks)
 
-    def is_decided(self, probe: Probe) -> bool:
+    def does_declining_differ(self, probe: Probe) -> bool:
         """Tell whether declining, live or as recorded, gives something else than accepting."""
         recorded = self.ask.planned.interaction.ending_exchange
         for interaction in self.ask.declined_interactions:
@@ -284,7 +284,7 @@ class Baseline:
         return False
 
     @property
-    def is_turned_down(self) -> bool:
+    def are_recorded_answers_turned_down(self) -> bool:
         """Whether the recorded answers give what declining gives now, and gave something else."""
         recorded = Reaction(self.ask.planned.interaction.ending_exchange)
         is_as_recorded = is_same_reaction(
@@ -292,7 +292,9 @@ class Baseline:
         )
         return self.is_declined(self.accepted_reaction) and not is_as_recorded
 
-    def values_beside(self, probe: Probe, reaction: Reaction) -> dict[str, Any]:
+    def reactions_told_with_probe(
+        self, probe: Probe, reaction: Reaction
+    ) -> dict[str, Any]:
         """Return the reactions that are told with a probe, by the names of their members."""
         values = {
             "received": reaction.compared_value,
@@ -305,7 +307,7 @@ class Baseline:
         return values
 
 
-def _has_asked_before(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
+def _was_asked_before(ask: LiveAsk, earlier: Iterable[LiveAsk]) -> bool:
     """Tell whether a server has asked the same before."""
     reaction = Reaction(ask.exchange, ask)
     for earlier_ask in earlier:
@@ -340,7 +342,7 @@ def verdict_and_reason(
     crash = crash_in_words(reaction)
     if crash is not None and crash != crash_in_words(baseline.accepted_reaction):
         return "crashed", crash
-    if baseline.asks_again(reaction):
+    if baseline.is_question_asked_again(reaction):
         return "refused", "it asks again"
     if baseline.is_refusal(reaction):
         return "refused", None
@@ -374,9 +376,9 @@ def _judged_as_accepted(
         return "ignored", None
     if probe.name == PROBE_REPEATED:
         return "repeatable", None
-    if probe.name == PROBE_URL_ACCEPTED and baseline.is_turned_down:
+    if probe.name == PROBE_URL_ACCEPTED and baseline.are_recorded_answers_turned_down:
         return "refused", "as if declined"
-    if not baseline.is_decided(probe):
+    if not baseline.does_declining_differ(probe):
         return "undecidable", "accepting and declining give the same"
     # A task tells the server what it has asked, too.
     needs_state = baseline.ask.via == "result"

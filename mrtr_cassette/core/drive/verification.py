@@ -32,10 +32,10 @@ from mrtr_cassette.core.drive.live_session import (
     SENT_BACK_PATHS,
     ServerSession,
     issued_values,
-    request_beside,
+    other_request_of_client,
     with_body,
     with_live_names,
-    with_values,
+    with_texts_replaced_at,
 )
 from mrtr_cassette.core.drive.open_turns import (
     SessionTurns,
@@ -332,7 +332,7 @@ class Verifier:
             return None
 
         if planned.session not in self._tool_lists:
-            list_request = request_beside(
+            list_request = other_request_of_client(
                 self._request_for_live_server(planned.call.request), LIST_TOOLS
             )
             self._tool_lists[planned.session] = ToolList(
@@ -566,7 +566,7 @@ class Verifier:
         request = replace(request, headers=tuple(live_headers))
         body = request.body
         if self._live_values and body:
-            body = with_values(body, SENT_BACK_PATHS, self._live_values.get)
+            body = with_texts_replaced_at(body, SENT_BACK_PATHS, self._live_values.get)
 
         live_ids_by_session = {}
         for recorded, session in self._sessions.items():

@@ -90,9 +90,9 @@ def _recording_facts(details: CassetteDetails, call: Interaction) -> Iterator[st
     versions: list[str] = []
     for recorded_interaction in recorded.interactions:
         for exchange in recorded_interaction.unshared_exchanges:
-            servers += _server_in(exchange)
-            software += _software_in(exchange)
-            versions += _versions_in(exchange)
+            servers += _server_names_in(exchange)
+            software += _server_software_in(exchange)
+            versions += _protocol_versions_in(exchange)
 
     yield f"- client: {_inline_code(client or 'not told')}"
     yield f"- server: {_code_list(servers)}"
@@ -110,7 +110,7 @@ def _code_list(texts: Iterable[str]) -> str:
     return _inline_code(", ".join(dict.fromkeys(texts)) or "not told")
 
 
-def _server_in(exchange: RecordedExchange) -> Iterator[str]:
+def _server_names_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield the name and the version that a server gives itself in a response."""
     result = exchange.result_members
     info = members_of(result.get("serverInfo"))
@@ -121,7 +121,7 @@ def _server_in(exchange: RecordedExchange) -> Iterator[str]:
         yield f"{info.get('name')} {info.get('version')}"
 
 
-def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
+def _protocol_versions_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield the versions of MCP that an exchange names."""
     version = exchange.result_members.get("protocolVersion")
     if version and isinstance(version, str):
@@ -137,7 +137,7 @@ def _versions_in(exchange: RecordedExchange) -> Iterator[str]:
         yield header
 
 
-def _software_in(exchange: RecordedExchange) -> Iterator[str]:
+def _server_software_in(exchange: RecordedExchange) -> Iterator[str]:
     """Yield what the headers of a response say of the server's software."""
     if exchange.response is None:
         return
@@ -208,11 +208,14 @@ def _replay_command(cassette: Cassette, call: Interaction) -> str:
     else:
         command = shell_command("play_call", path=_ATTACHED_FILE)
 
-    words = [with_changed_refs(word, example_in_place) for word in _words_of_call(call)]
+    words = [
+        with_changed_refs(word, example_in_place)
+        for word in _command_words_of_call(call)
+    ]
     return f"{command} {shell_words(words)}"
 
 
-def _words_of_call(call: Interaction) -> Iterator[str]:
+def _command_words_of_call(call: Interaction) -> Iterator[str]:
     """Yield what is called, its arguments and the recorded answers, for the command line."""
     # A tool without its method has to be in the server's list, which may not be recorded.
     yield call.method

@@ -101,13 +101,13 @@ class ChangeGroup:
 def grouped_changes(changes: Iterable[Change]) -> list[ChangeGroup]:
     """Group the changes of a response that people read as one; they stay in order."""
     groups = _groups_by_place(changes)
-    text_groups = _text_groups_by_repeated_content(groups)
-    texts = set(text_groups.values())
+    text_groups = _text_group_by_repeated_content(groups)
+    groups_told_elsewhere = set(text_groups.values())
     grouped = []
     for group in groups:
         if group in text_groups:
             grouped.append(replace(group, repeated_at=text_groups[group].pointer))
-        elif group not in texts:
+        elif group not in groups_told_elsewhere:
             grouped.append(group)
 
     return grouped
@@ -131,7 +131,7 @@ def _groups_by_place(changes: Iterable[Change]) -> list[ChangeGroup]:
     return groups
 
 
-def _text_groups_by_repeated_content(
+def _text_group_by_repeated_content(
     groups: Sequence[ChangeGroup],
 ) -> dict[ChangeGroup, ChangeGroup]:
     """Find the texts in which tools repeat structured content, by the changes of the latter."""

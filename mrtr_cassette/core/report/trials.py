@@ -63,7 +63,7 @@ def reports_of_divergences(
         paths = (player.path,)
 
     # Several recordings are left by the same request.
-    reasons: dict[tuple[int, bool], MissReport] = {}
+    report_by_request: dict[tuple[int, bool], MissReport] = {}
     nearest: DivergenceReport | None = None
     reports = []
     for divergence in tuple(divergences.first_divergences):
@@ -72,11 +72,15 @@ def reports_of_divergences(
             continue
 
         request = (divergence.reply_count, divergence.explained_miss is None)
-        if request not in reasons:
-            reasons[request] = _why_left(divergence, player, misses)
+        if request not in report_by_request:
+            report_by_request[request] = _why_recording_was_left(
+                divergence, player, misses
+            )
 
         recording = paths[divergence.recording]
-        report = DivergenceReport(divergence.reply_count, recording, reasons[request])
+        report = DivergenceReport(
+            divergence.reply_count, recording, report_by_request[request]
+        )
         reports.append(report)
         if divergence is divergences.longest_followed:
             nearest = report
@@ -84,7 +88,7 @@ def reports_of_divergences(
     return RecordingsLeft(nearest, tuple(reports))
 
 
-def _why_left(
+def _why_recording_was_left(
     divergence: Divergence, player: Player, misses: Sequence[MissReport]
 ) -> MissReport:
     """Return why a recording doesn't have a request, which another one may have."""

@@ -63,9 +63,9 @@ class Decoded:
         text: str,
         escape: re.Pattern[str],
         undo: Callable[[str], str],
-        ratio: int = 0,
+        chars_per_byte: int = 0,
     ) -> None:
-        """Undo all escapes; `ratio` is how many characters spell a byte, or 0 if that varies."""
+        """Undo all escapes; as many characters spell a byte, or 0 if that varies."""
         decoded_parts: list[str] = []
         # Of each part: where it begins, where that is spelled, and how many characters spell one
         # of its own.
@@ -81,7 +81,7 @@ class Decoded:
             decoded_length += start - end_of_last_escape
             self._starts += (decoded_length, decoded_length + len(unescaped))
             self._source_starts += (start, end)
-            self._chars_per_byte += (ratio, 1)
+            self._chars_per_byte += (chars_per_byte, 1)
             decoded_length += len(unescaped)
             end_of_last_escape = end
 
@@ -173,7 +173,7 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     if is_form:
         text = text.replace("+", " ")
 
-    return Decoded(text, _PERCENT_ESCAPES, decode_percent_escapes, ratio=3)
+    return Decoded(text, _PERCENT_ESCAPES, decode_percent_escapes, chars_per_byte=3)
 
 
 def _char_of_ascii_escape(escape: str) -> str:
@@ -343,12 +343,12 @@ class JsonParts:
 
     def _is_in_string(self, start: int, end: int) -> bool:
         """Tell whether a part is within one string of JSON, with no escape that is cut."""
-        if self._cuts_escape(start) or self._cuts_escape(end):
+        if self._is_within_escape(start) or self._is_within_escape(end):
             return False
 
         return self._is_quoted(start) and not _quote_count(self._raw[start:end])
 
-    def _cuts_escape(self, offset: int) -> bool:
+    def _is_within_escape(self, offset: int) -> bool:
         """Tell whether an offset is within an escape of JSON."""
         window_start = max(0, offset - _LONGEST_ESCAPE_BEGUN)
         if self._raw.find(b"\\", window_start, offset) < 0:

@@ -199,7 +199,7 @@ class JudgedText:
 
     def _findings_by_shape(self, searched_text: str, rule: Rule) -> Iterator[Finding]:
         """Yield the texts that a rule's shape matches, and remember where they are."""
-        for start, end in rule.spans(searched_text):
+        for start, end in rule.secret_spans(searched_text):
             self._rule_by_span.setdefault((start, end), rule.name)
             end_of_outer_string = _END_OF_JSON.search(self._multiline_text, start, end)
             secret_end = end

@@ -440,7 +440,7 @@ class Redactor:
         """Yield the texts in base64 that encode a secret, by the rule of the first secret."""
         raw = text.encode("latin-1")
         end = 0
-        unread_end = 0
+        undecodable_until = 0
         for start, word_end in long_words(raw, _BASE64_CHARS, 11):
             if start < end or not _TEXT_MAY_BEGIN.match(raw, start):
                 continue
@@ -453,7 +453,7 @@ class Redactor:
                 continue
 
             decoded_text = ""
-            if start >= unread_end:
+            if start >= undecodable_until:
                 # Base64 may go over several lines.
                 match = _BASE64_TEXT.match(text, start)
                 if match is None:
@@ -462,7 +462,7 @@ class Redactor:
                 end = match.end()
                 decoded_text = decoded_base64(match[0])
                 if not decoded_text:
-                    unread_end = end
+                    undecodable_until = end
 
             if not decoded_text:
                 # Words after it may have been taken for its next line.
@@ -493,7 +493,7 @@ class Redactor:
             if rule.name == rule_of_kind("text") and not is_string:
                 continue
 
-            for start, end in rule.spans(raw):
+            for start, end in rule.secret_spans(raw):
                 decoded_text = utf8_text_of_latin1(text[start:end])
                 findings.append(
                     Finding(start, end, rule.name, decoded_text, in_url=in_url)
@@ -538,7 +538,7 @@ class Redactor:
     def _custom_findings_in_number(self, number: str, start: int) -> Iterator[Finding]:
         """Find a number of JSON of which a user's pattern matches a part; all of it is replaced."""
         for rule in self._rules.user_rules:
-            if any(rule.spans(number.encode())):
+            if any(rule.secret_spans(number.encode())):
                 end = start + len(number)
                 yield Finding(start, end, rule_of_number(rule.name), number, quote='"')
                 return

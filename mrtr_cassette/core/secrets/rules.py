@@ -537,7 +537,7 @@ class UserRule(NamedTuple):
     name: str
     pattern: str
 
-    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+    def secret_spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets, in order."""
         pattern = compiled_user_pattern(self.pattern)
         searched_at = 0

@@ -132,7 +132,7 @@ class Rule:
         )
         return f"(?:(?:^|{widened_pattern(f'[{allowed_before}]')})(?:{pattern}))"
 
-    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield the places of secrets in a text, in order."""
         pattern = _compiled_not_after(self.pattern, self.not_after)
         for part in compiled_pattern(self.searched_parts or r"(?s:.+)").finditer(text):
@@ -670,7 +670,7 @@ class SharedRule(NamedTuple):
 
     required_text: str = ""
 
-    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+    def secret_spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of such texts, in order."""
         text = raw.decode("utf-8", "surrogateescape")
         may_begin = re.compile(self.first + self.pattern)

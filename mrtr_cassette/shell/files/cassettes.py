@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.load import (
     LFS_POINTER,
     accept_edit,
     foreign_error,
-    is_foreign,
+    is_not_meant_as_cassette,
     lfs_pointer_error,
     load,
 )
@@ -133,7 +133,11 @@ def check_replaceable(path: Location) -> None:
             raise CassetteError(path, "is not a regular file", hint="name a file")
         if _beginning_of(path).startswith(LFS_POINTER):
             raise lfs_pointer_error(path)
-        if path.exists() and not is_cassette(path) and is_foreign(path.read_bytes()):
+        if (
+            path.exists()
+            and not is_cassette(path)
+            and is_not_meant_as_cassette(path.read_bytes())
+        ):
             raise foreign_error(path)
 
         check_link_stays_in_folder(path)

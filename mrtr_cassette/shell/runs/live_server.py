@@ -363,7 +363,7 @@ class LiveServer:
     ) -> None:
         """Start to post the answer to a pushed question, if a script or `supply` has any."""
         async with self._answering_lock:
-            answer_post = conversation.session.route_push(push)
+            answer_post = conversation.session.give_push_to_owner(push)
             if answer_post is None:
                 answer_post = await self._take_supplied_answer()
 

@@ -600,7 +600,7 @@ class _Prober:
             verdict,
             reason,
             self.options.fail_on,
-            baseline.values_beside(probe, reaction),
+            baseline.reactions_told_with_probe(probe, reaction),
         )
 
     # Conversations

@@ -13,7 +13,7 @@ from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
-    needed_by_others,
+    numbers_needed_by_others,
     without_interactions,
 )
 from mrtr_cassette.core.replay.player import Player
@@ -48,7 +48,7 @@ def test_what_stays_is_as_it_was(path: Path) -> None:
     cassette = load(path.read_bytes(), str(path))
     before = interactions_of(cassette)
     for number in range(2, len(before) + 1):
-        if needed_by_others(cassette, {number}):
+        if numbers_needed_by_others(cassette, {number}):
             continue
 
         rest = without_interactions(cassette, {number})
@@ -70,9 +70,11 @@ def test_an_interaction_that_others_need_is_named() -> None:
         None,
         (1, 1),
     ]
-    assert needed_by_others(cassette, {1}) == {1}
+    assert numbers_needed_by_others(cassette, {1}) == {1}
     assert (
-        needed_by_others(cassette, {2}) == needed_by_others(cassette, {1, 2}) == set()
+        numbers_needed_by_others(cassette, {2})
+        == numbers_needed_by_others(cassette, {1, 2})
+        == set()
     )
 
     (kept,) = without_interactions(cassette, {2}).interactions

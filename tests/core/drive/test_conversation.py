@@ -54,7 +54,7 @@ from mrtr_cassette.core.drive.live_session import (
     BuiltInClient,
     ServerSession,
     is_modern,
-    request_beside,
+    other_request_of_client,
     with_declared_kinds,
 )
 from mrtr_cassette.core.protocol.calls import read_call
@@ -142,7 +142,7 @@ def test_refused_push_cancels_its_call() -> None:
     """The next request says that nobody waits; what comes after it changes nothing."""
     conversation, observation, push = pushing(refusing)
 
-    assert conversation.session.route_push(push) is None
+    assert conversation.session.give_push_to_owner(push) is None
     assert conversation.is_over
 
     cancelled = conversation.next_request()
@@ -163,7 +163,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
     conversation, observation, push = pushing(NeedsAnswers)
 
-    assert conversation.session.route_push(push) is None
+    assert conversation.session.give_push_to_owner(push) is None
     assert conversation.answer_unanswered_ask(AskAnswer(b"{}")) is not None
     assert conversation.answer_unanswered_ask(AskAnswer(b"{}")) is None
 
@@ -172,7 +172,7 @@ def test_answer_may_come_from_elsewhere_and_later() -> None:
     assert isinstance(conversation.stopping_point, FinishedCall)
 
     conversation, observation, push = pushing(NeedsAnswers)
-    conversation.session.route_push(push)
+    conversation.session.give_push_to_owner(push)
     finish(conversation, observation)
 
     assert isinstance(conversation.stopping_point, FinishedCall)
@@ -268,7 +268,9 @@ def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
     request = post(
         call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b")
     )
-    tools = ToolList(request_beside(request, "tools/list"), session(SESSION[1]))
+    tools = ToolList(
+        other_request_of_client(request, "tools/list"), session(SESSION[1])
+    )
 
     return tools, follow(tools, *pages)
 

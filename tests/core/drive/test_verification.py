@@ -579,7 +579,9 @@ def pushed_to(running: Any, *pushed: bytes, end: Json = DONE) -> list[Json]:
     observation.response_started(200, STREAM_HEADERS)
     answers = []
     for question in pushed:
-        sent = running.conversation.session.route_push(push_on(observation, question))
+        sent = running.conversation.session.give_push_to_owner(
+            push_on(observation, question)
+        )
         answers.append(None if sent is None else json.loads(sent.call.request.body))
 
     if not running.conversation.is_over:
@@ -757,14 +759,14 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         if is_early:
             push = push_on(observation, roots("early"))
 
-            assert stream_.conversation.session.route_push(push) is not None
+            assert stream_.conversation.session.give_push_to_owner(push) is not None
             assert not verifier.awaits_question_before_call(calling)
 
         running = begun(verifier, calling)
         calls = running.conversation.next_request()
         if not is_early:
             push = push_on(observation, roots("late"))
-            assert stream_.conversation.session.route_push(push) is not None
+            assert stream_.conversation.session.give_push_to_owner(push) is not None
 
         show(calls, lambda body: stream(answer(body, text("done"))))
         running.conversation.response_received(calls)

@@ -204,7 +204,7 @@ def test_every_shape_is_planted(rule: Any) -> None:
     texts += [text.format(secret) for _, secret, text in IN_CONTEXT]
     texts.append("aws configure set aws_session_token made-up")
     texts.append(f"https://api.telegram.org/bot123456789:AA{fill(33)}/getMe")
-    found = [text for text in texts if list(rule.spans(text))]
+    found = [text for text in texts if list(rule.secret_spans(text))]
 
     assert found
     assert all(rule in ACTIVE.likely_rules(text) for text in found)
@@ -974,9 +974,9 @@ def found(rule: Rule | UserRule, text: str) -> list[str]:
     """Return what a rule finds in a text."""
     raw = text.encode("utf-8", "surrogatepass")
     if isinstance(rule, Rule):
-        spans = rule.spans(raw.decode("latin-1"))
+        spans = rule.secret_spans(raw.decode("latin-1"))
     else:
-        spans = rule.spans(raw)
+        spans = rule.secret_spans(raw)
 
     return [raw[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
 
