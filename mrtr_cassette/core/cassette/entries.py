@@ -275,7 +275,7 @@ def entries_leading_elsewhere(
     return foreign_origin_by_entry
 
 
-def places_of_events(
+def entry_and_piece_by_event(
     entries: Iterable[ReplayEntry],
 ) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
     """Return in which response, and which of its pieces, events are, by session and id.

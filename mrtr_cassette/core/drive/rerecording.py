@@ -158,8 +158,10 @@ def _numbers_kept_together(replacement: _Replacement) -> set[int]:
     while True:
         separated_numbers = []
         for number, old_number in earlier_number_by_kept.items():
-            old_numbers = set(map(earlier_number_by_kept.get, connected_now[number]))
-            if old_numbers != connected_before[old_number]:
+            connected_earlier_numbers = set(
+                map(earlier_number_by_kept.get, connected_now[number])
+            )
+            if connected_earlier_numbers != connected_before[old_number]:
                 separated_numbers.append(number)
 
         if not separated_numbers:

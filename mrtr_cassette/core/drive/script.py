@@ -94,14 +94,14 @@ class LivePair(NamedTuple):
     unasked_questions: Any = None
 
     @property
-    def recorded_value(self) -> Any:
+    def expected(self) -> Any:
         """What the recording says in the place of the live response."""
         if self.unasked_questions:
             return {INPUT_REQUESTS: self.unasked_questions}
         return whole_response_value(self.recorded)
 
     @property
-    def live_value(self) -> Any:
+    def received(self) -> Any:
         """What the live server says."""
         return whole_response_value(self.live)
 

@@ -128,7 +128,7 @@ class VerifiedInteraction:
         return self.planned.call.title
 
     @property
-    def pairs_to_show(self) -> list[LivePair]:
+    def reached(self) -> list[LivePair]:
         """The responses that differ, and the last one of a call that was not reached."""
         pairs = self.findings.response_pairs
         differing_pairs = [

@@ -412,13 +412,13 @@ class Recorder:
 
     def may_repeat_secrets(self, journal: bytes) -> bool:
         """Tell, quickly, whether a journal may have secrets that were found after its lines."""
-        if self.credentials is None or not self.credentials.has_found:
+        if self.credentials is None or not self.credentials.has_found_repeatable_secret:
             return False
         return self.credentials.known_secrets.may_occur_in(journal)
 
     def without_repeated_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange without the secrets that were found after it was sealed."""
-        if self.credentials is None or not self.credentials.has_found:
+        if self.credentials is None or not self.credentials.has_found_repeatable_secret:
             return exchange
 
         return exchange_without_known_secrets(exchange, self.credentials.known_secrets)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
 
-from mrtr_cassette.core.cassette.entries import ReplayEntry, places_of_events
+from mrtr_cassette.core.cassette.entries import ReplayEntry, entry_and_piece_by_event
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.matchers import Matchers
 from mrtr_cassette.core.cassette.sessions import event_ids, has_rpc_response
@@ -748,7 +748,7 @@ class Deliveries:
     @cached_property
     def _places_of_events(self) -> dict[tuple[str, str], tuple[ReplayEntry, int]]:
         """Where events are, by session and id."""
-        return places_of_events(self._entries_by_arrival)
+        return entry_and_piece_by_event(self._entries_by_arrival)
 
     def has_json_rpc_response(self, entry: ReplayEntry) -> bool:
         """Tell whether what is sent for a recorded request has its JSON-RPC response."""

@@ -46,7 +46,7 @@ from mrtr_cassette.core.report.text import (
     as_data,
     counts_text,
     diff_block,
-    in_markdown,
+    escaped_for_markdown,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import (
@@ -550,9 +550,9 @@ class Verification:
     @property
     def failures(self) -> tuple[VerifiedInteraction, ...]:
         """The interactions that make the run fail."""
-        return tuple(filter(self.makes_run_fail, self.interactions))
+        return tuple(filter(self.fails, self.interactions))
 
-    def makes_run_fail(self, interaction: VerifiedInteraction) -> bool:
+    def fails(self, interaction: VerifiedInteraction) -> bool:
         """Tell whether an interaction makes the run fail."""
         if interaction.number in self.accepted:
             return False
@@ -641,7 +641,7 @@ def interaction_lines(
     if interaction.reason is not None:
         lines.append(f"    {printable(interaction.reason)}")
 
-    shown_pairs = interaction.pairs_to_show
+    shown_pairs = interaction.reached
     responses = {response.turn: response for response in shown_pairs}
     for turn, changes in _changes_by_turn(interaction).items():
         counting_changes = []
@@ -656,12 +656,8 @@ def interaction_lines(
     if is_whole:
         for response in shown_pairs:
             place = _turn_words(response.turn)
-            lines += _whole_response_lines(
-                "-", f"{place}, expected", response.recorded_value
-            )
-            lines += _whole_response_lines(
-                "+", f"{place}, received", response.live_value
-            )
+            lines += _whole_response_lines("-", f"{place}, expected", response.expected)
+            lines += _whole_response_lines("+", f"{place}, received", response.received)
 
     return lines
 
@@ -671,8 +667,8 @@ def _with_whole_responses(change: Change, response: LivePair | None) -> Change:
     if response is None or change.verdict not in _VERDICTS_SHOWN_WHOLE:
         return change
 
-    expected_response = canonical(response.recorded_value)
-    received = canonical(response.live_value)
+    expected_response = canonical(response.expected)
+    received = canonical(response.received)
     return change._replace(recorded=expected_response, received=received)
 
 
@@ -707,8 +703,8 @@ _JSON_MEMBERS: Final[Mapping[type, str]] = {
     InteractionComparison: "mark recorded received call verdict moved=is_moved request stages",
     Stage: "kind turn mark changes",
     Verification: "cassette upstream is_good counts accepted interactions",
-    VerifiedInteraction: "number call verdict reason changes responses=pairs_to_show",
-    LivePair: "turn expected=recorded_value received=live_value",
+    VerifiedInteraction: "number call verdict reason changes responses=reached",
+    LivePair: "turn expected received",
     TurnChange: "turn verdict=change.verdict pointer=change.pointer recorded=change.recorded "
     "received=change.received is_information=change.is_information",
 }
@@ -718,7 +714,7 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
     """Return verifications as Markdown, for a pull request or a job's summary."""
     lines = []
     for verification in verifications:
-        summary = in_markdown(summary_line(verification))
+        summary = escaped_for_markdown(summary_line(verification))
         failing_interactions = []
         for interaction in verification.failures:
             failing_interactions += interaction_lines(interaction, is_whole=True)
@@ -744,7 +740,7 @@ def _junit_cases_of(verification: Verification) -> Iterator[Case]:
         name = f"#{interaction.number} {interaction.call}"
         verdict = interaction.verdict
         reason = interaction.reason or ""
-        if verification.makes_run_fail(interaction):
+        if verification.fails(interaction):
             text = "\n".join(interaction_lines(interaction, is_whole=True))
             yield Case(name, Failure(verdict, reason or verdict, text))
         else:

@@ -487,32 +487,34 @@ def inspection_data(details: CassetteDetails) -> Any:
 def mermaid_diagram(details: CassetteDetails) -> str:
     """Return a cassette as a Mermaid block with at most `MOST_ARROWS` arrows.
 
-    If any calls ask, only these are drawn; a note counts the calls and messages left out.
+    If any calls ask, only these are drawn_calls; a note counts the calls and messages left out.
     """
     calls = details.interactions
-    drawn = [call for call in calls if call.turns] or calls
+    drawn_calls = [call for call in calls if call.turns] or calls
     arrows: list[str] = []
-    for call in drawn:
-        arrows += _arrows_of_call(call)
+    for call in drawn_calls:
+        arrows += _mermaid_arrows_of_call(call)
 
     lines = ["sequenceDiagram", "    participant client", "    participant server"]
     lines += arrows[:MOST_ARROWS]
-    left_out = []
+    left_out_counts = []
     if len(arrows) > MOST_ARROWS:
-        left_out.append(counted(len(arrows) - MOST_ARROWS, "more message"))
+        left_out_counts.append(counted(len(arrows) - MOST_ARROWS, "more message"))
 
-    if len(calls) > len(drawn):
-        left_out.append(
-            f"{counted(len(calls) - len(drawn), 'call')} without a question"
+    if len(calls) > len(drawn_calls):
+        left_out_counts.append(
+            f"{counted(len(calls) - len(drawn_calls), 'call')} without a question"
         )
 
-    if left_out:
-        lines.append(f"    Note over client,server: and {' and '.join(left_out)}")
+    if left_out_counts:
+        lines.append(
+            f"    Note over client,server: and {' and '.join(left_out_counts)}"
+        )
 
     return "\n".join(["```mermaid", *lines, "```"])
 
 
-def _arrows_of_call(interaction: Interaction) -> Iterator[str]:
+def _mermaid_arrows_of_call(interaction: Interaction) -> Iterator[str]:
     """Yield the arrows of a call, from request to response."""
     yield _labelled_arrow(
         "client->>server", f"#{interaction.number} {interaction.call}"
@@ -523,11 +525,11 @@ def _arrows_of_call(interaction: Interaction) -> Iterator[str]:
             yield _labelled_arrow("client->>server", answer_words(turn.answered))
 
     if not interaction.turns or interaction.turns[-1].answered is not None:
-        end = final_response_words(interaction.final)
-        if not end:
-            end = interaction.ended.removeprefix("HTTP 200, ")
+        ending_words = final_response_words(interaction.final)
+        if not ending_words:
+            ending_words = interaction.ended.removeprefix("HTTP 200, ")
 
-        yield _labelled_arrow("server-->>client", end)
+        yield _labelled_arrow("server-->>client", ending_words)
 
 
 def _labelled_arrow(line: str, text: str) -> str:
@@ -550,7 +552,7 @@ _MARKDOWN_CHARS: Final = re.compile(r"[\\`*_{}\[\]<>#|~]")
 """Characters that mean something in Markdown."""
 
 
-def in_markdown(text: str) -> str:
+def escaped_for_markdown(text: str) -> str:
     """Return a text in Markdown, in which nothing is markup."""
     return _MARKDOWN_CHARS.sub(r"\\\g<0>", text)
 
@@ -559,7 +561,7 @@ def markdown_table(rows: Iterable[Sequence[str]], rule: str) -> list[str]:
     """Return rows as a Markdown table; the first is the head, and the rule is below it."""
     lines = []
     for row in rows:
-        cells = [in_markdown(printable(cell)) for cell in row]
+        cells = [escaped_for_markdown(printable(cell)) for cell in row]
         lines.append(f"| {' | '.join(cells)} |")
 
     return [lines[0], rule, *lines[1:]]
@@ -572,11 +574,11 @@ def json_text(value: Any) -> str:
         value: as `jsonbytes.parse` returns it.
     """
     return printable_json(
-        json.dumps(value, indent=2, ensure_ascii=False, default=_plain_value)
+        json.dumps(value, indent=2, ensure_ascii=False, default=_value_known_to_json)
     )
 
 
-def _plain_value(value: Any) -> Any:
+def _value_known_to_json(value: Any) -> Any:
     """Return a mapping, or a number that was kept as spelled, in a type that `json` knows."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -595,19 +597,19 @@ def diff_block(lines: Sequence[str]) -> list[str]:
     if not lines:
         return []
 
-    return code_block("diff", "\n".join(map(_in_diff, lines)))
+    return code_block("diff", "\n".join(map(_diff_line_with_mark_first, lines)))
 
 
-def _in_diff(line: str) -> str:
+def _diff_line_with_mark_first(line: str) -> str:
     """Return a line with its mark in the first column, for a block of `diff`."""
-    bare = line.lstrip(" ")
-    indent = line[: len(line) - len(bare)]
-    if bare.startswith(("- ", "+ ")):
-        return f"{bare[0]} {indent}{bare[2:]}"
-    if bare.startswith("~ "):
-        return f"! {indent}{bare[2:]}"
+    line_after_indent = line.lstrip(" ")
+    indent = line[: len(line) - len(line_after_indent)]
+    if line_after_indent.startswith(("- ", "+ ")):
+        return f"{line_after_indent[0]} {indent}{line_after_indent[2:]}"
+    if line_after_indent.startswith("~ "):
+        return f"! {indent}{line_after_indent[2:]}"
 
-    return f"  {indent}{bare.removeprefix('= ')}"
+    return f"  {indent}{line_after_indent.removeprefix('= ')}"
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

@@ -482,7 +482,7 @@ class Credentials:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known_secrets = known_secrets or RepeatedSecrets()
-        self.has_found = False
+        self.has_found_repeatable_secret = False
         """Whether the redactor has found a secret that may stand in earlier texts too."""
         redactor.on_find = self._add_found_secret
         # Most exchanges bring the same headers again.
@@ -537,7 +537,7 @@ class Credentials:
         if secret in self.known_secrets or not is_secret_anywhere(rule, secret):
             return
 
-        self.has_found = True
+        self.has_found_repeatable_secret = True
         self._add_secret(
             secret, self._redactor.placeholder(rule, secret), is_permanent=False
         )

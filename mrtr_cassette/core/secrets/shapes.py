@@ -75,11 +75,11 @@ def widened_pattern(
     It counts so many repetitions, and looks at nothing around a match.
     """
     return _PATTERN_PART.sub(
-        lambda part: _widened_part(part, counted_repetitions), pattern
+        lambda part: _widened_pattern_part(part, counted_repetitions), pattern
     )
 
 
-def _widened_part(part: re.Match[str], counted_repetitions: int) -> str:
+def _widened_pattern_part(part: re.Match[str], counted_repetitions: int) -> str:
     """Return the wider form of a part of a pattern; empty if the part looks around a match."""
     if part["set"] is not None:
         chars = part["set"]

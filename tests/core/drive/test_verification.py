@@ -636,13 +636,13 @@ def test_what_comes_in_place_of_a_pushed_question_is_shown(
     running = begun(verifier, plan)
     pushed_to(running, end=end)
     verified = running.verified_interaction()
-    (response,) = verified.pairs_to_show
+    (response,) = verified.reached
     lines = interaction_lines(verified)
 
     assert verified.verdict == verdict
     assert response.turn == 1
-    assert list(response.recorded_value["inputRequests"]) == ["elicitation-1"]
-    assert response.live_value["content"] == end["content"]
+    assert list(response.expected["inputRequests"]) == ["elicitation-1"]
+    assert response.received["content"] == end["content"]
     assert '- asks elicitation-1: "Deploy?"' in lines[-2]
     assert shown in lines[-1]
 

@@ -267,13 +267,13 @@ def test_what_was_expected_and_what_came_is_told(
     (interaction,) = found.interactions
     (data,) = verification_data([found])["cassettes"][0]["interactions"]
 
-    (response,) = interaction.pairs_to_show
+    (response,) = interaction.reached
 
     assert data["responses"] == [
         {
             "turn": response.turn,
-            "expected": response.recorded_value,
-            "received": response.live_value,
+            "expected": response.expected,
+            "received": response.received,
         }
     ]
 
