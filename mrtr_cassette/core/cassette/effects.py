@@ -66,7 +66,7 @@ class CallEffects:
 
         known_names = self._live_names | self._read_only_hints.keys()
         for entry in self._by_arrival:
-            if entry.task_creator is None:
+            if entry.call_of_step is None:
                 known_names.add(entry.key.tool_or_method)
 
         return sorted(self._read_only_names - known_names)
@@ -102,7 +102,7 @@ class CallEffects:
 
     def is_write(self, entry: ReplayEntry) -> bool:
         """Tell whether the response to a request ends a call that may have changed something."""
-        if entry.kind is not Kind.REQUEST or entry.task_creator is not None:
+        if entry.kind is not Kind.REQUEST or entry.call_of_step is not None:
             return False
         if entry.is_ask or entry.is_listening or self.is_known_to_only_read(entry.key):
             return False

@@ -37,7 +37,7 @@ from mrtr_cassette.core.protocol.calls import (
     session_of,
 )
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, Via
 from mrtr_cassette.core.protocol.methods import PING
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.protocol.tasks import TaskState
@@ -107,6 +107,8 @@ class EntryNumbers(NamedTuple):
 
     Attributes:
         lookup: the same for all exchanges of one lookup key.
+        pending: the lookup number of what was pending when the server asked what it answers; None
+            if it is no posted answer.
         path: the same for calls that are equal up to here, answers included, whichever known
             states they carried.
         occurrence: how many exchanges of its lookup key its session had, itself included.
@@ -115,6 +117,7 @@ class EntryNumbers(NamedTuple):
     lookup: int
     path: int
     occurrence: int
+    pending: int | None
 
 
 ArrivalTime = tuple[float, ...]
@@ -126,13 +129,6 @@ class Lifetime(NamedTuple):
 
     start: ArrivalTime
     end: ArrivalTime
-
-
-class AnsweredQuestion(NamedTuple):
-    """The request that a posted answer answers, and what was pending when the server sent it."""
-
-    pending_entry: ReplayEntry
-    request: PushedRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,8 +143,9 @@ class ReplayEntry:
             ones of a call are interchangeable.
         answered_ask: the exchange whose ask it answers; None for a first request and an orphan.
         answered_question: the pushed request that it answers, if it was posted.
-        task_creator: the call that created the task of which it is a step; None for anything else.
-        state: the state of the task that it polled.
+        continued_entry: what it goes on with: what was pending when the server asked what it
+            answers, or the call of which it is a step; None for anything else.
+        state: the state of a task that it polled as a step.
         resumed_entry: the exchange that began the stream that it goes on with, or None.
         is_listening: its response is a stream with messages that other requests caused.
         is_pong: it answers a ping.
@@ -164,8 +161,8 @@ class ReplayEntry:
     issued_sha256: str | None
     ask_key: str | None
     answered_ask: ReplayEntry | None
-    answered_question: AnsweredQuestion | None
-    task_creator: ReplayEntry | None
+    answered_question: PushedRequest | None
+    continued_entry: ReplayEntry | None
     state: TaskState | None
     resumed_entry: ReplayEntry | None
     is_listening: bool
@@ -205,14 +202,27 @@ class ReplayEntry:
     @property
     def call_of_question(self) -> ReplayEntry | None:
         """The call during which the server asked what it answers, if it is a posted answer."""
-        if self.answered_question is None:
+        pending_entry = self.continued_entry
+        if self.answered_question is None or pending_entry is None:
             return None
-
-        pending_entry = self.answered_question.pending_entry
         if pending_entry.kind is not Kind.REQUEST:
             return None
 
         return pending_entry
+
+    @property
+    def call_of_step(self) -> ReplayEntry | None:
+        """The call of which it is a step; None if it is a call itself, or a posted answer."""
+        return self.continued_entry if self.answered_question is None else None
+
+    @property
+    def via(self) -> Via:
+        """The way of the turns to which it belongs."""
+        if self.answered_question is not None:
+            return "push"
+        if self.continued_entry is not None:
+            return "task"
+        return "result"
 
     @property
     def proves_its_ask(self) -> bool:
@@ -327,7 +337,7 @@ def is_answer_to(entry: ReplayEntry, answer: Message) -> bool:
     question = entry.answered_question
     if question is None:
         return False
-    return question.request.message.comparable_id == answer.comparable_id
+    return question.message.comparable_id == answer.comparable_id
 
 
 class MadeWrite(NamedTuple):
@@ -470,8 +480,8 @@ def entries_of(cassette: Cassette, read_request: ReadRequest) -> Entries:
         entry = writer.entry_by_exchange[draft.exchange]
         by_interaction[entry.interaction - 1].append(entry)
         by_arrival.append(entry)
-        if entry.task_creator is not None:
-            steps.setdefault(entry.task_creator, []).append(entry)
+        if entry.call_of_step is not None:
+            steps.setdefault(entry.call_of_step, []).append(entry)
 
         if entry.answered_ask is not None and entry.is_by_proxy:
             answered_by_proxy[entry.answered_ask] = entry
@@ -491,9 +501,8 @@ class _Draft:
     exchange: RecordedExchange
     place: EntryPlace
     answered_ask: RecordedExchange | None
-    pending_exchange: RecordedExchange | None
-    pushed_request: PushedRequest | None
-    task_creator: RecordedExchange | None
+    answered_question: PushedRequest | None
+    continued_exchange: RecordedExchange | None
     due: tuple[float, int, int]
 
 
@@ -503,11 +512,7 @@ def _drafts_with_due_times(cassette: Cassette) -> list[_Draft]:
     due_by_exchange: dict[RecordedExchange, tuple[float, int, int]] = {}
     for interaction in cassette.interactions:
         for draft in _drafts_of_interaction(interaction):
-            for referred_exchange in (
-                draft.answered_ask,
-                draft.pending_exchange,
-                draft.task_creator,
-            ):
+            for referred_exchange in (draft.answered_ask, draft.continued_exchange):
                 if referred_exchange is not None:
                     draft.due = max(draft.due, due_by_exchange[referred_exchange])
 
@@ -554,14 +559,16 @@ def _drafts_of_interaction(interaction: RecordedInteraction) -> Iterator[_Draft]
             asked_turns.get(exchange, 0),
             place_in_file,
         )
-        pending_exchange, question = question_by_answer.get(exchange, (None, None))
+        continued_exchange, question = question_by_answer.get(exchange, (None, None))
+        if place.step is not None:
+            continued_exchange = exchanges[-1]
+
         yield _Draft(
             exchange,
             entry_place,
             answered_asks.get(exchange),
-            pending_exchange,
             question,
-            task_creator=None if place.step is None else exchanges[-1],
+            continued_exchange,
             due=_arrival_order_of(exchange, entry_place),
         )
 
@@ -594,7 +601,9 @@ class _EntryWriter:
         client_message = _message_as_responses_repeat_it(call.message)
         session = session_of_exchange(exchange)
         answered_ask = self._entry_of(draft.answered_ask)
-        answered_question = self._answered_question(draft)
+        answered_question = draft.answered_question
+        continued_entry = self._entry_of(draft.continued_exchange)
+        pending_entry = None if answered_question is None else continued_entry
         resumed_entry = self._entry_of(self._streams.stream_resumed_by(exchange))
         issued_hash, ask_key = _issued_hash_and_ask_key(exchange, normalised)
         entry = ReplayEntry(
@@ -603,15 +612,15 @@ class _EntryWriter:
             normalised=normalised,
             client_message=client_message,
             numbers=self._counted_numbers(
-                normalised, session, answered_ask, answered_question, resumed_entry
+                normalised, session, answered_ask, pending_entry, resumed_entry
             ),
             session=session,
             issued_sha256=issued_hash,
             ask_key=ask_key,
             answered_ask=answered_ask,
             answered_question=answered_question,
-            task_creator=self._entry_of(draft.task_creator),
-            state=None if draft.task_creator is None else exchange.polled_state,
+            continued_entry=continued_entry,
+            state=None if continued_entry is None else exchange.polled_state,
             resumed_entry=resumed_entry,
             is_listening=_is_listening(call, exchange, resumed_entry),
             is_pong=self._entry_answers_ping(
@@ -628,22 +637,15 @@ class _EntryWriter:
             return None
         return self.entry_by_exchange[exchange]
 
-    def _answered_question(self, draft: _Draft) -> AnsweredQuestion | None:
-        """Return the pushed request that a draft answers; None if it is no posted answer."""
-        pending_entry = self._entry_of(draft.pending_exchange)
-        if pending_entry is None or draft.pushed_request is None:
-            return None
-        return AnsweredQuestion(pending_entry, draft.pushed_request)
-
     def _entry_answers_ping(
         self,
         session: str,
         answer: Message | None,
-        answered_question: AnsweredQuestion | None,
+        answered_question: PushedRequest | None,
     ) -> bool:
         """Tell whether an answer is to a ping, and not to another request that was pushed."""
         if answered_question is not None:
-            pushed_message = answered_question.request.message
+            pushed_message = answered_question.message
             if pushed_message.method != PING:
                 return False
 
@@ -654,7 +656,7 @@ class _EntryWriter:
         normalised: NormalisedRequest,
         session: str,
         answered_ask: ReplayEntry | None,
-        answered_question: AnsweredQuestion | None,
+        pending_entry: ReplayEntry | None,
         resumed_entry: ReplayEntry | None,
     ) -> EntryNumbers:
         """Return the numbers of the next request, and count it in its session."""
@@ -672,8 +674,8 @@ class _EntryWriter:
         )
         path_number = self._path_numbers.setdefault(path_key, len(self._path_numbers))
         pending_number = None
-        if answered_question is not None:
-            pending_number = answered_question.pending_entry.numbers.lookup
+        if pending_entry is not None:
+            pending_number = pending_entry.numbers.lookup
 
         lookup_and_cause: object = (normalised.lookup, pending_number)
         if resumed_entry is not None:
@@ -687,7 +689,10 @@ class _EntryWriter:
         )
         self._occurrences[session, lookup_number] += 1
         return EntryNumbers(
-            lookup_number, path_number, self._occurrences[session, lookup_number]
+            lookup_number,
+            path_number,
+            self._occurrences[session, lookup_number],
+            pending_number,
         )
 
 

@@ -562,7 +562,7 @@ def _why_not_sent_on(miss: Miss) -> Miss | None:
         )
 
     nearest = miss.nearest
-    if nearest is None or nearest.task_creator is None:
+    if nearest is None or nearest.call_of_step is None:
         return None
 
     return unrecorded_miss(miss.call, _ABOUT_PLAYED_TASK, nearest)

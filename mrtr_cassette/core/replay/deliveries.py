@@ -152,7 +152,7 @@ class Delivery:
             if question is None:
                 continue
 
-            asking_exchange = question.request.exchange
+            asking_exchange = question.exchange
             if asking_exchange.request.method == "GET":
                 return True
 
@@ -655,12 +655,11 @@ class Deliveries:
 
         None where something waits for this answer, or nothing for any.
         """
-        question = answer.answered_question
-        if question is None or answer.client_message is None:
+        pending_number = answer.numbers.pending
+        if pending_number is None or answer.client_message is None:
             return None
 
         question_id = answer.client_message.comparable_id
-        answered_call = question.pending_entry
         awaiting_delivery = None
         asking_deliveries = self._asking_deliveries.get(session, ())
         listening_deliveries = self._listening_deliveries.get(session, ())
@@ -669,14 +668,10 @@ class Deliveries:
             if delivery.is_finished or awaited_answer is None:
                 continue
 
-            open_question = awaited_answer.answered_question
-            if open_question is None:
-                continue
             if awaited_answer.numbers.lookup == answer.numbers.lookup:
                 return None
 
-            pending_call = open_question.pending_entry
-            is_equal_call = pending_call.numbers.lookup == answered_call.numbers.lookup
+            is_equal_call = awaited_answer.numbers.pending == pending_number
             if is_equal_call and awaiting_delivery is None:
                 awaiting_delivery = delivery
 
@@ -690,7 +685,7 @@ class Deliveries:
             return False
 
         # One listening stream has the questions of its session in their recorded order.
-        is_asked_by_call = question.request.exchange is call.exchange
+        is_asked_by_call = question.exchange is call.exchange
         if not is_asked_by_call and answer.session == delivery.entry.session:
             return False
         if delivery.entry.is_listening:

@@ -291,7 +291,7 @@ class WriteHistories:
         self._entries_by_arrival: list[ReplayEntry] = []
         self._by_path: dict[int, list[ReplayEntry]] = {}
         for entry in entries.by_arrival:
-            if entry.task_creator is None:
+            if entry.call_of_step is None:
                 self._entries_by_arrival.append(entry)
                 self._by_path.setdefault(entry.numbers.path, []).append(entry)
 
@@ -313,10 +313,10 @@ class WriteHistories:
         for posted_answer in self._timelines.answers_during(entry):
             answers.append(posted_answer.key.arguments)
 
-        answers += self._task_answers(entry)
+        answers += self._answers_in_steps(entry)
         return entry.numbers.path, tuple(answers)
 
-    def _task_answers(self, entry: ReplayEntry) -> list[str]:
+    def _answers_in_steps(self, entry: ReplayEntry) -> list[str]:
         """Return how the questions of the task that a call created were answered."""
         answers = []
         for step in self._steps_by_call.get(entry, ()):
@@ -459,8 +459,8 @@ class WriteHistories:
         if not (self._holds_any_calls or self._is_watching_reads):
             return False
 
-        if entry.task_creator is not None:
-            self._note_task_step(entry, entry.task_creator, played_writes)
+        if entry.call_of_step is not None:
+            self._note_step(entry, entry.call_of_step, played_writes)
             return False
 
         family = self._points_by_entry[entry].family
@@ -489,7 +489,7 @@ class WriteHistories:
         ):
             played_writes.in_flight[self._points_by_entry[ask].family] -= 1
 
-    def _note_task_step(
+    def _note_step(
         self, step: ReplayEntry, call: ReplayEntry, played_writes: PlayedWrites
     ) -> None:
         """Take note of a step of the task that a call created, which may be its last."""
@@ -634,7 +634,7 @@ class WriteHistories:
 
         A call that belongs to no point is in all of them.
         """
-        if _has_no_point(entry) or entry.task_creator is not None:
+        if _has_no_point(entry) or entry.call_of_step is not None:
             return set(recordings)
 
         recordings_found = set()
@@ -729,7 +729,7 @@ class WriteHistories:
         for entry, digest in self._digests_by_entry.items():
             call = self._session_independent_call(entry)
             # Tasks that were answered differently are branches.
-            call_and_task_answers = (call, tuple(self._task_answers(entry)))
+            call_and_task_answers = (call, tuple(self._answers_in_steps(entry)))
             if first_digests.setdefault(call_and_task_answers, digest) != digest:
                 answered_differently.add(call)
 

@@ -53,7 +53,7 @@ class RecordingIndex:
             tuple[LookupKey, int, LookupKey], list[ReplayEntry]
         ] = {}
         for entry in entries_by_arrival:
-            if entry.task_creator is None and entry not in self.stand_in_by_entry:
+            if entry.call_of_step is None and entry not in self.stand_in_by_entry:
                 self._index_entry(entry)
 
     def _index_entry(self, entry: ReplayEntry) -> None:
@@ -129,7 +129,7 @@ class RecordingIndex:
         """The retries by their call, their answers, and what they answer."""
         retries: dict[object, list[ReplayEntry]] = {}
         for entry in self._entries_by_arrival:
-            if entry.answered_ask is not None and entry.task_creator is None:
+            if entry.answered_ask is not None and entry.call_of_step is None:
                 lookup = entry.normalised.lookup
                 retry_key = (
                     lookup.call,
@@ -399,7 +399,7 @@ class StatelessIndex(RecordingIndex):
 
         for entry in self._entries.by_arrival:
             why_dependent = ""
-            if entry.task_creator is None:
+            if entry.call_of_step is None:
                 why_dependent = _why_dependent(entry, pushing_interactions)
                 if timelines.is_cancelled(entry.stream):
                     why_dependent = "its response depends on its cancellation"
@@ -429,7 +429,7 @@ class StatelessIndex(RecordingIndex):
         groups: dict[object, list[ReplayEntry]] = {}
         # Whatever a request carries was issued before it arrived.
         for entry in self._entries.by_arrival:
-            if entry.task_creator is None:
+            if entry.call_of_step is None:
                 group = groups.setdefault(self._group_key_with_first_names(entry), [])
                 group.append(entry)
                 self._merge_issued_names(group[0], entry)

@@ -741,7 +741,7 @@ class PlayOrder:
 
         session.note_played(entry)
         # A task that is over may be polled for ever.
-        if entry.task_creator is None or session.play_counts[entry] == 1:
+        if entry.call_of_step is None or session.play_counts[entry] == 1:
             if self.histories.note_play(entry, session.played_writes):
                 self.stray_read_counts[entry.interaction] += 1
 

@@ -389,7 +389,7 @@ class Player:
         """Let a client that has lost a response make its call again, from the beginning."""
         entry = choice.recording.entry
         # A task goes on asking until it is answered.
-        if entry is not None and entry.task_creator is None:
+        if entry is not None and entry.call_of_step is None:
             self._play_order.allow_asks_again(entry, choice.session)
 
     # Playing
@@ -851,13 +851,13 @@ class Player:
         if self.has_discovered and entry.key.method == DISCOVER:
             return False
 
-        if entry.task_creator is not None and self._call_effects.is_known_to_only_read(
+        if entry.call_of_step is not None and self._call_effects.is_known_to_only_read(
             entry.key
         ):
             # How often a task is polled before it ends depends on the pace.
             is_end = entry.state is not None and entry.state.is_over
             stand_in_by_entry = self._play_order.recording_index.stand_in_by_entry
-            return is_end and entry.task_creator not in stand_in_by_entry
+            return is_end and entry.call_of_step not in stand_in_by_entry
 
         # A faster replay repeats these less often.
         is_repeat = entry.numbers.lookup in played_lookup_numbers

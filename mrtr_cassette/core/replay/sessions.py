@@ -80,9 +80,8 @@ class LiveSession:
 
     def has_played_ask_of(self, entry: ReplayEntry) -> bool:
         """Tell whether the ask that an exchange answers has been played, or an equal one."""
-        if entry.answered_question is not None:
-            pending_entry = entry.answered_question.pending_entry
-            return pending_entry.numbers.lookup in self.arrival_counts
+        if entry.numbers.pending is not None:
+            return entry.numbers.pending in self.arrival_counts
         if entry.answered_ask is None or not entry.proves_its_ask:
             return True
         return entry.answered_ask.ask_key in self.played_ask_keys

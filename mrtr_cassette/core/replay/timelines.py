@@ -101,7 +101,7 @@ def is_reading_request(entry: ReplayEntry) -> bool:
 def _is_session_step(entry: ReplayEntry) -> bool:
     """Tell whether a read is a step of its session, and not repeated as time passes."""
     is_first = entry.numbers.occurrence == 1
-    is_poll = entry.task_creator is not None or entry.key.method == PING
+    is_poll = entry.call_of_step is not None or entry.key.method == PING
     return entry.session != NO_SESSION and is_first and not is_poll
 
 
@@ -185,14 +185,12 @@ class Timelines:
         """Take what a client sent, by all that may wait for it."""
         session = entry.session
         question = entry.answered_question
-        if question is not None and entry.call_of_question is not None:
-            self._answers_by_pending.setdefault(question.pending_entry, []).append(
-                entry
+        call = entry.call_of_question
+        if question is not None and call is not None:
+            self._answers_by_pending.setdefault(call, []).append(entry)
+            self._pending_call_by_question[question.exchange, question.piece_index] = (
+                call
             )
-            pushed_request = question.request
-            self._pending_call_by_question[
-                pushed_request.exchange, pushed_request.piece_index
-            ] = question.pending_entry
 
         message = entry.client_message
         if message is not None and message.kind is Kind.REQUEST:
@@ -559,7 +557,7 @@ def _calls_of_session(responses: Sequence[_TimedCall]) -> tuple[ReplayEntry, ...
     calls = []
     for _, call in responses:
         # How often a task is polled depends on the pace.
-        is_poll = call.task_creator is not None
+        is_poll = call.call_of_step is not None
         if not is_poll and call.session != NO_SESSION:
             calls.append(call)
 

@@ -196,7 +196,7 @@ def _fixes_for_nearest(
     reason = miss.reason
     if _answers_pushed_question_otherwise(miss, nearest):
         return _FIXES_DURING_A_CALL[Reason.ANSWERS_DIFFER]
-    if nearest.task_creator is not None:
+    if nearest.call_of_step is not None:
         return _FIXES_DURING_A_CALL.get(reason, fixes)
     if reason is Reason.UNRECORDED and not nearest.is_ask:
         # It can't be recorded after a write that was played, whose result may vary in every run.
@@ -360,7 +360,7 @@ def differing_questions(miss: Miss) -> Mapping[str, InputRequest]:
 
     question = nearest.answered_question
     if question is not None:
-        return {question.request.key: question.request.asked_input}
+        return {question.key: question.asked_input}
 
     asking_entry: ReplayEntry | None = nearest
     if nearest.state is None:

@@ -45,12 +45,8 @@ def kinds_of(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
 def played_events(play: Play) -> Iterator[Event]:
     """Yield that a request got its recorded reply, its answers, and the questions of the reply."""
     entry = play.entry
-    call = (entry.task_creator or entry).key
+    call = (entry.call_of_step or entry).key
     place: Event = {"call": str(call), **place_members(entry.place.in_file)}
-    via = "result"
-    if entry.task_creator is not None:
-        via = "task"
-
     yield {
         "event": "played",
         **place,
@@ -61,12 +57,12 @@ def played_events(play: Play) -> Iterator[Event]:
     }
 
     if entry.turn:
-        yield _answered_event(entry, {**place, "turn": entry.turn, "via": via})
+        yield _answered_event(entry, {**place, "turn": entry.turn, "via": entry.via})
 
     asking_turn = entry.place.asking_turn
-    is_asking_task = asking_turn and entry.state and play.play_count == 1
-    if entry.is_ask or is_asking_task:
-        asked = {"event": "asked", **place, "turn": asking_turn, "via": via}
+    is_asking_state = asking_turn and entry.state and play.play_count == 1
+    if entry.is_ask or is_asking_state:
+        asked = {"event": "asked", **place, "turn": asking_turn, "via": entry.via}
         yield {**asked, "keys": kinds_of(entry.asked_inputs)}
 
 
@@ -83,8 +79,8 @@ def _answered_event(entry: ReplayEntry, place: Event) -> Event:
     answers = read_call(entry.normalised.request).answers
     keys: list[str] = []
     if question is not None:
-        place |= {"call": str(question.pending_entry.key), "via": "push"}
-        keys = [question.request.key]
+        place |= {"call": str((entry.continued_entry or entry).key)}
+        keys = [question.key]
     elif answers is not None:
         keys = sorted(answers.input_responses or {})
 

@@ -183,10 +183,7 @@ def _nearest_recording_to(
     if entry is None:
         return None
 
-    key = (entry.task_creator or entry).key
-    if entry.answered_question is not None:
-        key = entry.answered_question.pending_entry.key
-
+    key = (entry.continued_entry or entry).key
     return nearest_recording(entry, redact(str(key)), path)
 
 
@@ -228,7 +225,7 @@ def _request_text(miss: Miss) -> str:
 
     question = None if miss.nearest is None else miss.nearest.answered_question
     if question is not None:
-        text += f", answering {question.request.key}"
+        text += f", answering {question.key}"
 
     return text
 
@@ -418,7 +415,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         plays = 0
         for entry in entries:
             # The client decides how often it polls a task.
-            if entry.task_creator is None:
+            if entry.call_of_step is None:
                 plays += player.play_counts[entry]
 
         outcome: PlayOutcome = "played"

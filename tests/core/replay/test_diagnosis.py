@@ -360,9 +360,11 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     assert miss.nearest is not None
 
     question = miss.nearest.answered_question
+    call = miss.nearest.continued_entry
 
     assert question is not None
-    assert (str(question.pending_entry.key), question.request.key) == (
+    assert call is not None
+    assert (str(call.key), question.key) == (
         'tools/call "deploy"',
         "elicitation-1",
     )
