@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -296,7 +296,7 @@ class Delivery:
                 live_segments.append(self.current_values().revealed_bytes(segment))
 
         raw = b"".join(live_segments)
-        live_ids = self.session.live_task_ids
+        live_ids = self.session.swapped_ids
         if self.entry.session:
             live_ids = {**live_ids, self.entry.session: self.session.id}
 
@@ -306,16 +306,11 @@ class Delivery:
         return id_replacer(live_ids)(raw)
 
     def _note_notified_states(self, part: Part) -> None:
-        """Tell the plays of tasks of which states a part notifies the client."""
-        state_by_piece = self.reply.notified_state_by_piece
-        if not state_by_piece:
-            return
-
-        tasks = self.session.tasks
+        """Tell the session of which states a part notifies the client."""
         for piece in part.pieces:
-            state = state_by_piece.get(piece)
-            if state is not None and state.id in tasks:
-                tasks[state.id].note_notified_state(state)
+            state = self.reply.notified_state_by_piece.get(piece)
+            if state is not None:
+                self.session.note_notified_state(state)
 
     def _end_if_nothing_more_comes(self) -> End | None:
         """Return how the response ends now, or None while more of it may come."""
@@ -342,10 +337,7 @@ class Delivery:
         """Return the live value for a gap, or the recorded one."""
         source = gap.source
         if isinstance(source, str):
-            task = self.session.tasks.get(source)
-            if task is None:
-                return gap.recorded
-            return task.live_value(gap.value, gap.recorded)
+            return self.session.live_value_in_state(source, gap.value, gap.recorded)
 
         caller_values = self.caller_values
         if source is not None:
@@ -515,7 +507,6 @@ class Deliveries:
         self,
         entries_by_arrival: Sequence[ReplayEntry],
         timelines: Timelines,
-        tasks: Collection[str],
         *,
         stateless: bool,
         matchers: Matchers | None,
@@ -524,13 +515,11 @@ class Deliveries:
 
         Args:
             timelines: what the parts of responses wait for.
-            tasks: the ids of recorded tasks.
             matchers: find what messages of a response repeat of a recorded request.
         """
         self._matchers = matchers
         self._timelines = timelines
         self._entries_by_arrival = entries_by_arrival
-        self._task_ids = tasks
         self.paced = False
         self._is_stateless = stateless
         self._replies: dict[ReplayEntry, Reply] = {}
@@ -783,7 +772,6 @@ class Deliveries:
             entry.stream.client_message,
             response,
             played_waits,
-            tasks=self._task_ids,
             started_ms=exchange.started_ms,
             end_arrival=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
             piecewise=self.paced or may_be_resumed,

@@ -25,7 +25,6 @@ from mrtr_cassette.core.protocol.calls import Call, Traits, read_call
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.histories import WriteHistories
-from mrtr_cassette.core.replay.tasks import RecordedTasks
 from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import CassetteError, shorten
@@ -369,24 +368,28 @@ class StatelessIndex(RecordingIndex):
         cassette: Cassette,
         entries: Entries,
         issued_names: Collection[str],
-        tasks: RecordedTasks,
+        changing_calls: Iterable[ReplayEntry],
         timelines: Timelines,
     ) -> None:
         """Compare requests.
 
         Args:
             issued_names: the hashes and placeholders that a client can have from a response.
+            changing_calls: the calls whose later steps depend on earlier ones.
         """
         self._issued_names = issued_names
         self._entries = entries
         self._first_equal_names: dict[str, str] = {}
         self._normalised_by_entry: dict[ReplayEntry, NormalisedRequest] = {}
-        self._refuse_dependence_on_memory(cassette, tasks, timelines)
+        self._refuse_dependence_on_memory(cassette, changing_calls, timelines)
         self.stand_in_by_entry = self._first_of_equal_requests(cassette)
         super().__init__(entries.by_arrival)
 
     def _refuse_dependence_on_memory(
-        self, cassette: Cassette, tasks: RecordedTasks, timelines: Timelines
+        self,
+        cassette: Cassette,
+        changing_calls: Iterable[ReplayEntry],
+        timelines: Timelines,
     ) -> None:
         """Refuse what depends on more than the request that gets it."""
         pushing_interactions = _numbers_with_pushed_turns(cassette)
@@ -394,7 +397,7 @@ class StatelessIndex(RecordingIndex):
         why_dependent = (
             "the state of its task depends on earlier answers and cancellations"
         )
-        for call in tasks.changing_calls:
+        for call in changing_calls:
             dependent_items.append(f"({call.place.in_file}): {why_dependent}")
 
         for entry in self._entries.by_arrival:

@@ -34,13 +34,7 @@ from mrtr_cassette.core.replay.index import (
     StatelessIndex,
 )
 from mrtr_cassette.core.replay.sessions import LiveSession
-from mrtr_cassette.core.replay.tasks import (
-    LiveTask,
-    PlayedStep,
-    RecordedTask,
-    RecordedTasks,
-    StepChoice,
-)
+from mrtr_cassette.core.replay.tasks import RecordedTasks, StepChoice
 from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import Ref, session_number, session_surrogate
 from mrtr_cassette.core.wire.http import Request
@@ -102,7 +96,6 @@ class PlayOrder:
 
     Attributes:
         timelines: what the clients of each recorded session sent.
-        tasks: the tasks that recorded calls created.
         effects: tells which calls write.
         repeat: whether an exchange that has been played may be played again.
         poll_interval: the milliseconds between polls of a task, for clients; None as recorded.
@@ -137,7 +130,7 @@ class PlayOrder:
 
         self.timelines = Timelines(entries.by_arrival)
         self.opened_sessions = OpenedSessions(entries.by_arrival)
-        self.tasks = RecordedTasks(entries)
+        self._tasks = RecordedTasks(entries, is_stateless=is_stateless)
         self.effects = CallEffects(
             entries.by_arrival,
             reads,
@@ -159,7 +152,11 @@ class PlayOrder:
             self.recording_index = RecordingIndex(entries.by_arrival)
         else:
             self._stateless_index = StatelessIndex(
-                cassette, entries, issued_names, self.tasks, self.timelines
+                cassette,
+                entries,
+                issued_names,
+                self._tasks.changing_calls,
+                self.timelines,
             )
             self.recording_index = self._stateless_index
 
@@ -273,25 +270,13 @@ class PlayOrder:
         self, normalised: NormalisedRequest, session: LiveSession, wall_s: float | None
     ) -> ChosenRecording:
         """Return what a request gets in a session, or why it gets nothing."""
-        task = self.tasks.task_of_request(normalised.lookup)
-        if task is None:
+        step = self._tasks.choose_step(
+            normalised.lookup, session.tasks, wall_s, self.poll_interval
+        )
+        if step is None:
             return self._choose_call(normalised, session)
 
-        live_tasks = session.tasks
-        if self._stateless_index is not None:
-            live_tasks = {task.id: self._new_task_play(task, wall_s)}
-
-        step = self.tasks.choose_step(task, normalised.lookup, live_tasks)
-        entry = None
-        if isinstance(step.step, PlayedStep):
-            entry = step.step.entry
-
-        return ChosenRecording(entry, step=step)
-
-    def _new_task_play(self, task: RecordedTask, wall_s: float | None) -> LiveTask:
-        """Begin a play of a task, whose times are moved to now."""
-        is_over = self._stateless_index is not None
-        return LiveTask(task, wall_s, poll_interval=self.poll_interval, is_over=is_over)
+        return ChosenRecording(step.entry, step=step)
 
     def _choose_call(
         self, normalised: NormalisedRequest, session: LiveSession
@@ -724,7 +709,11 @@ class PlayOrder:
             equal_ask = equal_ask.answered_ask
 
     def note_play(
-        self, entry: ReplayEntry, secrets: tuple[Ref, ...], session: LiveSession
+        self,
+        entry: ReplayEntry,
+        secrets: tuple[Ref, ...],
+        session: LiveSession,
+        wall_s: float | None,
     ) -> LiveSession:
         """Take note that an exchange is played now; return the session that its client is in."""
         self.play_counts[entry] += 1
@@ -745,6 +734,10 @@ class PlayOrder:
             if self.histories.note_play(entry, session.played_writes):
                 self.stray_read_counts[entry.interaction] += 1
 
+        task = self._tasks.begun_by(entry, wall_s, self.poll_interval)
+        if task is not None:
+            session.start_task(task)
+
         return session
 
     def allow_asks_again(self, answer: ReplayEntry, session: LiveSession) -> None:
@@ -759,22 +752,14 @@ class PlayOrder:
 
         session.used_counts_by_sequence.clear()
 
-    def begin_task(
-        self, call: ReplayEntry, session: LiveSession, wall_s: float | None
-    ) -> None:
-        """Begin the task that a call creates, if it does."""
-        task = self.tasks.by_creating_call.get(call)
-        if task is not None:
-            session.start_task(self._new_task_play(task, wall_s))
-
-    def note_task_step(self, step: StepChoice, session: LiveSession) -> None:
+    def note_step(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
         session.tasks = step.live_tasks
         if step.swapped_tasks is None:
             return
 
         task, branch = step.swapped_tasks
-        session.swap_tasks(task.id, branch.id)
+        session.swap_ids(task.id, branch.id)
         self.swap_calls(task.creating_call, branch.creating_call, session)
 
     def swap_calls(

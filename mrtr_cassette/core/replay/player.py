@@ -185,7 +185,6 @@ class Player:
         self._deliveries = Deliveries(
             entries.by_arrival,
             self._timelines,
-            self._play_order.tasks.by_id,
             stateless=stateless,
             matchers=self._normaliser.matchers,
         )
@@ -489,7 +488,9 @@ class Player:
         normalised = choice.prepared.normalised
         caller_values = choice.prepared.caller_values
         while True:
-            session = self._play_order.note_play(entry, normalised.secrets, session)
+            session = self._play_order.note_play(
+                entry, normalised.secrets, session, choice.wall_s
+            )
             self.reply_count += 1
             self._count_matches_by_kind(normalised)
             if entry not in self._answered_by_proxy:
@@ -497,7 +498,6 @@ class Player:
 
             entry = self._answered_by_proxy[entry]
 
-        self._play_order.begin_task(entry, session, choice.wall_s)
         session.note_arrival(entry, caller_values)
         delivery = self._deliveries.delivery_of_chosen(entry, session, caller_values)
 
@@ -536,14 +536,14 @@ class Player:
         if step_choice is None:
             return None
 
-        self._play_order.note_task_step(step_choice, session)
+        self._play_order.note_step(step_choice, session)
         if isinstance(step_choice.step, NoStep):
             call = self._shown_call(choice.request_as_recorded)
             miss = miss_without_step(call, step_choice.step, self._ignored_members)
             return self._count_miss(miss)
 
         for arrived_entry in dict.fromkeys(step_choice.step.arrived_entries):
-            self._play_order.note_play(arrived_entry, (), session)
+            self._play_order.note_play(arrived_entry, (), session, choice.wall_s)
             session.note_arrival(arrived_entry, choice.prepared.caller_values)
 
         self.reply_count += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
@@ -98,17 +98,13 @@ def build_reply(
     response: Response,
     waits: Waits,
     *,
-    tasks: Collection[str],
     started_ms: float,
     end_arrival: PieceArrival,
     piecewise: bool,
     echo_sources: EchoSources,
 ) -> Reply:
-    """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart.
-
-    What depends on the clock in the states of `tasks` is a gap.
-    """
-    gap_finder = _GapFinder(request, response, tasks, echo_sources)
+    """Return what to send for a recorded response to a request; `piecewise` keeps pieces apart."""
+    gap_finder = _GapFinder(request, response, echo_sources)
     gap_finder.find_gaps(waits)
     parts = _parts_sent_together(
         response, waits, gap_finder.gaps, started_ms, end_arrival, piecewise=piecewise
@@ -189,7 +185,6 @@ class _GapFinder:
         self,
         request: Message | None,
         response: Response,
-        tasks: Collection[str],
         echo_sources: EchoSources,
     ) -> None:
         self.gaps: list[Gap] = []
@@ -197,10 +192,7 @@ class _GapFinder:
         self.response_piece: int | None = None
         self._response = response
         self._find_repeated_values = echo_sources.find_repeated_values
-        self._task_ids: Collection[str] = ()
-        if b'"taskId"' in response.body:
-            self._task_ids = tasks
-
+        self._may_tell_states = b'"taskId"' in response.body
         self._request: Message | None = None
         self._requests_with_prefix: list[tuple[str, Message]] = []
         """The requests to which the body responds, and what begins the names of their values."""
@@ -226,8 +218,8 @@ class _GapFinder:
                 subject_request = waits.piece_gates[located.piece].subject_request
 
             places = self._places_repeating_request(message, subject_request)
-            if self._task_ids:
-                places += self._clock_places_of_task(message, located.piece)
+            if self._may_tell_states:
+                places += self._clock_places_in_state(message, located.piece)
 
             if self._find_repeated_values is not None:
                 for span, name in self._find_repeated_values(located):
@@ -268,10 +260,10 @@ class _GapFinder:
 
         return list(place_by_span.values())
 
-    def _clock_places_of_task(self, message: Message, piece: int) -> list[_GapPlace]:
+    def _clock_places_in_state(self, message: Message, piece: int) -> list[_GapPlace]:
         """Return the places in a state of a task that depend on the clock."""
         state = notified_state(message) or polled_state(message)
-        if state is None or state.id not in self._task_ids:
+        if state is None:
             return []
 
         if message.method:

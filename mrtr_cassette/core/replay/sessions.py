@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.texts import request_with_changed_texts
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.histories import CallSequence, PlayedWrites
 from mrtr_cassette.core.replay.tasks import LiveTask
@@ -36,7 +37,7 @@ class LiveSession:
         unrecorded_events: events for its client that were not recorded, of a session whose
             responses all come on one stream; None for any other session.
         tasks: the tasks of the calls that it has made, by their recorded ids.
-        live_task_ids: the ids by which its client knows recorded tasks, where these are others.
+        swapped_ids: the ids by which its client knows recorded ones, where these are others.
         used_counts_by_sequence: how many calls at the beginning of each sequence were played or are
             past, of sequences that are still looked at.
         arrival_counts: how many requests like recorded ones have come, by lookup number.
@@ -58,7 +59,7 @@ class LiveSession:
     played_writes: PlayedWrites = field(default_factory=PlayedWrites)
     tasks: dict[str, LiveTask] = field(default_factory=dict)
     cancelled_ids: set[str] = field(default_factory=set)
-    live_task_ids: dict[str, str] = field(default_factory=dict)
+    swapped_ids: dict[str, str] = field(default_factory=dict)
     used_counts_by_sequence: WeakKeyDictionary[CallSequence, int] = field(
         default_factory=WeakKeyDictionary
     )
@@ -154,6 +155,17 @@ class LiveSession:
         for cause in recorded_task.answers_by_cause:
             self.arrival_counts.pop(recorded_task.steps[cause].numbers.lookup, None)
 
+    def note_notified_state(self, state: TaskState) -> None:
+        """Take note that its client was notified of the state of a task."""
+        task = self.tasks.get(state.id)
+        if task is not None:
+            task.note_notified_state(state)
+
+    def live_value_in_state(self, task_id: str, name: str, recorded: bytes) -> bytes:
+        """Return a member of the state of a task as its client gets it."""
+        task = self.tasks.get(task_id)
+        return recorded if task is None else task.live_value(name, recorded)
+
     def waive_request(self, entry: ReplayEntry) -> None:
         """Let nothing wait any more for a request like a recorded one."""
         if not self.has_arrived(entry):
@@ -180,11 +192,11 @@ class LiveSession:
     def request_as_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
         has_other_id = self.id not in (NO_SESSION, self.recorded_session)
-        if not has_other_id and not self.live_task_ids:
+        if not has_other_id and not self.swapped_ids:
             return request
 
         recorded_by_live_id = {}
-        for recorded_id, live_id in self.live_task_ids.items():
+        for recorded_id, live_id in self.swapped_ids.items():
             recorded_by_live_id[live_id] = recorded_id
 
         if has_other_id:
@@ -193,9 +205,9 @@ class LiveSession:
         replace_ids = id_replacer(recorded_by_live_id)
         return request_with_changed_texts(request, lambda raw, _name: replace_ids(raw))
 
-    def swap_tasks(self, first_id: str, second_id: str) -> None:
-        """Let the client know two recorded tasks by each other's ids."""
-        live_first_id = self.live_task_ids.get(first_id, first_id)
-        live_second_id = self.live_task_ids.get(second_id, second_id)
-        self.live_task_ids[first_id] = live_second_id
-        self.live_task_ids[second_id] = live_first_id
+    def swap_ids(self, first_id: str, second_id: str) -> None:
+        """Let the client know what two recorded ids name by each other's."""
+        live_first_id = self.swapped_ids.get(first_id, first_id)
+        live_second_id = self.swapped_ids.get(second_id, second_id)
+        self.swapped_ids[first_id] = live_second_id
+        self.swapped_ids[second_id] = live_first_id

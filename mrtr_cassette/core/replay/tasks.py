@@ -485,18 +485,20 @@ class StepChoice(NamedTuple):
     live_tasks: dict[str, LiveTask]
     swapped_tasks: tuple[RecordedTask, RecordedTask] | None = None
 
+    @property
+    def entry(self) -> ReplayEntry | None:
+        """The recorded exchange that the request is played; None if it gets nothing."""
+        return self.step.entry if isinstance(self.step, PlayedStep) else None
+
 
 class RecordedTasks:
-    """The tasks that recorded calls created.
+    """The tasks that recorded calls created; without memory each has only its last state."""
 
-    Attributes:
-        by_id: several may have the same id, of which one is played.
-        by_creating_call: all, by the calls that created them.
-    """
-
-    def __init__(self, entries: Entries) -> None:
-        self.by_id: dict[str, RecordedTask] = {}
-        self.by_creating_call: dict[ReplayEntry, RecordedTask] = {}
+    def __init__(self, entries: Entries, *, is_stateless: bool) -> None:
+        self._is_stateless = is_stateless
+        self._by_id: dict[str, RecordedTask] = {}
+        """Several may have the same id, of which one is played."""
+        self._by_creating_call: dict[ReplayEntry, RecordedTask] = {}
         for call in chain.from_iterable(entries.by_interaction):
             response = call.exchange.response
             # Most responses need not be read for this.
@@ -506,10 +508,10 @@ class RecordedTasks:
             created_state = call.exchange.created_task
             if created_state is not None:
                 task = RecordedTask(call, created_state, entries.steps.get(call, []))
-                self.by_id[task.id] = task
-                self.by_creating_call[call] = task
+                self._by_id[task.id] = task
+                self._by_creating_call[call] = task
 
-        if not self.by_id:
+        if not self._by_id:
             return
 
         for entry in entries.by_arrival:
@@ -520,7 +522,7 @@ class RecordedTasks:
     def changing_calls(self) -> list[ReplayEntry]:
         """The calls whose tasks depend on what is answered or cancelled."""
         calls = []
-        for task in self.by_id.values():
+        for task in self._by_id.values():
             if task.asks_for_input or task.answers_by_cause:
                 calls.append(task.creating_call)
 
@@ -529,14 +531,29 @@ class RecordedTasks:
     def _note_notified_tasks(self, stream: ReplayEntry) -> None:
         """Take note of what a listening stream told of tasks."""
         for state in notified_states(stream.exchange.response):
-            task = self.by_id.get(state.id)
+            task = self._by_id.get(state.id)
             if task is not None:
                 task.is_notified = True
                 task.notified_keys.update(state.input_requests)
 
-    def task_of_request(self, lookup: LookupKey) -> RecordedTask | None:
+    def begun_by(
+        self, call: ReplayEntry, wall_s: float | None, poll_interval: int | None
+    ) -> LiveTask | None:
+        """Return a play of the task that a call creates; None if it creates none."""
+        task = self._by_creating_call.get(call)
+        return None if task is None else self._new_play(task, wall_s, poll_interval)
+
+    def _new_play(
+        self, task: RecordedTask, wall_s: float | None, poll_interval: int | None
+    ) -> LiveTask:
+        """Begin a play of a task, whose times are moved to now."""
+        return LiveTask(
+            task, wall_s, poll_interval=poll_interval, is_over=self._is_stateless
+        )
+
+    def _task_of_request(self, lookup: LookupKey) -> RecordedTask | None:
         """Return the task about which a request is, if steps of it were recorded."""
-        task = self.by_id.get(lookup.call.name)
+        task = self._by_id.get(lookup.call.name)
         if task is None or not task.steps:
             return None
         if lookup.call.method not in TASK_STEPS or not task.has_request_like(lookup):
@@ -546,14 +563,21 @@ class RecordedTasks:
 
     def choose_step(
         self,
-        task: RecordedTask,
         lookup: LookupKey,
         live_tasks: dict[str, LiveTask],
-    ) -> StepChoice:
+        wall_s: float | None,
+        poll_interval: int | None,
+    ) -> StepChoice | None:
         """Return what a request about a task gets, among the plays of tasks in its session.
 
-        It may go on as the task of an equal call that was answered so.
+        It may go on as the task of an equal call that was answered so. None for other requests.
         """
+        task = self._task_of_request(lookup)
+        if task is None:
+            return None
+        if self._is_stateless:
+            live_tasks = {task.id: self._new_play(task, wall_s, poll_interval)}
+
         live_task = live_tasks.get(task.id)
         if live_task is None:
             detail = "the call that creates this task has not been played"
@@ -575,7 +599,7 @@ class RecordedTasks:
 
         Its client goes on with the id that it knows, and the task of that call gets this recording.
         """
-        for branch in self.by_id.values():
+        for branch in self._by_id.values():
             if not branch.is_branch_of(task):
                 continue
 

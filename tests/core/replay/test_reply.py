@@ -44,7 +44,6 @@ def reply_of(
         asked,
         recorded,
         NO_WAITS,
-        tasks=(),
         started_ms=0,
         end_arrival=PieceArrival(0, 0),
         piecewise=piecewise,
