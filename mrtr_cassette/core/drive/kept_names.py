@@ -14,14 +14,13 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.cassette.texts import TextChange, exchange_with_changed_texts
 from mrtr_cassette.core.compare.responses import question_ids
-from mrtr_cassette.core.drive.live_session import (
+from mrtr_cassette.core.drive.live_session import issued_values, with_texts_replaced_at
+from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.methods import (
     ISSUED_VALUE_PATHS,
     SENT_BACK_PATHS,
-    issued_values,
-    with_texts_replaced_at,
+    method_of,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, messages_in, splice_pieces
-from mrtr_cassette.core.protocol.methods import TASK_VALUES, method_of
 from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
@@ -216,7 +215,7 @@ def _reissued_values(
 ) -> Iterator[tuple[Span, bytes]]:
     """Yield where a new response issues what the kept one did, and what that was.
 
-    These are a cursor, and the id and the times of a task.
+    These are a cursor, and what the members of a result have in each recording anew.
     """
     kept_response = kept_exchange.located_response
     new_response = new_exchange.located_response
@@ -225,7 +224,7 @@ def _reissued_values(
 
     paths = list(ISSUED_VALUE_PATHS)
     for path in method_of(kept_exchange.call.method).volatile:
-        if path[0] in TASK_VALUES:
+        if len(path) == 1:
             paths.append(("result", *path))
 
     # Of duplicate keys the last one counts.

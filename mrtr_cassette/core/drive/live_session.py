@@ -22,14 +22,13 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     server_message,
 )
 from mrtr_cassette.core.protocol.methods import (
-    CREATED_TASK_PATHS,
     DISCOVER,
     INITIALIZE,
     INITIALIZED,
-    NAMED_TASK_PATHS,
+    ISSUED_VALUE_PATHS,
+    SPOKEN_EXTENSIONS,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TASKS
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.names import LIVE, Ref, with_changed_refs
@@ -81,17 +80,6 @@ _DEFAULT_RECONNECT_MS: Final = 1000
 
 _RESPONSE_BODY: Final = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
 _CALL_HEADER_PREFIXES: Final = ("mcp-name", "mcp-param-")
-ISSUED_VALUE_PATHS: Final[tuple[MemberPath, ...]] = (
-    ("result", "nextCursor"),
-    *CREATED_TASK_PATHS,
-)
-"""Members of responses with values that clients send back."""
-
-SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
-    ("params", "cursor"),
-    *NAMED_TASK_PATHS,
-)
-"""Members of requests in which clients send these values back."""
 
 
 class RequestOwner(Protocol):
@@ -462,8 +450,11 @@ class BuiltInClient:
         result = exchange.result_members
         versions = result.get("supportedVersions")
         extensions = value_at(result, ("capabilities", "extensions"))
-        if TASKS in members_of(extensions):
-            self._capabilities["extensions"] = {TASKS: {}}
+        spoken_extensions = SPOKEN_EXTENSIONS & members_of(extensions).keys()
+        if spoken_extensions:
+            self._capabilities["extensions"] = {
+                extension: {} for extension in spoken_extensions
+            }
 
         if isinstance(versions, list) and MODERN_VERSION in versions:
             self.era = "modern"

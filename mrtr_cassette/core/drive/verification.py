@@ -29,7 +29,6 @@ from mrtr_cassette.core.drive.conversation import (
     response_in_words,
 )
 from mrtr_cassette.core.drive.live_session import (
-    SENT_BACK_PATHS,
     ServerSession,
     issued_values,
     other_request_of_client,
@@ -51,7 +50,12 @@ from mrtr_cassette.core.drive.script import (
     without_turn_numbers,
 )
 from mrtr_cassette.core.protocol.calls import NO_SESSION
-from mrtr_cassette.core.protocol.methods import CALL_TOOL, LIST_TOOLS, method_of
+from mrtr_cassette.core.protocol.methods import (
+    CALL_TOOL,
+    LIST_TOOLS,
+    SENT_BACK_PATHS,
+    method_of,
+)
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor

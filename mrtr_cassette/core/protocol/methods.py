@@ -24,9 +24,10 @@ LIST_ROOTS: Final = "roots/list"
 GET_TASK: Final = "tasks/get"
 UPDATE_TASK: Final = "tasks/update"
 CANCEL_TASK: Final = "tasks/cancel"
-TASK_STEPS: Final = frozenset({GET_TASK, UPDATE_TASK, CANCEL_TASK})
 NOTIFIED_TASK: Final = "notifications/tasks"
 ELICITATION: Final = "elicitation"
+SPOKEN_EXTENSIONS: Final = frozenset({"io.modelcontextprotocol/tasks"})
+"""The extensions that a client of ours declares if its server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Method:
         describes_server: whether its result says what the server offers.
         not_in_key: the members of its params by which equal calls may differ.
         asks_for: what a server asks its client for by it.
+        is_step: whether it goes on with the call that created what it names.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Method:
     describes_server: bool = False
     not_in_key: tuple[str, ...] = ()
     asks_for: str = ""
+    is_step: bool = False
 
 
 def _modified_times(*places: MemberPath) -> frozenset[MemberPath]:
@@ -77,6 +80,18 @@ NAMED_TASK_PATHS: Final = (("params", TASK_ID), ("params", *RELATED_TASK))
 CREATED_TASK_PATHS: Final = (("result", TASK_ID), ("result", "task", TASK_ID))
 TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", TASK_ID)
 """Members of a task that differ in each recording."""
+
+ISSUED_VALUE_PATHS: Final[tuple[MemberPath, ...]] = (
+    ("result", "nextCursor"),
+    *CREATED_TASK_PATHS,
+)
+"""Members of responses with values that clients send back."""
+
+SENT_BACK_PATHS: Final[tuple[MemberPath, ...]] = (
+    ("params", "cursor"),
+    *NAMED_TASK_PATHS,
+)
+"""Members of requests in which clients send these values back."""
 
 _VOLATILE_IN_RESULTS: Final = (
     _volatile_in_task()
@@ -144,9 +159,10 @@ _METHOD_TABLE: Final = (
         reads=True,
         volatile=_volatile_in_task()
         | frozenset(("result", *place) for place in _VOLATILE_IN_RESULTS),
+        is_step=True,
     ),
-    Method(UPDATE_TASK, TASK_ID),
-    Method(CANCEL_TASK, TASK_ID, volatile=_volatile_in_task()),
+    Method(UPDATE_TASK, TASK_ID, is_step=True),
+    Method(CANCEL_TASK, TASK_ID, volatile=_volatile_in_task(), is_step=True),
     Method("tasks/result", TASK_ID, reads=True, volatile=_VOLATILE_IN_RESULTS),
     Method(
         "tasks/list", repeats=True, reads=True, volatile=_volatile_in_task("tasks", ANY)

@@ -30,9 +30,6 @@ _CLOCK_MEMBERS: Final = (CREATED_AT, "lastUpdatedAt", POLL_INTERVAL)
 TASK: Final = "task"
 """The `resultType` of the response that creates a task."""
 
-TASKS: Final = "io.modelcontextprotocol/tasks"
-"""The extension, as clients and servers declare it."""
-
 TERMINAL_STATUSES: Final = frozenset({"completed", "failed", "cancelled"})
 _MEMBERS_THAT_VARY: Final = frozenset(
     {*TASK_VALUES, "_meta", POLL_INTERVAL, "ttlMs", RESULT_TYPE}

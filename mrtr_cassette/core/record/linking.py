@@ -24,7 +24,7 @@ from mrtr_cassette.core.cassette.sessions import (
 from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Ask, Kind, Message, message_completed_by
-from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS
+from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece, Response
@@ -195,7 +195,7 @@ def _id_if_kind(message: Message | None, kind: Kind) -> str | None:
 def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
     call = exchange.call
-    task_id = call.task if call.method in TASK_STEPS else None
+    task_id = call.task if method_of(call.method).is_step else None
     if task_id is None:
         return NO_TASK
 

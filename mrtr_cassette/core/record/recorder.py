@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     server_message,
     unread_texts,
 )
-from mrtr_cassette.core.protocol.methods import PING, TASK_STEPS, method_of
+from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.record.passing_body import PassingBody
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
 from mrtr_cassette.core.record.sealing import (
@@ -744,14 +744,13 @@ class _ResponseMessages:
         self._call = call
         self._channel = _channel_of(call.request)
         message = call.message
-        method = call.method
+        method = method_of(call.method)
         is_request = call.kind is Kind.REQUEST
-        self._is_call = is_request and not method_of(method).listens
+        self._is_call = is_request and not method.listens
         self._may_precede_endpoint = message is None and call.request.method == "GET"
         """The next event may say where to post."""
         pushes = recorder.arrivals.pushes
-        is_task_step = method in TASK_STEPS
-        if message is not None and self._is_call and not is_task_step:
+        if message is not None and self._is_call and not method.is_step:
             pushes.begin_call(self._channel, number, message.comparable_id, call)
         elif message is not None and message.kind is Kind.RESPONSE:
             self.answered_push = pushes.close_answered_push(

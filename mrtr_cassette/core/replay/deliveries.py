@@ -656,7 +656,8 @@ class Deliveries:
             awaited_answer = delivery.awaited_answers.get(question_id)
             if delivery.is_finished or awaited_answer is None:
                 continue
-
+            if awaited_answer.answered_question is None:
+                continue
             if awaited_answer.numbers.lookup == answer.numbers.lookup:
                 return None
 

@@ -21,8 +21,8 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.methods import (
     CANCEL_TASK,
     GET_TASK,
-    TASK_STEPS,
     UPDATE_TASK,
+    method_of,
 )
 from mrtr_cassette.core.protocol.tasks import (
     CREATED_AT,
@@ -556,10 +556,8 @@ class RecordedTasks:
         task = self._by_id.get(lookup.call.name)
         if task is None or not task.steps:
             return None
-        if lookup.call.method not in TASK_STEPS or not task.has_request_like(lookup):
-            return None
-
-        return task
+        is_step = method_of(lookup.call.method).is_step
+        return task if is_step and task.has_request_like(lookup) else None
 
     def choose_step(
         self,
