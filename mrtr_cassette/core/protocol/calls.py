@@ -332,9 +332,9 @@ class Call(NamedTuple):
         return answers_in(rpc.params)
 
     @property
-    def task(self) -> str | None:
-        """The id of the task that it names; None if it names none."""
-        return self._message_or_empty.task
+    def named_id(self) -> str | None:
+        """The id, which a response issued, of the task that it is about; None for any other."""
+        return self._message_or_empty.named_id
 
     @property
     def is_poll(self) -> bool:
@@ -343,10 +343,9 @@ class Call(NamedTuple):
 
     @property
     def echoed(self) -> str | None:
-        """The id of the task that it names, or the request state that it carries, or None."""
-        task = self.task
-        if task:
-            return task
+        """The id that it names, or the request state that it carries, or None."""
+        if self.named_id:
+            return self.named_id
 
         answers = self.answers
         return None if answers is None else answers.request_state

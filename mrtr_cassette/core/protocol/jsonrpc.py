@@ -97,8 +97,8 @@ class Message(NamedTuple):
         return id_or_token_text(self.meta.get("progressToken"))
 
     @property
-    def task(self) -> str | None:
-        """The id of the task that it names; None if it names none."""
+    def named_id(self) -> str | None:
+        """The id, which a response issued, of the task that it is about; None for any other."""
         if method_of(self.method).named_by != TASK_ID:
             return None
 

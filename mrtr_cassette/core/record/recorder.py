@@ -207,8 +207,8 @@ class Recorder:
         request = call.request
         method = call.method
         if method:
-            is_task = self.seals_states and call.task is not None
-            name = "" if is_task else call.name
+            is_id = self.seals_states and call.named_id is not None
+            name = "" if is_id else call.name
             title = str(CallKey("", method, name, ""))
 
             return title if is_sealed else self.loggable_text(title)
@@ -354,13 +354,13 @@ class Recorder:
     def _without_names(
         self, number: int | None, call: Call, sent_response: Response
     ) -> tuple[Request, Response, ExchangeNames]:
-        """Replace the ids of sessions, events and tasks, and states, and return the last two."""
+        """Replace the ids of sessions and events, and states and other ids; return the latter."""
         request = self._kept_request(call.request)
         response = sent_response
         if number in self.endpoints.by_stream:
             response = with_sealed_endpoint(response, self.endpoints.by_stream[number])
 
-        # Most exchanges have no state and no task: one look at both bodies says so.
+        # Most exchanges have no state and no such id: one look at both bodies says so.
         both_bodies = call.request.body + sent_response.body
         has_names = may_have_states_or_task_ids(both_bodies) or may_ask(both_bodies)
         exchange_names = ExchangeNames()
@@ -374,14 +374,14 @@ class Recorder:
         if not self.seals_states or not (has_names or self.known_states.texts):
             return request, spliced_response(response, replacements), exchange_names
 
-        for task in exchange_names.task_ids:
-            self.known_states.remember_state(task)
+        for issued_id in exchange_names.ids:
+            self.known_states.remember_state(issued_id)
 
         places = state_places(response, self.known_states)
         replacements.extend(state_replacements(places, sealed_hash))
         response = spliced_response(response, replacements)
         request = with_sealed_states(request, self.known_states)
-        states = [place.state for place in places if not place.is_task]
+        states = [place.state for place in places if place.is_state]
         if states and not exchange_names.is_response_found:
             # What was not understood, such as an ask that broke off, may issue one too.
             exchange_names = exchange_names._replace(issued_name=states[0])

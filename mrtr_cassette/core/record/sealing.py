@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import (
     is_searched_everywhere,
     may_have_states_or_task_ids,
     state_replacements,
-    with_task_id,
+    with_named_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
@@ -177,21 +177,21 @@ class ExchangeNames(NamedTuple):
     echoed_name: str | None = None
     """The state that the request echoes, or the id of the task that it names."""
 
-    task_ids: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
     """The ids of tasks that are replaced from now on."""
 
 
 def names_in_exchange(call: Call, response: Response) -> ExchangeNames:
     """Return the states and the tasks that a call and its response name."""
-    mentioned_task_ids = [state.id for state in notified_states(response)]
-    if call.task:
-        mentioned_task_ids.insert(0, call.task)
+    mentioned_ids = [state.id for state in notified_states(response)]
+    if call.named_id:
+        mentioned_ids.insert(0, call.named_id)
 
     # A short id whose creation is not recorded is no secret.
-    task_ids = list(filter(is_searched_everywhere, mentioned_task_ids))
+    ids = list(filter(is_searched_everywhere, mentioned_ids))
     located_response = response_to(call.message, response)
     if located_response is None:
-        return ExchangeNames(echoed_name=call.echoed, task_ids=tuple(task_ids))
+        return ExchangeNames(echoed_name=call.echoed, ids=tuple(ids))
 
     result = located_response.message.tree.get("result")
     issued_state = members_of(result).get(REQUEST_STATE)
@@ -200,14 +200,14 @@ def names_in_exchange(call: Call, response: Response) -> ExchangeNames:
 
     new_task_id = created_task_id(call.message, located_response.message)
     if new_task_id:
-        task_ids.insert(0, new_task_id)
+        ids.insert(0, new_task_id)
 
     return ExchangeNames(
         is_response_found=True,
         ask=ask_in_result(result),
         issued_name=new_task_id or issued_state,
         echoed_name=call.echoed,
-        task_ids=tuple(task_ids),
+        ids=tuple(ids),
     )
 
 
@@ -223,10 +223,10 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
         with_known_sealed = known_states.sealed_text(state)
         return sealed_hash(state) if with_known_sealed == state else with_known_sealed
 
-    def sealed_task(task: str) -> str:
-        return sealed_hash(task) if task in known_states else task
+    def sealed_id(named_id: str) -> str:
+        return sealed_hash(named_id) if named_id in known_states else named_id
 
-    request = with_task_id(request, sealed_task)
+    request = with_named_id(request, sealed_id)
     places = find_states_and_task_ids(request.body, known_states)
     if not places:
         return request

@@ -66,7 +66,7 @@ from mrtr_cassette.core.secrets.sealed import (
     reads_as_words,
     seal_answers,
     seal_states,
-    with_task_id,
+    with_named_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response
@@ -423,13 +423,13 @@ class RequestNormaliser:
         )
 
     def _sealed_recorded_request(self, recorded_request: Request) -> Request:
-        """Return a recorded request with states, tasks and answers sealed: all are issued."""
+        """Return a recorded request with states, ids and answers sealed: all are issued."""
         return self._with_sealed_states(recorded_request, lambda _token: True)
 
     def _with_sealed_states(
         self, request: Request, is_issued: Callable[[str], bool]
     ) -> Request:
-        """Return a request with states, tasks and answers sealed as they are in the cassette.
+        """Return a request with states, ids and answers sealed as they are in the cassette.
 
         `is_issued` tells whether a hash is the cassette's and stays as it is.
         """
@@ -439,14 +439,14 @@ class RequestNormaliser:
                 return state
             return sealed_hash(state)
 
-        def new_task(name: str) -> str:
+        def new_id(name: str) -> str:
             return new_state(name) if is_searched_everywhere(name) else name
 
         def is_sealed_answer(text: str) -> bool:
             return looks_sealed(text) and is_issued(text)
 
         if self._seals_states:
-            request = with_task_id(request, new_task)
+            request = with_named_id(request, new_id)
 
         body = request.body
         may_have_hash = b"sha256" in body or b"\\u" in body

@@ -221,7 +221,7 @@ class StatePlace(NamedTuple):
     strings_around: int
     """How many strings of JSON are around it."""
 
-    is_task: bool = False
+    is_state: bool = True
 
 
 def may_have_states_or_task_ids(raw: bytes) -> bool:
@@ -391,29 +391,29 @@ def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
             unescaped_json(text_span.slice_of(raw).decode("latin-1"), 1)
         )
         if task_id in known_ids:
-            places.append(StatePlace(text_span, task_id, 1, is_task=True))
+            places.append(StatePlace(text_span, task_id, 1, is_state=False))
 
     return places
 
 
-def with_task_id(request: Request, new_id_of: Callable[[str], str]) -> Request:
-    """Return a request with another id of the task that it names, in its body and its header."""
+def with_named_id(request: Request, new_id_of: Callable[[str], str]) -> Request:
+    """Return a request with another id of what it is about, in its body and its header."""
     message = message_in(request.body)
-    task_id = None if message is None else message.task
-    if task_id is None:
+    named_id = None if message is None else message.named_id
+    if named_id is None:
         return request
 
-    places = find_task_ids(request.body, {task_id})
+    places = find_task_ids(request.body, {named_id})
     body = splice(request.body, state_replacements(places, new_id_of))
-    if is_searched_everywhere(task_id):
+    if is_searched_everywhere(named_id):
         # Servers make keys of questions that begin with it.
-        body = body.replace(task_id.encode(), new_id_of(task_id).encode())
+        body = body.replace(named_id.encode(), new_id_of(named_id).encode())
 
     headers = []
     for name, value in request.headers:
         is_name_header = name.lower() == "mcp-name"
-        if is_name_header and (decoded_header(value) or value) == task_id:
-            headers.append((name, new_id_of(task_id)))
+        if is_name_header and (decoded_header(value) or value) == named_id:
+            headers.append((name, new_id_of(named_id)))
         else:
             headers.append((name, value))
 
