@@ -81,7 +81,7 @@ _OTHER_ANSWER_REFUSED: Final = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "
     "recorded one is refused"
 )
-_ABOUT_PLAYED_TASK: Final = "it is about the task of a call that is played as recorded"
+_ABOUT_PLAYED_CALL: Final = "it is about the task of a call that is played as recorded"
 
 
 def unrecorded_miss(
@@ -187,7 +187,7 @@ class SessionOpening(Conversation):
     def __init__(
         self, call: Call, requests: Sequence[Request], session: ServerSession
     ) -> None:
-        super().__init__(requests[0], None, session, follows_task=False)
+        super().__init__(requests[0], None, session, follows_to_end=False)
         self._unsent_requests = deque(requests[1:])
         self.call = call
         self.failure: Miss | None = None
@@ -327,7 +327,7 @@ class ReplayToAsk(Conversation):
         recorder: Recorder,
     ) -> None:
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
-        super().__init__(call.request, script, session, follows_task=False)
+        super().__init__(call.request, script, session, follows_to_end=False)
         self.asking_entry = asking_entry
         self.states = script.findings.states
         self._shown_call = shown_call
@@ -565,7 +565,7 @@ def _why_not_sent_on(miss: Miss) -> Miss | None:
     if nearest is None or nearest.call_of_step is None:
         return None
 
-    return unrecorded_miss(miss.call, _ABOUT_PLAYED_TASK, nearest)
+    return unrecorded_miss(miss.call, _ABOUT_PLAYED_CALL, nearest)
 
 
 class Appending:

@@ -330,11 +330,11 @@ class Script(Protocol):
 class Conversation:
     """One call on a live server, or other requests, each made of the response before it.
 
-    It goes on with the task that the server makes of the call, if it `follows_task`. Its script is
-    told of the task when that is created, and of each state that asks something new. A task that
-    has not ended when the conversation does is cancelled. Without a script nothing is answered.
-    The recorded client may have left the call early: then `departure` says how. The task is polled
-    on after as many `poll_failures`.
+    A call may end elsewhere than in its response: it goes on with the task that the server makes of
+    the call, if it `follows_to_end`. Its script is told of the task when that is created, and of
+    each state that asks something new. A task that has not ended when the conversation does is
+    cancelled. Without a script nothing is answered. The recorded client may have left the call
+    early: then `departure` says how. The task is polled on after as many `poll_failures`.
     """
 
     def __init__(
@@ -343,7 +343,7 @@ class Conversation:
         script: Script | None,
         session: ServerSession,
         *,
-        follows_task: bool = True,
+        follows_to_end: bool = True,
         departure: Departure | None = None,
         poll_failures: int = 0,
     ) -> None:
@@ -352,10 +352,10 @@ class Conversation:
         self.leaving = Leaving(departure)
         self.stopping_point: NeedsAnswers | AskedOtherwise | FinishedCall | None = None
         """Where the conversation stopped; None while it goes on."""
-        self.task: TaskState | None = None
+        self.state: TaskState | None = None
         """The latest state of the task that the server has made of the call."""
         self._script = script
-        self._follows_task = follows_task
+        self._follows_to_end = follows_to_end
         self._poll_failures_left = poll_failures
         self._ask_count = 0
         self._seen_keys: set[str] = set()
@@ -377,7 +377,7 @@ class Conversation:
 
     def still_asks(self, ask: LiveAsk) -> bool:
         """Tell whether a later state of the task goes on asking what one asked before."""
-        task = self.task
+        task = self.state
         if task is None or not isinstance(ask, TaskAsk) or task is ask.task:
             return False
         return not task.input_requests.keys().isdisjoint(ask.live_keys.values())
@@ -392,10 +392,10 @@ class Conversation:
     @property
     def wait_s(self) -> float:
         """Seconds to wait before the next request: as long as the server asks for between polls."""
-        if self.task is None or self._due_requests or self.is_over:
+        if self.state is None or self._due_requests or self.is_over:
             return 0.0
 
-        interval_ms = decimal_of(self.task.tree.get(POLL_INTERVAL))
+        interval_ms = decimal_of(self.state.tree.get(POLL_INTERVAL))
         if interval_ms is None or interval_ms < 0:
             return _DEFAULT_POLL_S
 
@@ -409,14 +409,14 @@ class Conversation:
         if self.is_over:
             return self._leaving_request()
 
-        if self.task is not None and not self._due_requests:
-            self._due_requests = [self._request_about_task(GET_TASK, self.task)]
+        if self.state is not None and not self._due_requests:
+            self._due_requests = [self._request_about_task(GET_TASK, self.state)]
 
         if not self._due_requests:
             return None
 
         observation = self.session.request_in_session(self._due_requests.pop(0), self)
-        if self.task is None:
+        if self.state is None:
             self.leaving.pending_request = observation
 
         return observation
@@ -427,7 +427,7 @@ class Conversation:
         """Return the request that cancels the call or its task; None if nothing is pending."""
         pending_request = self.leaving.pending_request
         if pending_request is None:
-            return self.leave_task()
+            return self.leave()
 
         self.leaving.pending_request = None
         departure = self.leaving.client_departure
@@ -469,10 +469,17 @@ class Conversation:
         )
         return None
 
-    def leave_task(self) -> Observation | None:
+    @property
+    def missing_response(self) -> str:
+        """What has not come, in words."""
+        if self.state is None:
+            return "no complete response"
+        return "its task did not end"
+
+    def leave(self) -> Observation | None:
         """Return the request that cancels the task, unless it has ended or was cancelled."""
-        task = self.task
-        self.task = None
+        task = self.state
+        self.state = None
         if task is None or task.is_over:
             return None
 
@@ -511,7 +518,7 @@ class Conversation:
         """Take the response to the last request, which the observation has seen whole."""
         self.session.response_received(observation)
         exchange = observation.seal(End.COMPLETE, 0.0)
-        if self.task is not None:
+        if self.state is not None:
             self._take_response_about_task(observation, exchange)
         elif self._is_call_response_awaited(observation):
             self._take_call_response(observation, exchange)
@@ -537,14 +544,14 @@ class Conversation:
             return
 
         self.leaving.request_index += 1
-        if self._follows_task:
-            self.task = created_task(observation.call.message, response)
+        if self._follows_to_end:
+            self.state = created_task(observation.call.message, response)
 
         turn = self._ask_count + 1
         asked = observation.ask
-        if self.task is not None:
+        if self.state is not None:
             self._let_script_answer(
-                TaskAsk(turn, exchange, response=response, task=self.task)
+                TaskAsk(turn, exchange, response=response, task=self.state)
             )
         elif asked is not None and self._script is not None:
             keys = _live_keys_of_ask(exchange, asked)
@@ -583,7 +590,7 @@ class Conversation:
             self._poll_failures_left -= 1
             return
 
-        self.task = state
+        self.state = state
         if state is None or state.is_over:
             self.stopping_point = FinishedCall(self._ask_count + 1, exchange, response)
             return
@@ -695,7 +702,7 @@ class ToolList(Conversation):
         session: ServerSession,
         script: Script | None = None,
     ) -> None:
-        super().__init__(list_request, script, session, follows_task=False)
+        super().__init__(list_request, script, session, follows_to_end=False)
         self.tools: list[Any] = []
         self.is_whole = True
         self._page_count = 0
@@ -751,7 +758,7 @@ class AnsweredPoll(Conversation):
         self._answered_by_key = answered_by_key
         self._ask_count = asked
 
-    def leave_task(self) -> Observation | None:
+    def leave(self) -> Observation | None:
         """Leave the task to its client."""
         return None
 
@@ -760,7 +767,7 @@ class AnsweredPoll(Conversation):
         ask = self.unanswered_ask
         if isinstance(ask, TaskAsk) and answer.value is not None:
             self._mark_questions(ask.live_keys, is_answered=True)
-            self.task = ask.task
+            self.state = ask.task
             super().answer_unanswered_ask(answer)
 
         return None
@@ -787,7 +794,7 @@ class AnsweredPoll(Conversation):
         # Answers may not have taken effect so far.
         answered = [self._answered_by_key.get(key) for key in asked_requests]
         is_answered = bool(answered) and all(answered)
-        self.task = state if is_answered else None
+        self.state = state if is_answered else None
         if state is not None and new_keys:
             self._ask_count += 1
             self._mark_questions(new_keys, is_answered=False)
@@ -799,7 +806,7 @@ class AnsweredPoll(Conversation):
                 created_by_call=self._call,
             )
             self.stopping_point = NeedsAnswers(ask)
-        elif self.task is None:
+        elif self.state is None:
             self.stopping_point = FinishedCall(self._ask_count, exchange)
 
     def _mark_questions(self, keys: Iterable[str], *, is_answered: bool) -> None:

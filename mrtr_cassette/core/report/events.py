@@ -437,7 +437,7 @@ def turn_log_line(turn: CallTurn) -> LogLine:
     return log_line(event, line)
 
 
-def task_log_line(state: TaskState) -> LogLine:
+def progress_log_line(state: TaskState) -> LogLine:
     """Return the progress of a task that a call without a client created."""
     event = {"event": "task", "status": printable(state.status)}
     return log_line(event, f"task {task_words(state)}")

@@ -48,8 +48,8 @@ from mrtr_cassette.core.protocol.methods import (
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.events import (
     call_ended_event,
+    progress_log_line,
     recording_log_line,
-    task_log_line,
 )
 from mrtr_cassette.core.report.runs import CallResult, UnansweredError
 from mrtr_cassette.core.secrets.credentials import (
@@ -305,15 +305,15 @@ class _Caller:
 
         return exchange
 
-    def _report_task_progress(self, conversation: Conversation) -> None:
-        """Report the progress of the call's task when it changed."""
-        state = conversation.task
+    def _report_progress(self, conversation: Conversation) -> None:
+        """Report the progress of a call that has not ended when it changed."""
+        state = conversation.state
         if state is None or not state.is_at_work:
             return
 
         if state.digest != self._reported_digest:
             self._reported_digest = state.digest
-            self.answerers.announcer.say(task_log_line, state)
+            self.answerers.announcer.say(progress_log_line, state)
 
     async def _follow_request(
         self, request: Request, supply: Any = None
@@ -322,7 +322,7 @@ class _Caller:
         script = LeavesToSources()
         conversation = Conversation(request, script, self.session)
         await self.server.follow_conversation(
-            conversation, supply, self._report_task_progress
+            conversation, supply, self._report_progress
         )
         stopping_point = conversation.stopping_point
         if not isinstance(stopping_point, FinishedCall):

@@ -103,16 +103,14 @@ class LiveServer:
             UpstreamError: it did not end in time.
             BodyTooLargeError: a response is larger than what is kept.
         """
-        missing_response = "no complete response"
+        missing_response = conversation.missing_response
         try:
             async with asyncio.timeout(self.call_limit_s):
                 try:
                     await self._follow_without_limit(conversation, supply, watch)
                 except asyncio.CancelledError:
-                    if conversation.task is not None:
-                        missing_response = "its task did not end"
-
-                    await self._give_up_task(conversation)
+                    missing_response = conversation.missing_response
+                    await self._leave(conversation)
                     raise
         except TimeoutError:
             raise self._timeout_error(missing_response) from None
@@ -133,9 +131,9 @@ class LiveServer:
         )
         return MuteServerError(no_response_error(self.shown_as, reason))
 
-    async def _give_up_task(self, conversation: Conversation) -> None:
-        """Tell the server that nobody waits for its task any more."""
-        observation = conversation.leave_task()
+    async def _leave(self, conversation: Conversation) -> None:
+        """Tell the server that nobody waits any more for the end of a call."""
+        observation = conversation.leave()
         if observation is None:
             return
 

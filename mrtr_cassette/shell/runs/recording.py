@@ -703,7 +703,7 @@ class AutoAnswerHandler:
 
         if method_of(call.method).asks and call.answers is None:
             script = LeavesToSources()
-            return Conversation(request, script, session, follows_task=False)
+            return Conversation(request, script, session, follows_to_end=False)
 
         return None
 

@@ -135,11 +135,11 @@ def test_task_that_nobody_waits_for_is_cancelled_once() -> None:
 
     conversation, _ = conversing()
     respond(conversation, created(LIVE))
-    left = conversation.leave_task()
+    left = conversation.leave()
 
     assert left is not None
     assert (left.call.method, left.call.name) == ("tasks/cancel", LIVE)
-    assert (conversation.leave_task(), conversation.next_request()) == (None, None)
+    assert (conversation.leave(), conversation.next_request()) == (None, None)
 
 
 # Verifying

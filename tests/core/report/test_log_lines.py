@@ -173,8 +173,8 @@ def call_told(name: str) -> Told:
         )
 
     yield (
-        "task_log_line",
-        events.task_log_line(TaskState(name, name, asked, {"statusMessage": name})),
+        "progress_log_line",
+        events.progress_log_line(TaskState(name, name, asked, {"statusMessage": name})),
     )
     for problem in (None, name):
         result = CallResult(name, name, problem=problem)
