@@ -34,7 +34,6 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequest,
     answers_in,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -381,23 +380,16 @@ def _call_turn(
 
 def outcome_of(method: str, exchange: RecordedExchange) -> Mapping[str, Any]:
     """Return what a call came to, by its last response: its `result`, or its `error`."""
-    state = _ended_task(method, exchange)
-    if state is None:
+    state = exchange.polled_state
+    if state is None or method == exchange.call.method:
         return exchange.rpc_members
     return state.response
 
 
-def _ended_task(method: str, exchange: RecordedExchange) -> TaskState | None:
-    """Return the last state of the task that a call became; None if it is none or a poll."""
-    if method == exchange.call.method:
-        return None
-    return exchange.polled_state
-
-
 def why_no_outcome(method: str, exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
-    state = _ended_task(method, exchange)
-    if state is not None and not state.response:
+    state = exchange.polled_state
+    if state is not None and not outcome_of(method, exchange):
         fault = f"its task ended as {state.status}"
         reason = state.tree.get("statusMessage")
         if reason:

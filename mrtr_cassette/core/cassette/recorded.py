@@ -144,7 +144,7 @@ class RecordedExchange:
         return created_task(self.call.message, self.rpc_response)
 
     @property
-    def created_task_id(self) -> str | None:
+    def created_id(self) -> str | None:
         """The id of the task that its response creates, as either version of MCP has it."""
         return created_task_id(self.call.message, self.rpc_response)
 

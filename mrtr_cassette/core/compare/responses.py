@@ -136,14 +136,14 @@ _IGNORED_HEADERS: Final = VALIDATING_HEADERS | {
 }
 """Headers that vary from run to run, depend on the client, or name the server's software."""
 
-_TASK_MEMBER: Final = "#task"
-"""Beside a result: how the task ended that has it."""
+_ENDING_MEMBER: Final = "#task"
+"""Beside a result: how the call ended, if its response does not say it."""
 
-TASK_POINTER: Final = f"/{_TASK_MEMBER}"
+ENDING_POINTER: Final = f"/{_ENDING_MEMBER}"
 """Pointer to that."""
 
 _FAILURE_POINTERS: Final = frozenset(
-    {"/#error", "/#error/code", "/isError", f"/{_TASK_MEMBER}/status"}
+    {"/#error", "/#error/code", "/isError", f"/{_ENDING_MEMBER}/status"}
 )
 """Places that say that a call failed."""
 
@@ -250,7 +250,7 @@ def _drop_incomparable_members(
             "#end",
             "#messages",
             "#result",
-            _TASK_MEMBER,
+            _ENDING_MEMBER,
         }
         if "#error" not in all_names:
             kept_names.add(RESULT_TYPE)
@@ -310,7 +310,7 @@ def _changes_to_failure(
 
 def _ending_of_call(members: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the facts that say how a call ended."""
-    status = members.get(_TASK_MEMBER, {}).get("status")
+    status = members.get(_ENDING_MEMBER, {}).get("status")
     return "#error" in members, status, members.get(RESULT_TYPE) == TASK
 
 
@@ -666,7 +666,7 @@ def _task_members(state: TaskState) -> Members:
         if name in state.tree:
             task[name] = state.tree[name]
 
-    members: Members = {_TASK_MEMBER: task}
+    members: Members = {_ENDING_MEMBER: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
 
