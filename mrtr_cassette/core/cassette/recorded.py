@@ -144,6 +144,11 @@ class RecordedExchange:
         return created_task(self.call.message, self.rpc_response)
 
     @property
+    def ends_elsewhere(self) -> bool:
+        """Whether its response creates a task, with which the call goes on until it ends."""
+        return self.created_task is not None
+
+    @property
     def created_id(self) -> str | None:
         """The id of the task that its response creates, as either version of MCP has it."""
         return created_task_id(self.call.message, self.rpc_response)
@@ -151,9 +156,7 @@ class RecordedExchange:
     @property
     def polled_state(self) -> TaskState | None:
         """The state of a task that its response tells; None if it is no poll, and for an error."""
-        if not self.call.is_poll:
-            return None
-        return polled_state(self.rpc_response)
+        return self.call.polled_state(self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:
@@ -503,14 +506,14 @@ class RecordedInteraction:
             "task",
             turn.requests,
             turn.given_answers or None,
-            stable_key_names(turn.requests, self.task_id),
+            stable_key_names(turn.requests, self.created_id),
             asking_exchange,
             asking_exchange.ended_ms,
             tuple([self.steps[step].exchange for step in turn.answering_steps]),
         )
 
     @property
-    def task_id(self) -> str:
+    def created_id(self) -> str:
         """The id of the task that its last response creates; empty if it creates none."""
         task = self.exchanges[-1].created_task
         return "" if task is None else task.id
@@ -529,7 +532,7 @@ class RecordedInteraction:
         """Whether its client left before it ended: before an answer, or the end of its task."""
         if not self.steps:
             is_question = self.exchanges[-1].ask is not None
-            return is_question or bool(self.task_id)
+            return is_question or bool(self.created_id)
 
         state = self.last_state
         return state is not None and not state.is_over

@@ -59,7 +59,6 @@ from mrtr_cassette.core.protocol.tasks import (
     TaskState,
     created_task,
     notified_state,
-    polled_state,
     stable_key_names,
 )
 from mrtr_cassette.core.secrets.names import (
@@ -468,7 +467,7 @@ def pushed_value(raw: bytes, states: States = NO_STATES) -> Members:
     return members
 
 
-def task_question(requests: Mapping[str, InputRequest], task_id: str) -> Members:
+def polled_questions(requests: Mapping[str, InputRequest], task_id: str) -> Members:
     """Return the questions of a task for `question_changes`."""
     spelled_questions: Members = spelled_requests(requests)
     return comparable_by_key(spelled_questions, stable_key_names(requests, task_id))
@@ -574,10 +573,7 @@ def _compared_members(
         return {**members, RESULT_TYPE: TASK}
 
     method = method_of(exchange.call.method)
-    task_state = None
-    if exchange.call.is_poll:
-        task_state = polled_state(response_message)
-
+    task_state = exchange.call.polled_state(response_message)
     if task_state is not None:
         # It has the result of the call that has become the task.
         method = method_of(CALL_TOOL)
@@ -668,7 +664,7 @@ def _task_members(state: TaskState) -> Members:
 
     members: Members = {_ENDING_MEMBER: task}
     if state.input_requests:
-        members[INPUT_REQUESTS] = task_question(state.input_requests, state.id)
+        members[INPUT_REQUESTS] = polled_questions(state.input_requests, state.id)
 
     return members
 
@@ -711,7 +707,7 @@ def _compared_message(
 
     task = notified_state(message)
     if task is not None and task.input_requests:
-        params[INPUT_REQUESTS] = task_question(task.input_requests, task.id)
+        params[INPUT_REQUESTS] = polled_questions(task.input_requests, task.id)
 
     if "result" in compared_members:
         compared_members["result"] = with_pinned_places(

@@ -12,8 +12,8 @@ from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
     asked_question,
     is_failure,
+    polled_questions,
     pushed_value,
-    task_question,
 )
 from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.drive.live_session import (
@@ -266,7 +266,7 @@ class TaskAsk(LiveAsk):
     @property
     def question(self) -> Any:
         """What it asks, for `question_changes`."""
-        return task_question(self._new_requests, self.task.id)
+        return polled_questions(self._new_requests, self.task.id)
 
     def answers_in_server_form(self, answers: Mapping[str, Any]) -> AskAnswer:
         """Return answers under the keys of the task."""

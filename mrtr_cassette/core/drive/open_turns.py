@@ -14,7 +14,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedTurn,
 )
 from mrtr_cassette.core.cassette.sessions import is_listening_stream
-from mrtr_cassette.core.compare.responses import question_of, task_question
+from mrtr_cassette.core.compare.responses import polled_questions, question_of
 from mrtr_cassette.core.drive.conversation import AskAnswer
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import LIST_ROOTS
@@ -54,7 +54,7 @@ class OpenTurn:
     last_answer_number: int | None = None
 
     @property
-    def is_of_task(self) -> bool:
+    def is_polled(self) -> bool:
         """Whether a state of a task asks it."""
         return self.asking_poll is not None
 
@@ -93,7 +93,7 @@ def open_turns(interaction: RecordedInteraction) -> list[OpenTurn]:
     for turn in interaction.turns:
         if turn.pushed_turn is not None:
             turns.append(_open_pushed_turn(turn, turn.pushed_turn))
-        elif turn.via == "task":
+        elif turn.ask is None:
             turns.append(_open_task_turn(turn, interaction))
 
     return turns
@@ -149,19 +149,21 @@ def _open_task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> Ope
         if name in recorded_answers:
             answer = AskAnswer(to_json(recorded_answers[name]).encode())
 
-        key, asked = question_alone(name, request, interaction.task_id)
+        key, asked = question_alone(name, request, interaction.created_id)
         questions.append(Question(key, asked, answer, name))
 
     end_position = len(interaction.exchanges)
     return OpenTurn(turn.number, end_position, questions, turn.asking_exchange)
 
 
-def question_alone(name: str, request: InputRequest, task_id: str) -> tuple[str, Any]:
+def question_alone(
+    name: str, request: InputRequest, created_id: str
+) -> tuple[str, Any]:
     """Return the key and the value of a question as if its task asked nothing else.
 
     What is asked together in one run may be asked one by one in another.
     """
-    ((key, asked),) = task_question({name: request}, task_id).items()
+    ((key, asked),) = polled_questions({name: request}, created_id).items()
     return key, asked
 
 

@@ -248,7 +248,7 @@ class _OpenQuestions:
         """Whether the recorded client cancelled the task after the turns asked so far."""
         asked_turns = 0
         for turn in self._turns:
-            if turn.is_of_task and not turn.questions:
+            if turn.is_polled and not turn.questions:
                 asked_turns += 1
 
         return asked_turns == self._turns_until_left
@@ -644,7 +644,7 @@ class RecordedScript:
         """
         matches = []
         for turn in self._open_questions.turns_open_at(self._progress.position):
-            if turn.is_of_task == bool(key):
+            if turn.is_polled == bool(key):
                 matches.append(self._open_questions.nearest_match(turn, asked, key))
 
         if matches and self.accepts is None:
@@ -674,7 +674,7 @@ class RecordedScript:
 
     def _take_created_task(self, ask: TaskAsk) -> AskAnswer | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
-        recorded_id = self._interaction.task_id
+        recorded_id = self._interaction.created_id
         if not recorded_id or not self._is_last_response_next:
             self.take_final_response(ask)
             changes = without_turn_numbers(self.findings.changes)
@@ -699,7 +699,7 @@ class RecordedScript:
         answers: dict[str, bytes | None] = {}
         is_all_recorded = True
         for name, key in ask.live_keys.items():
-            match = self._match_of_task_question(name)
+            match = self._match_of_polled_question(name)
             if not self._continues_after_question(match):
                 return AskedOtherwise(ask, tuple(match.changes))
 
@@ -728,7 +728,7 @@ class RecordedScript:
             return unasked_turns[0].asking_poll
         return self._interaction.ending_exchange
 
-    def _match_of_task_question(self, name: str) -> _QuestionMatch:
+    def _match_of_polled_question(self, name: str) -> _QuestionMatch:
         """Return the recorded question that the last state asks under a key.
 
         Its poll is the one with which the state is paired.
@@ -763,7 +763,7 @@ class RecordedScript:
         if self._is_task:
             recorded = self._interaction.ending_exchange
 
-        if self._interaction.task_id and not self._is_task:
+        if self._interaction.created_id and not self._is_task:
             self.findings.is_rerouted = True
 
         turn = 0

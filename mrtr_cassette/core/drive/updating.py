@@ -274,7 +274,7 @@ def _is_accepted_only_as_whole(repetition: _RepeatedConversation) -> bool:
         return True
 
     for pair in repetition.pairs:
-        if pair.live.created_task is not None:
+        if pair.live.ends_elsewhere:
             return True
         if _pushes_in(pair.live):
             return True
@@ -487,7 +487,7 @@ class _ConversationProposal:
         self._object_to_other_branches()
         self._name_state_of_last_question()
         steps: tuple[TaskStep, ...] = ()
-        if self._taken_responses[-1].live.created_task is not None:
+        if self._taken_responses[-1].live.ends_elsewhere:
             self._object_to_replaced_task()
             steps = self._take_steps()
 
@@ -565,7 +565,7 @@ class _ConversationProposal:
     def _object_to_replaced_task(self) -> None:
         """Object if the states of the task can't replace the recorded ones."""
         recorded = self._replaced_exchanges
-        if not self._interaction.task_id:
+        if not self._interaction.created_id:
             self._objections.append(
                 "the server makes a task of the call now: record it again"
             )

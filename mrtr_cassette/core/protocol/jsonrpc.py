@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import InputRequired, ask_in_result, may_ask
-from mrtr_cassette.core.protocol.methods import CANCELLED, TASK_ID, method_of
+from mrtr_cassette.core.protocol.methods import CANCELLED, method_of
 from mrtr_cassette.core.wire.codings import content_coding
 from mrtr_cassette.core.wire.http import End, Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -99,10 +99,11 @@ class Message(NamedTuple):
     @property
     def named_id(self) -> str | None:
         """The id, which a response issued, of the task that it is about; None for any other."""
-        if method_of(self.method).named_by != TASK_ID:
+        method = method_of(self.method)
+        if not method.names_issued_id:
             return None
 
-        task_id = self.params.get(TASK_ID)
+        task_id = self.params.get(method.named_by)
         return task_id if isinstance(task_id, str) else None
 
     @property

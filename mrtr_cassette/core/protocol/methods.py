@@ -61,6 +61,11 @@ class Method:
     asks_for: str = ""
     is_step: bool = False
 
+    @property
+    def names_issued_id(self) -> bool:
+        """Whether what it names is the id of a task, which a response issued."""
+        return self.named_by == TASK_ID
+
 
 def _modified_times(*places: MemberPath) -> frozenset[MemberPath]:
     """Return where annotations at some places say when something was modified."""

@@ -45,6 +45,7 @@ from mrtr_cassette.core.secrets.names import (
     HASH,
     SESSION,
     Ref,
+    id_surrogate,
     is_cassette_token,
     is_journal_token,
     is_of_kind,
@@ -56,7 +57,6 @@ from mrtr_cassette.core.secrets.names import (
     session_surrogate,
     sha256_of,
     state_surrogate,
-    task_surrogate,
 )
 from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, SESSION_HEADER
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
@@ -224,10 +224,10 @@ class _SurrogateNames:
                     interaction, number, exchanges[number], call_sha256, occurrence
                 )
 
-        task = self.issued_name_by_number.get(interaction.exchange_numbers[-1])
-        if task is not None:
+        name = self.issued_name_by_number.get(interaction.exchange_numbers[-1])
+        if name is not None:
             for number in interaction.poll_counts_by_step:
-                self.echoed_name_by_number[number] = task
+                self.echoed_name_by_number[number] = name
 
     def _occurrence_of(self, interaction: LinkedInteraction, call_sha256: str) -> int:
         """Return which interaction with its call one is."""
@@ -258,7 +258,7 @@ class _SurrogateNames:
         if issued_hash is not None:
             new_name = state_surrogate(call_sha256, occurrence, turn + 1)
             if exchange.created_id is not None:
-                new_name = task_surrogate(call_sha256, occurrence)
+                new_name = id_surrogate(call_sha256, occurrence)
 
             self.issued_name_by_number[number] = new_name
             self.state_names.setdefault(issued_hash, new_name)

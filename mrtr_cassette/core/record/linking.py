@@ -180,7 +180,7 @@ def facts_of(
         asked_keys=None if ask is None else frozenset(ask.input_requests),
         issued_hashes=issued_hashes,
         asked_moment=_moment_of_ask(ask, response),
-        creates_task=exchange.created_task is not None,
+        creates_task=exchange.ends_elsewhere,
         task=_task_facts_of(exchange),
     )
 

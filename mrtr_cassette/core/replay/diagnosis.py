@@ -23,7 +23,7 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, messages_in
-from mrtr_cassette.core.protocol.methods import TASK_ID, method_of
+from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.secrets.names import secrets_in
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import why_body_unreadable
@@ -356,7 +356,7 @@ def _writes_in_words(descriptions: Sequence[str], shared_count: int) -> str:
 
 def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
-    if method_of(key.method).named_by == TASK_ID:
+    if method_of(key.method).names_issued_id:
         return "no call that was recorded created this task"
 
     quoted_names = {f'"{entry.key.name}"' for entry in same_method}

@@ -362,7 +362,7 @@ def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
     return f"{STATE}:{call_sha256[:16]}:{occurrence}:{turn}"
 
 
-def task_surrogate(call_sha256: str, occurrence: int) -> str:
+def id_surrogate(call_sha256: str, occurrence: int) -> str:
     """Return the surrogate of the id of the task that a call created."""
     return f"{TASK}:{call_sha256[:16]}:{occurrence}"
 

@@ -18,7 +18,6 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.sessions import LiveStreams
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
-from mrtr_cassette.core.protocol.tasks import polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import (
@@ -104,7 +103,7 @@ class RecordingRun(ProxyRun):
     live_streams: LiveStreams = field(default_factory=LiveStreams)
     """The streams that the upstream has begun while a cassette is played."""
 
-    logged_task_states: dict[str, str] = field(default_factory=dict)
+    logged_states: dict[str, str] = field(default_factory=dict)
     """The digest of the latest state of each task, by its id."""
 
     _began_at: float = field(default_factory=CLOCK.now)
@@ -344,11 +343,8 @@ class ExchangeRecording:
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.recording_run.announcer
-        logged_task_states = self.recording_run.logged_task_states
-        new_task_state = None
-        if observation.call.is_poll:
-            new_task_state = polled_state(observation.response)
-
+        logged_task_states = self.recording_run.logged_states
+        new_task_state = observation.call.polled_state(observation.response)
         if new_task_state is not None:
             if logged_task_states.get(new_task_state.id) == new_task_state.digest:
                 announcer = replace(announcer, log=None)

@@ -630,8 +630,8 @@ class _AnsweredUpstream:
 
 
 @dataclass(frozen=True, slots=True)
-class _CreatedTask:
-    """The call that has created a task, which of its questions were answered, and how."""
+class _PolledCall:
+    """A call that ends elsewhere, which of its questions were answered, and how."""
 
     call: Call
     rounds: Rounds
@@ -650,19 +650,19 @@ class AutoAnswerHandler:
     relay: Relay
     sources: AnswerSources
     answerers: Answerers
-    tasks: dict[str, _CreatedTask] = field(default_factory=dict)
-    """The tasks that calls have created, by their ids."""
+    polled_calls: dict[str, _PolledCall] = field(default_factory=dict)
+    """The calls that end elsewhere, by the ids with which clients poll them."""
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call = read_call(request)
-        task = self.tasks.get(call.name) if call.is_poll else None
-        conversation = self._asking_conversation(request, call, task)
+        polled = self.polled_calls.get(call.name) if call.is_poll else None
+        conversation = self._asking_conversation(request, call, polled)
         if conversation is None:
             await self.relay.handle(request, downstream)
             return
 
-        rounds = Rounds(self.sources) if task is None else task.rounds
+        rounds = Rounds(self.sources) if polled is None else polled.rounds
         upstream = _AnsweredUpstream(self.relay, self.sources, self.answerers, rounds)
         try:
             await LiveServer(upstream, self.relay.shown_as).follow_conversation(
@@ -678,9 +678,8 @@ class AutoAnswerHandler:
             downstream.break_off()
             return
 
-        created_task = exchange.created_task
-        if created_task is not None:
-            self.tasks[created_task.id] = _CreatedTask(call, rounds)
+        if exchange.ends_elsewhere and exchange.created_id is not None:
+            self.polled_calls[exchange.created_id] = _PolledCall(call, rounds)
 
         headers = without_header(last_response.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response
@@ -688,17 +687,17 @@ class AutoAnswerHandler:
         await downstream.send_whole(status, headers, response.body)
 
     def _asking_conversation(
-        self, request: Request, call: Call, task: _CreatedTask | None
+        self, request: Request, call: Call, polled: _PolledCall | None
     ) -> Conversation | None:
         """Return the conversation of a call that may ask, or None."""
         if not is_modern(call):
             return None
 
         session = ServerSession(Recorder(seals_states=False))
-        if task is not None:
-            turns = len(task.rounds.turns)
+        if polled is not None:
+            turns = len(polled.rounds.turns)
             return AnsweredPoll(
-                request, session, task.call, task.answered_questions, turns
+                request, session, polled.call, polled.answered_questions, turns
             )
 
         if method_of(call.method).asks and call.answers is None:
