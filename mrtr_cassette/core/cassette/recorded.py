@@ -149,7 +149,7 @@ class RecordedExchange:
         return self.created_task is not None
 
     @property
-    def created_id(self) -> str | None:
+    def created_task_id(self) -> str | None:
         """The id of the task that its response creates, as either version of MCP has it."""
         return created_task_id(self.call.message, self.rpc_response)
 
@@ -506,14 +506,14 @@ class RecordedInteraction:
             "task",
             turn.requests,
             turn.given_answers or None,
-            stable_key_names(turn.requests, self.created_id),
+            stable_key_names(turn.requests, self.created_task_id),
             asking_exchange,
             asking_exchange.ended_ms,
             tuple([self.steps[step].exchange for step in turn.answering_steps]),
         )
 
     @property
-    def created_id(self) -> str:
+    def created_task_id(self) -> str:
         """The id of the task that its last response creates; empty if it creates none."""
         task = self.exchanges[-1].created_task
         return "" if task is None else task.id
@@ -532,7 +532,7 @@ class RecordedInteraction:
         """Whether its client left before it ended: before an answer, or the end of its task."""
         if not self.steps:
             is_question = self.exchanges[-1].ask is not None
-            return is_question or bool(self.created_id)
+            return is_question or bool(self.created_task_id)
 
         state = self.last_state
         return state is not None and not state.is_over

@@ -135,14 +135,14 @@ _IGNORED_HEADERS: Final = VALIDATING_HEADERS | {
 }
 """Headers that vary from run to run, depend on the client, or name the server's software."""
 
-_ENDING_MEMBER: Final = "#task"
+_TASK_MEMBER: Final = "#task"
 """Beside a result: how the call ended, if its response does not say it."""
 
-ENDING_POINTER: Final = f"/{_ENDING_MEMBER}"
+TASK_POINTER: Final = f"/{_TASK_MEMBER}"
 """Pointer to that."""
 
 _FAILURE_POINTERS: Final = frozenset(
-    {"/#error", "/#error/code", "/isError", f"/{_ENDING_MEMBER}/status"}
+    {"/#error", "/#error/code", "/isError", f"/{_TASK_MEMBER}/status"}
 )
 """Places that say that a call failed."""
 
@@ -249,7 +249,7 @@ def _drop_incomparable_members(
             "#end",
             "#messages",
             "#result",
-            _ENDING_MEMBER,
+            _TASK_MEMBER,
         }
         if "#error" not in all_names:
             kept_names.add(RESULT_TYPE)
@@ -309,7 +309,7 @@ def _changes_to_failure(
 
 def _ending_of_call(members: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the facts that say how a call ended."""
-    status = members.get(_ENDING_MEMBER, {}).get("status")
+    status = members.get(_TASK_MEMBER, {}).get("status")
     return "#error" in members, status, members.get(RESULT_TYPE) == TASK
 
 
@@ -662,7 +662,7 @@ def _task_members(state: TaskState) -> Members:
         if name in state.tree:
             task[name] = state.tree[name]
 
-    members: Members = {_ENDING_MEMBER: task}
+    members: Members = {_TASK_MEMBER: task}
     if state.input_requests:
         members[INPUT_REQUESTS] = polled_questions(state.input_requests, state.id)
 

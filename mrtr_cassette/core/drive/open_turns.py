@@ -149,7 +149,7 @@ def _open_task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> Ope
         if name in recorded_answers:
             answer = AskAnswer(to_json(recorded_answers[name]).encode())
 
-        key, asked = question_alone(name, request, interaction.created_id)
+        key, asked = question_alone(name, request, interaction.created_task_id)
         questions.append(Question(key, asked, answer, name))
 
     end_position = len(interaction.exchanges)
@@ -157,13 +157,13 @@ def _open_task_turn(turn: RecordedTurn, interaction: RecordedInteraction) -> Ope
 
 
 def question_alone(
-    name: str, request: InputRequest, created_id: str
+    name: str, request: InputRequest, created_task_id: str
 ) -> tuple[str, Any]:
     """Return the key and the value of a question as if its task asked nothing else.
 
     What is asked together in one run may be asked one by one in another.
     """
-    ((key, asked),) = polled_questions({name: request}, created_id).items()
+    ((key, asked),) = polled_questions({name: request}, created_task_id).items()
     return key, asked
 
 

@@ -272,7 +272,7 @@ def _changed_pairs(
     """Yield the new exchanges of a changed interaction, each with the one whose place it takes."""
     for old_exchange, new_exchange in zip(old.exchanges, new.exchanges, strict=False):
         # The id of a task is in more places than are changed.
-        if new_exchange.created_id is None:
+        if new_exchange.created_task_id is None:
             yield new_exchange, old_exchange
 
 

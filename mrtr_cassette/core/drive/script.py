@@ -674,7 +674,7 @@ class RecordedScript:
 
     def _take_created_task(self, ask: TaskAsk) -> AskAnswer | AskedOtherwise:
         """Take the response that makes the call a task, and go on if it was one when recorded."""
-        recorded_id = self._interaction.created_id
+        recorded_id = self._interaction.created_task_id
         if not recorded_id or not self._is_last_response_next:
             self.take_final_response(ask)
             changes = without_turn_numbers(self.findings.changes)
@@ -763,7 +763,7 @@ class RecordedScript:
         if self._is_task:
             recorded = self._interaction.ending_exchange
 
-        if self._interaction.created_id and not self._is_task:
+        if self._interaction.created_task_id and not self._is_task:
             self.findings.is_rerouted = True
 
         turn = 0

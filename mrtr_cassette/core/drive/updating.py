@@ -565,7 +565,7 @@ class _ConversationProposal:
     def _object_to_replaced_task(self) -> None:
         """Object if the states of the task can't replace the recorded ones."""
         recorded = self._replaced_exchanges
-        if not self._interaction.created_id:
+        if not self._interaction.created_task_id:
             self._objections.append(
                 "the server makes a task of the call now: record it again"
             )

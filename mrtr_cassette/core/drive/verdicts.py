@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.compare.responses import (
-    ENDING_POINTER,
+    TASK_POINTER,
     is_failure,
     outcome_value,
     question_changes,
@@ -128,7 +128,7 @@ def reaction_changes(before: Reaction, after: Reaction) -> list[Change] | None:
     live = with_id_of(before.exchange.call, after.exchange)
     # The same result may come with a task or without one.
     changes = without_ignored_changes(
-        response_changes(before.exchange, live), (ENDING_POINTER,)
+        response_changes(before.exchange, live), (TASK_POINTER,)
     )
     return [change for change in changes if not change.is_information]
 

@@ -97,7 +97,7 @@ def issued_name(exchange: RecordedExchange) -> str | None:
     """Return the request state that a response issues, or the id of the task that it creates."""
     if exchange.ask is not None:
         return exchange.ask.request_state
-    return exchange.created_id
+    return exchange.created_task_id
 
 
 # Assembly
@@ -257,7 +257,7 @@ class _SurrogateNames:
         echoed_hash = exchange.echoed_sha256
         if issued_hash is not None:
             new_name = state_surrogate(call_sha256, occurrence, turn + 1)
-            if exchange.created_id is not None:
+            if exchange.created_task_id is not None:
                 new_name = id_surrogate(call_sha256, occurrence)
 
             self.issued_name_by_number[number] = new_name

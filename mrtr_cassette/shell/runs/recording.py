@@ -678,8 +678,8 @@ class AutoAnswerHandler:
             downstream.break_off()
             return
 
-        if exchange.ends_elsewhere and exchange.created_id is not None:
-            self.polled_calls[exchange.created_id] = _PolledCall(call, rounds)
+        if exchange.ends_elsewhere and exchange.created_task_id is not None:
+            self.polled_calls[exchange.created_task_id] = _PolledCall(call, rounds)
 
         headers = without_header(last_response.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response
