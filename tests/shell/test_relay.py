@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -183,6 +183,32 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
     kept = read(path)["interactions"][0]["response"]
 
     assert (kept["text"], kept.get("end")) == (text, end)
+
+
+LISTENING = Request("GET", "/mcp", (("Accept", "text/event-stream"),), b"")
+INCOMPLETE: dict[str, tuple[Request, list[bytes | OSError], bool, int]] = {
+    "whole": (PING, [event(result({}))], False, 0),
+    "whole, and then broken off": (PING, [event(result({})), OSError()], False, 0),
+    "broken off": (PING, [b": hello\n\n", OSError()], False, 1),
+    "left by its client": (PING, [b": hello\n\n", event(result({}))], True, 1),
+    "listening": (LISTENING, [b": hello\n\n", event(result({}))], True, 0),
+    "listening, and broken off": (LISTENING, [b": hello\n\n", OSError()], False, 0),
+}
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+@looped
+async def test_responses_that_clients_did_not_get_whole_are_counted(
+    tmp_path: Path, name: str
+) -> None:
+    """A stream that listens has no end but that its client leaves, or the server goes."""
+    request, chunks, has_left, count = INCOMPLETE[name]
+    async with relaying(tmp_path / "c.json", Server(Response(list(chunks)))) as given:
+        relay, session = given
+        with suppress(ConnectionResetError):
+            await relay.handle(request, Client(has_left=has_left))
+
+    assert session.report.incomplete == count
 
 
 @looped

@@ -32,6 +32,7 @@ from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     REFUSED,
     SESSION_HEADER,
+    End,
     Headers,
     Request,
     Response,
@@ -154,6 +155,21 @@ def is_listening_stream(call: Call, response: Response | None) -> bool:
 
     is_stream = response is not None and response.is_event_stream
     return is_stream and call.request.method == "GET"
+
+
+def lacks_end(call: Call, response: Response | None) -> bool:
+    """Tell whether a client did not get a whole response: it left, or the server was lost.
+
+    Streams that listen end like this, and a pipe may have no response to a cancelled call.
+    """
+    if response is not None and response.end is End.COMPLETE:
+        return False
+    if is_listening_stream(call, response):
+        return False
+    if response is None:
+        return not call.request.is_line
+
+    return not response.is_lines or response.end is End.BROKEN
 
 
 def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:

@@ -89,8 +89,8 @@ class FinalResponse(NamedTuple):
 
 
 _NO_RESPONSE: Final = FinalResponse("nothing", None)
-_END_WORDS: Final = {
-    End.OPEN: "still open when the recording ended",
+END_WORDS: Final = {
+    End.OPEN: "open until its client left or the recording ended",
     End.BROKEN: "broken off by the upstream",
 }
 
@@ -478,7 +478,7 @@ def _response_facts(response: Response | None, words: str) -> Iterator[str]:
     elif response.is_event_stream:
         yield f"stream of {counted(len(response.pieces), 'event')}"
 
-    yield _END_WORDS.get(response.end, "")
+    yield END_WORDS.get(response.end, "")
 
 
 def _response_on_other_stream(

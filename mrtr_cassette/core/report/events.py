@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.sessions import lacks_end
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Via, ask_in
 from mrtr_cassette.core.protocol.tasks import TASK, TaskState
-from mrtr_cassette.core.report.details import final_response_of, task_words
+from mrtr_cassette.core.report.details import END_WORDS, final_response_of, task_words
 from mrtr_cassette.core.report.replay_events import (
     Event,
     LogLine,
@@ -156,6 +157,10 @@ def response_log_line(
         words = final_response_words(final_response_of(call, exchange.response))
         if words:
             line += f": {words}"
+
+    response = exchange.response
+    if response is not None and lacks_end(call, response):
+        line += f", {END_WORDS[response.end]}"
 
     return log_line(event, f"{line} ({took_ms:.0f} ms)")
 
@@ -401,8 +406,8 @@ def recording_log_line(report: RecordingReport) -> LogLine:
 
 
 _CONCLUSION_MEMBERS: Final = (
-    "interactions exchanges played unrecorded unread kept same=is_same unpublished=objection "
-    "redacted"
+    "interactions exchanges played unrecorded unread incomplete kept same=is_same "
+    "unpublished=objection redacted"
 )
 
 

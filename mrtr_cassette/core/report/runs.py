@@ -654,6 +654,8 @@ class RecordingReport:
     """How many exchanges have a body that could not be read."""
 
     redacted: tuple[Redaction, ...] = ()
+    incomplete: int = 0
+    """How many exchanges have no whole response: a client left, or the server was lost."""
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -670,6 +672,9 @@ def recording_text(report: RecordingReport) -> str:
 
     if report.unread:
         counts_in_words.append(f"{report.unread} with a body that could not be read")
+
+    if report.incomplete:
+        parts.append(f"{report.incomplete} without a whole response")
 
     if report.is_same:
         kept_count = counted(report.kept, "interaction")

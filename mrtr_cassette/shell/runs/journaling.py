@@ -16,7 +16,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_journal_line,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
-from mrtr_cassette.core.cassette.sessions import LiveStreams
+from mrtr_cassette.core.cassette.sessions import LiveStreams, lacks_end
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
@@ -84,6 +84,9 @@ class RecordingRun(ProxyRun):
     unread_count: int = 0
     """How many of them have a body that could not be read."""
 
+    incomplete_count: int = 0
+    """How many of them have no whole response."""
+
     outcomes: Outcomes = field(default_factory=Outcomes)
     failure: str | None = None
     """How the command that was recorded failed."""
@@ -128,6 +131,7 @@ class RecordingRun(ProxyRun):
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
             unread=self.unread_count,
+            incomplete=self.incomplete_count,
         )
 
     @property
@@ -294,8 +298,14 @@ class ExchangeRecording:
                 return
 
             self.recording_run.exchange_count += 1
-            if self._sealed_exchange is not None:
-                self._report_exchange(observation, self._sealed_exchange, end, now_ms)
+            exchange = self._sealed_exchange
+            if exchange is None:
+                return
+
+            if lacks_end(observation.call, exchange.response):
+                self.session.incomplete_count += 1
+
+            self._report_exchange(observation, exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001
             self._stop_recording(error)
 

@@ -290,7 +290,10 @@ def test_end_of_a_call_on_a_pipe() -> None:
     exchange = RecordedExchange(1, post(CALL), response, 1, 2, None, None)
     (call,) = details_of(cassette_with(([exchange], ()))).interactions
 
-    assert call.ended == "result, 1 line, still open when the recording ended"
+    assert (
+        call.ended
+        == "result, 1 line, open until its client left or the recording ended"
+    )
 
 
 # Responses on listening streams

@@ -12,8 +12,10 @@ from xml.etree import ElementTree as ET
 import orjson
 import pytest
 from builders import (
+    STREAM_HEADERS,
     Answer,
     Step,
+    as_request,
     cassette_of,
     conversation,
     get,
@@ -99,7 +101,7 @@ from mrtr_cassette.core.report.runs import (
     summary_text,
     upstream_error_body,
 )
-from mrtr_cassette.core.wire.http import End, Request, line_request
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, line_request
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.shell.files.reports import saved_report
 from mrtr_cassette.terms import LIBRARY_TERMS, SHELL_TERMS, SUITE_TERMS, Terms
@@ -387,6 +389,7 @@ def recordings() -> str:
         RecordingReport("c.json", 3, 4, None, 0, kept=2),
         RecordingReport("c.json", 3, 4, None, 0, kept=3, is_same=True),
         RecordingReport("c.json", 1, 2, None, 0, unread=1),
+        RecordingReport("c.json", 1, 2, None, 0, incomplete=1),
         RecordingReport("c.json", 12, 12, None, 0, redacted=REDACTED),
     ):
         event, line = recording_log_line(report)
@@ -931,6 +934,22 @@ def exchanges() -> Told:
         yield ended(observation, observation.started_ms + 3.04)
 
 
+def responses_without_an_end() -> Told:
+    """Tell who did not get a whole response; a stream that listens ends when its client leaves."""
+    for request, end in (
+        (CALL, End.BROKEN),
+        (CALL, End.OPEN),
+        (post(rpc("subscriptions/listen")), End.OPEN),
+        (line_request(CALL), End.BROKEN),
+        (line_request(CALL), End.OPEN),
+    ):
+        observation = conversation().recorder.request_received(as_request(request), 0)
+        status = NO_STATUS if observation.call.request.is_line else 200
+        observation.response_started(status, STREAM_HEADERS)
+        exchange = observation.seal(end, 0)
+        yield response_log_line(observation, exchange, end, observation.started_ms + 1)
+
+
 def pushes_of_a_recording() -> Told:
     """Tell a pushed request as an ask of the call that is pending, and the response as an answer."""
     session = PushingSession()
@@ -992,6 +1011,7 @@ def other_events() -> Told:
 
 TELLERS: tuple[Callable[[], Told], ...] = (
     exchanges,
+    responses_without_an_end,
     pushes_of_a_recording,
     replay_events,
     pushes_of_a_replay,
