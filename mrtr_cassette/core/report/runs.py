@@ -674,7 +674,7 @@ def recording_text(report: RecordingReport) -> str:
         counts_in_words.append(f"{report.unread} with a body that could not be read")
 
     if report.incomplete:
-        parts.append(f"{report.incomplete} without a whole response")
+        counts_in_words.append(f"{report.incomplete} without a whole response")
 
     if report.is_same:
         kept_count = counted(report.kept, "interaction")

@@ -37,6 +37,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     find_spans,
     item_spans,
     parse,
+    parse_tolerantly,
     splice,
 )
 from mrtr_cassette.core.wire.pointers import members_of, without_null_members
@@ -203,6 +204,7 @@ _STATE_MEMBER = re.compile(rf'{REQUEST_STATE}(\\{{0,63}})"\s*:\s*\1"', re.ASCII)
 _PLAIN_STATE = re.compile(rf'"{REQUEST_STATE}"\s*:\s*"([^"\\]*)"'.encode())
 """The member, with a value that has no escapes."""
 
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 _STATE_PATHS = (ECHOED_STATE_PATH, ISSUED_STATE_PATH)
 _TASK_ID_PATHS: Final[tuple[MemberPath, ...]] = (
     *NAMED_TASK_PATHS,
@@ -226,7 +228,14 @@ class StatePlace(NamedTuple):
 
 def may_have_states_or_task_ids(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states_and_task_ids` may find something."""
-    return _STATE_NAME in raw or _TASK_ID_NAME in raw
+    if _STATE_NAME in raw or _TASK_ID_NAME in raw:
+        return True
+    return b"\\u00" in raw and _has_escaped_letter(raw)
+
+
+def _has_escaped_letter(raw: bytes) -> bool:
+    """Tell whether a name may be spelled with escapes."""
+    return _ESCAPED_LETTER.search(raw) is not None
 
 
 def find_states_and_task_ids(
@@ -240,26 +249,37 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
     """Return the states that messages issue or echo, and where other members repeat one.
 
     A member of another object may have the same name, such as an argument of a tool: it has a state
-    only if that is a known one and does not read as words. In text that is no JSON, such as a
+    only if that is a known one and does not read as words. In text that is no valid JSON, such as a
     message that broke off, every such member has one.
     """
-    if _STATE_NAME not in raw:
+    if _STATE_NAME not in raw and not _has_escaped_letter(raw):
         return []
 
     only_state = _only_state(raw)
     if only_state is not None:
         return [only_state]
 
+    whole_text = Span(0, len(raw))
+    texts = [whole_text]
+    if b"\n" in raw.strip() and not _is_strict_json(raw):
+        texts = _line_spans(raw)
+
+    in_messages: dict[int, StatePlace] = {}
+    for text in {whole_text, *texts}:
+        in_messages |= _states_of_messages(raw, text)
+
     places = []
     states_elsewhere = []
-    for text in _spans_of_json_texts(raw):
-        spans = _message_state_spans(raw, text)
+    for text in texts:
+        is_json_text = _is_strict_json(text.slice_of(raw))
         for place in _states_by_search(raw, text):
-            if spans is None or place.span in spans:
+            is_in_message = in_messages.pop(place.span.start, None) is not None
+            if is_in_message or not is_json_text:
                 places.append(place)
             else:
                 states_elsewhere.append(place)
 
+    places += in_messages.values()
     message_states = {place.state for place in places}
     for place in states_elsewhere:
         is_known = place.state in message_states or place.state in known_states
@@ -288,18 +308,17 @@ def _only_state(raw: bytes) -> StatePlace | None:
     return StatePlace(Span(*member.span(1)), state, strings_around=1)
 
 
-def _spans_of_json_texts(raw: bytes) -> list[Span]:
-    """Return the places of the texts of a body that are JSON each: all of it, or its lines."""
-    whole_span = Span(0, len(raw))
-    if b"\n" not in raw.strip():
-        return [whole_span]
+def _is_strict_json(raw: bytes) -> bool:
+    """Tell whether a text is JSON as its specification has it."""
+    if message_in(raw) is not None:
+        return True
 
     try:
         parse(raw)
     except NotJsonError:
-        return _line_spans(raw)
+        return False
 
-    return [whole_span]
+    return True
 
 
 def _line_spans(raw: bytes) -> list[Span]:
@@ -314,26 +333,40 @@ def _line_spans(raw: bytes) -> list[Span]:
     return lines
 
 
-def _message_state_spans(raw: bytes, text: Span) -> set[Span] | None:
-    """Return where the messages of a JSON text have states, without quotes; None for no JSON."""
+def _states_of_messages(raw: bytes, text: Span) -> dict[int, StatePlace]:
+    """Return the states of the messages of a text that clients read as JSON, by their offsets."""
     try:
         messages = _message_spans(raw, text)
     except NotJsonError:
-        return None
+        return {}
 
-    state_spans: set[Span] = set()
+    states = {}
     for message in messages:
         for _, span in find_spans(message.slice_of(raw), _STATE_PATHS):
-            unquoted_span = Span(span.start + 1, span.end - 1)
-            state_spans.add(unquoted_span.moved(message.start))
+            value = span.moved(message.start)
+            if raw[value.start] == ord('"'):
+                place = _plain_state(raw, Span(value.start + 1, value.end - 1))
+                states[place.span.start] = place
 
-    return state_spans
+    return states
+
+
+def _plain_state(raw: bytes, span: Span, *, is_state: bool = True) -> StatePlace:
+    """Return the state or the id that is in a string of a message itself."""
+    escaped_state = span.slice_of(raw).decode("latin-1")
+    state = utf8_text_of_latin1(unescaped_json(escaped_state, 1))
+    return StatePlace(span, state, strings_around=1, is_state=is_state)
 
 
 def _message_spans(raw: bytes, text: Span) -> list[Span]:
-    """Return where the messages of a batch are, or the only one of a JSON text."""
+    """Return where the messages of a batch are, or the only one of a JSON text.
+
+    Raises:
+        NotJsonError: no client can read it.
+    """
     json_text = text.slice_of(raw)
-    if message_in(json_text) is not None or not isinstance(parse(json_text), list):
+    is_message = message_in(json_text) is not None
+    if is_message or not isinstance(parse_tolerantly(json_text), list):
         return [text]
 
     ((_, array),) = find_spans(json_text, [()])
@@ -386,12 +419,10 @@ def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
         if raw[value.start] != ord('"'):
             continue
 
-        text_span = Span(value.start + 1, value.end - 1)
-        task_id = utf8_text_of_latin1(
-            unescaped_json(text_span.slice_of(raw).decode("latin-1"), 1)
-        )
-        if task_id in known_ids:
-            places.append(StatePlace(text_span, task_id, 1, is_state=False))
+        unquoted_span = Span(value.start + 1, value.end - 1)
+        place = _plain_state(raw, unquoted_span, is_state=False)
+        if place.state in known_ids:
+            places.append(place)
 
     return places
 

@@ -303,7 +303,7 @@ class ExchangeRecording:
                 return
 
             if lacks_end(observation.call, exchange.response):
-                self.session.incomplete_count += 1
+                self.recording_run.incomplete_count += 1
 
             self._report_exchange(observation, exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001

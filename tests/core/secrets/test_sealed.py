@@ -202,6 +202,23 @@ def test_recorded_states_stand_in_json_as_json() -> None:
         (b'"[{\\"requestState\\":\\"a\\"}', b'"[{\\"requestState\\":\\"<a>\\"}', ["a"]),
         (b'{"result":{"requestState":""}}', b'{"result":{"requestState":"<>"}}', [""]),
         (b'{"requestState":"\\u0061/\xc3\xa9"', None, ["a/\xe9"]),
+        # Where a message has it, its name and what is around it may be spelled in any way.
+        (
+            b'{"params":{"x":NaN,\n"requestState":\n"abc"}}',
+            b'{"params":{"x":NaN,\n"requestState":\n"<abc>"}}',
+            ["abc"],
+        ),
+        (
+            b'{"result":{"requestState"/*x*/:"abc",}}',
+            b'{"result":{"requestState"/*x*/:"<abc>",}}',
+            ["abc"],
+        ),
+        (
+            b'{"result":{"request\\u0053tate":"abc"}}',
+            b'{"result":{"request\\u0053tate":"<abc>"}}',
+            ["abc"],
+        ),
+        (b'{"params":{"request\\u0053tate":5,"x":NaN}}', None, []),
         (b'{"requestState":5', None, []),
         (b'{"requestState":["a"]}', None, []),
         (b'{"requestState":{"type":"string"}}', None, []),
