@@ -54,16 +54,10 @@ TERMS_BY_SCOPE: Final[Mapping[str, Terms]] = {
 _MODE_APPEND = "MRTR_CASSETTE_MODE=append"
 _MODE_ALL = "MRTR_CASSETTE_MODE=all"
 _MODE_ONCE = "MRTR_CASSETTE_MODE=once"
-_ACCEPT_GZIP = 'headers={"Accept-Encoding": "gzip"}'
+_NO_CODING = 'headers={"Accept-Encoding": "identity"}'
 _EXAMPLE_HEADER = 'headers={"Name": "value"}'
 
 WAYS_OUT: Final[Mapping[str, WayOut]] = {
-    "accept_gzip": WayOut(
-        "--header 'Accept-Encoding: gzip'",
-        _ACCEPT_GZIP,
-        _ACCEPT_GZIP,
-        'headers: {"Accept-Encoding": "gzip"} <<in_place>>',
-    ),
     "accept_verdicts": WayOut(
         "--accept <<verdicts>>", "accept=<<verdicts>>", "--mrtr-mode=all", _MODE_ALL
     ),
@@ -106,6 +100,12 @@ WAYS_OUT: Final[Mapping[str, WayOut]] = {
         "learn=<<rules>>",
         "ignore_from=<<rules>>",
         "ignore_from: <<rules>> <<in_place>>",
+    ),
+    "no_coding": WayOut(
+        "--header 'Accept-Encoding: identity'",
+        _NO_CODING,
+        _NO_CODING,
+        'headers: {"Accept-Encoding": "identity"} <<in_place>>',
     ),
     "reads_tool": WayOut(
         "--reads <<tool>>",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,6 +271,34 @@ async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) 
 
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
+
+
+@looped
+async def test_advice_for_an_unread_body_helps(tmp_path: Path) -> None:
+    """A server and the proxy before it may both encode what they are asked to encode."""
+    plain = json.dumps(result({"a": 1})).encode()
+
+    async def encode_twice(visit: Visit) -> None:
+        if "gzip" in visit.request.head.values("accept-encoding"):
+            body = gzip.compress(gzip.compress(plain))
+            await visit.send(response(body, JSON, "Content-Encoding: gzip, gzip"))
+        else:
+            await visit.send(json_response(result({"a": 1})))
+
+    async def unread_count(name: str, **options: Any) -> tuple[int, list[str]]:
+        async with taping(tmp_path / name, encode_twice, **options) as tape:
+            await http("POST", tape.url, JSON, "Accept-Encoding: gzip", body=CALL)
+
+        return tape.session.report.unread, tape.log
+
+    count, log = await unread_count("a.json")
+
+    assert count == 1
+
+    (advised,) = re.findall(r"headers=({.*?})", "\n".join(log))
+    count, _ = await unread_count("b.json", headers=json.loads(advised))
+
+    assert count == 0
 
 
 @looped

@@ -303,7 +303,7 @@ def unread_log_line(
         line += ", and a caller with another id gets a miss"
 
     if unread.side == "response" and unread.reason.startswith("its "):
-        line += ": make it readable with <<accept_gzip>>"
+        line += ": make it readable with <<no_coding>>"
 
     return log_line(event, in_terms(line, terms))
 

@@ -97,7 +97,7 @@ _FIXES_BY_REASON: Final[Mapping[Reason, Sequence[str]]] = {
     ),
     Reason.UNREADABLE: (
         "have the client send the recorded id",
-        "record the call again, with a response that can be read: <<accept_gzip>>",
+        "record the call again, with a response that can be read: <<no_coding>>",
     ),
     Reason.HOOK_FAILED: ("mend the function",),
     Reason.VALUE_UNKNOWN: ("say which text it has in this run with <<give_value>>",),

@@ -997,7 +997,7 @@ def unread_bodies() -> Told:
         ("request", "it is no text"),
     ):
         yield unread_log_line(
-            observation, UnreadBody(side, reason), {"accept_gzip": "GZIP"}
+            observation, UnreadBody(side, reason), {"no_coding": "IDENTITY"}
         )
 
 
