@@ -20,8 +20,10 @@ _METADATA_TARGET = re.compile(
 
 _LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
-_COLON: Final = "(?::|%3A)"
-_SLASH: Final = r"(?:/|\\/|%2F)"
+_ESCAPED_COLON: Final = re.compile(r"\\u003A", re.IGNORECASE)
+_ESCAPED_SLASH: Final = re.compile(r"\\(?:/|u002F)", re.IGNORECASE)
+_COLON: Final = rf"(?::|%3A|{_ESCAPED_COLON.pattern})"
+_SLASH: Final = rf"(?:/|%2F|{_ESCAPED_SLASH.pattern})"
 _LEADING_AUTHORITY = re.compile(r"\s*(?:[A-Za-z][\w+.-]*:)?[/\\]{2}[^/?#\\]*")
 """Matches the beginning of a URL that names a host, with a scheme or without one."""
 
@@ -144,7 +146,8 @@ class ServerOrigin:
     def _origin_as_spelled(self, origin: str, spelled: str) -> str:
         """Return an origin in the server's spelling, and remember that unless it is encoded."""
         if "%" not in spelled:
-            self._server_spelling = spelled.replace("\\", "")
+            plain = _ESCAPED_SLASH.sub("/", spelled)
+            self._server_spelling = _ESCAPED_COLON.sub(":", plain)
 
         return _spelled_alike(origin, spelled)
 
@@ -250,8 +253,11 @@ def _spelled_alike(origin: str, spelled: str) -> str:
     """Return an origin percent-encoded or with JSON escapes if the other spelling has them."""
     if "%" in spelled:
         return origin.translate(_PERCENT_ESCAPES)
-    if "\\" in spelled:
-        return origin.replace("/", "\\/")
+
+    escaped_slash = _ESCAPED_SLASH.search(spelled)
+    if escaped_slash is not None:
+        return origin.replace("/", escaped_slash[0])
+
     return origin
 
 
@@ -300,5 +306,5 @@ def _origin_pattern(origin: str, *, any_port: bool = False) -> re.Pattern[str]:
         origin_patterns.append(f"{scheme}{_COLON}{_SLASH}{{2}}{any_host}{port_pattern}")
 
     any_origin = f"(?:{'|'.join(origin_patterns)})"
-    delimited_origin = rf"(?<![\w.+-]){any_origin}(?![\w.:@-]|%3A|%40)"
+    delimited_origin = rf"(?<![\w.+-]){any_origin}(?![\w.:@-]|%3A|%40|\\u003A|\\u0040)"
     return re.compile(delimited_origin, re.IGNORECASE)
