@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -21,7 +22,7 @@ from harness import Answer, command, http, looped, playing, post, taping
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import message, result
-from standin import EVENTS, Visit, answering, json_response, response, upstream
+from standin import EVENTS, JSON, Visit, answering, json_response, response, upstream
 
 from mrtr_cassette.core.report.runs import recording_text
 
@@ -152,6 +153,55 @@ async def test_the_cassette_has_the_servers_own_words(
 
     async with playing(path) as replay:
         assert await resource(replay.url) == replay.url
+
+
+@looped
+async def test_client_that_registers_manages_its_registration_here(
+    tmp_path: Path,
+) -> None:
+    """RFC 7592: the answer says where; the URLs that the client gave itself stay."""
+    path = tmp_path / "c.json"
+    about = "/.well-known/oauth-authorization-server"
+
+    async def register(visit: Visit) -> None:
+        origin = f"http://{visit.request.head.values('host')[0]}"
+        told = {
+            "registration_client_uri": f"{origin}/register/1",
+            "redirect_uris": [f"{origin}/back"],
+        }
+        if visit.number == 1:
+            told = {"issuer": origin, "registration_endpoint": f"{origin}/register"}
+
+        await visit.send(json_response(told))
+
+    async def registered(url: str) -> list[dict[str, Any]]:
+        await http("GET", url, target=about)
+        answers = []
+        for method, target in (("POST", "/register"), ("GET", "/register/1")):
+            answers.append(
+                (await http(method, url, JSON, target=target, body=b"{}")).json
+            )
+
+        return answers
+
+    async with taping(path, register) as tape:
+        origin = tape.url.removesuffix("/mcp")
+        server = tape.server.url.removesuffix("/mcp")
+        told = {
+            "registration_client_uri": f"{origin}/register/1",
+            "redirect_uris": [f"{server}/back"],
+        }
+
+        assert await registered(tape.url) == [told, told]
+
+    assert f"{server}/register/1" in path.read_text()
+    assert origin not in path.read_text()
+
+    async with playing(path) as replay:
+        origin = replay.url.removesuffix("/mcp")
+        told["registration_client_uri"] = f"{origin}/register/1"
+
+        assert await registered(replay.url) == [told, told]
 
 
 @looped

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from mrtr_cassette.core.wire.http import Headers, Request, Response, without_header
-from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.core.wire.jsonbytes import find_spans, parse, splice
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError
 
@@ -46,6 +46,7 @@ _ENDPOINT_MEMBERS: Final = (
     "token_endpoint",
     "registration_endpoint",
 )
+_REGISTRATION_URL: Final = "registration_client_uri"
 _NO_SCHEME = re.compile(
     r"(?:(?:localhost|\[[0-9a-f:]+\]|[\w-]+(?:\.[\w-]+)+):\d+|localhost)(?:/\S*)?",
     re.IGNORECASE,
@@ -114,6 +115,8 @@ class ServerOrigin:
         """How the server last spelled its own origin; it may accept no other spelling."""
         self._announced_targets: set[str] = set()
         """Targets of documents that challenges have announced."""
+        self._registration_targets: set[str] = set()
+        """Targets where clients register, and where each manages its registration."""
 
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
@@ -153,8 +156,13 @@ class ServerOrigin:
 
     def document_with_origin(self, body: bytes, origin: str) -> bytes:
         """Return a metadata document with the server's origin replaced."""
-        document = body.decode("utf-8", "surrogateescape")
-        return self.with_origin_replaced(document, origin).encode(
+        self._note_registration(body, "registration_endpoint")
+        return self._bytes_with_origin(body, origin)
+
+    def _bytes_with_origin(self, raw: bytes, origin: str) -> bytes:
+        """Return a text of any encoding with the server's origin replaced."""
+        text = raw.decode("utf-8", "surrogateescape")
+        return self.with_origin_replaced(text, origin).encode(
             "utf-8", "surrogateescape"
         )
 
@@ -164,6 +172,41 @@ class ServerOrigin:
             self.headers_with_origin(response.headers, "")
         elif self.asks_for_metadata(request):
             self.document_with_origin(response.body, "")
+        elif self.registers_client(request):
+            self.registration_with_origin(response.body, "")
+
+    def registers_client(self, request: Request) -> bool:
+        """Tell whether a request registers a client, or is about its registration."""
+        return request.target in self._registration_targets
+
+    def registration_with_origin(self, body: bytes, origin: str) -> bytes:
+        """Return the answer to a client that registers: it says where to manage that (RFC 7592).
+
+        All other URLs in it are the client's own.
+        """
+        self._note_registration(body, _REGISTRATION_URL)
+        try:
+            places = find_spans(body, [(_REGISTRATION_URL,)])
+        except NotJsonError:
+            return body
+
+        replacements = []
+        for _, span in places:
+            url = self._bytes_with_origin(span.slice_of(body), origin)
+            replacements.append((span, url))
+
+        return splice(body, replacements)
+
+    def _note_registration(self, document: bytes, name: str) -> None:
+        """Remember the target that a member of a document names, if it is the server's."""
+        try:
+            url = members_of(parse(document)).get(name)
+        except NotJsonError:
+            return
+
+        target = self.path_of(url) if isinstance(url, str) else None
+        if target is not None:
+            self._registration_targets.add(target)
 
     def asks_for_metadata(self, request: Request) -> bool:
         """Tell whether a request asks for a document that tells clients how to be authorized."""
@@ -211,7 +254,7 @@ class ServerOrigin:
 
         A document is asked for without a coding, in which nothing could be found.
         """
-        if self.asks_for_metadata(request):
+        if self.asks_for_metadata(request) or self.registers_client(request):
             headers = without_header(request.headers, "accept-encoding")
             return replace(request, headers=headers)
 

@@ -206,7 +206,8 @@ class OriginRewriter:
         if self._path_prefix and request.method == "GET":
             client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
 
-        if request.method == "GET" or b"resource=" in request.body:
+        registers = self._server_origin.registers_client(request)
+        if request.method == "GET" or registers or b"resource=" in request.body:
             return self._pass_on_authorization(request, client, called_origin)
 
         return self._inner_handler(request, client)
@@ -223,6 +224,10 @@ class OriginRewriter:
 
         if self._server_origin.asks_for_metadata(request):
             client.rewrite_body = partial(self._document_for_client, called_origin)
+        elif self._server_origin.registers_client(request):
+            client.rewrite_body = partial(
+                self._server_origin.registration_with_origin, origin=called_origin
+            )
 
         await self._inner_handler(
             self._server_origin.request_with_origin(request, called_origin), client
