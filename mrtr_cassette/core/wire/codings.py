@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import replace
 from functools import lru_cache
@@ -30,6 +31,9 @@ _GZIP_CODINGS: Final = ("gzip", "x-gzip")
 _CODINGS_WITH_SEVERAL_STREAMS: Final = (*_GZIP_CODINGS, "zstd")
 _HEADER_OF_ZLIB_OR_GZIP: Final = (0x8, 0xF)
 """The low half of the first byte; many servers send deflate without a header."""
+
+_ASCII_RUN: Final = re.compile(rb"[ -~]{8}")
+"""Matches what UTF-16 and UTF-32 hardly have: their characters of ASCII have NULs between them."""
 
 _BYTES_DECODED_AT_ONCE: Final = 1024
 """Bytes that are decoded at once, so that little becomes too much before it is noticed."""
@@ -168,12 +172,22 @@ def why_body_unreadable(message: Request | Response) -> str:
     """Return why the body of a message can't be read, as the rest of a sentence, or nothing."""
     coding = content_coding(message.headers)
     body = message.body
-    # Text in another encoding than UTF-16 and UTF-32 has no NUL, and can be searched.
+    # Text in another encoding than UTF-16 and UTF-32 has hardly any NUL, and can be searched.
     if not body or (not coding and b"\0" not in body):
         return ""
     if not coding:
-        return "it is not UTF-8"
+        return _why_text_with_nul_unreadable(body)
     if ContentDecoder(coding).is_known:
         return f"its {coding} is damaged, cut short or too large"
 
     return f"its content coding {coding} can't be decoded here"
+
+
+def _why_text_with_nul_unreadable(text: bytes) -> str:
+    """Return why a text can't be searched, as the rest of a sentence, or nothing."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+
+    return "" if _ASCII_RUN.search(text) else "it may be UTF-16 or UTF-32"

@@ -277,7 +277,7 @@ def test_content_coding_of_a_request_is_undone() -> None:
     [
         (b"", True),
         (CALL, True),
-        (b"text with a NUL \x00", False),
+        (b"text with a NUL \x00", True),
         (CALL.decode().encode("utf-16"), False),
         (CALL.decode().encode("utf-32-be"), False),
         ("r\xe9sum\xe9".encode("latin-1"), True),
@@ -470,3 +470,25 @@ def test_span_of_data_is_found_in_the_bytes(span: Span, found: bytes | None) -> 
 def test_ids_of_events_are_found(raw: bytes, ids: list[bytes]) -> None:
     """An id is the value of a field of that name; an empty one names no event."""
     assert [raw[span.start : span.end] for span in event_id_spans(raw)] == ids
+
+
+READABLE = '{"jsonrpc": "2.0", "id": 1, "result": {"≠": "浮浮"}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"data: " + READABLE.encode() + b"\0\n\n", ""),
+        (b"\0" + READABLE.encode(), ""),
+        (READABLE.encode("utf-16"), "it is not UTF-8"),
+        (READABLE.encode("utf-32-be"), "it may be UTF-16 or UTF-32"),
+        (b'{"id": 1}'.decode().encode("utf-16-le"), "it may be UTF-16 or UTF-32"),
+        ('{"≠≡": "浮浮捡"}'.encode("utf-16-be"), "it may be UTF-16 or UTF-32"),
+        (b"\x89PNG \0", "it is not UTF-8"),
+    ],
+)
+def test_text_with_a_nul_is_read_unless_it_is_in_another_encoding(
+    body: bytes, reason: str
+) -> None:
+    """Where every character of ASCII has a NUL beside it, no name is found."""
+    assert why_body_unreadable(Request("POST", "/", (), body)) == reason
