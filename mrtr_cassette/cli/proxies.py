@@ -12,11 +12,12 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -64,6 +65,7 @@ from mrtr_cassette.shell.files.cassettes import (
     cassettes_in,
     load_cassette,
     unpublished_warning,
+    without_garbage_collection,
 )
 from mrtr_cassette.shell.files.disk import change_config
 from mrtr_cassette.shell.files.log import BackgroundCaller
@@ -84,6 +86,8 @@ from mrtr_cassette.terms import Terms, shell_command, shell_words
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.runs.journaling import RecordingRun
+
+_Run = TypeVar("_Run", bound=ProxyRun)
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
@@ -247,11 +251,9 @@ async def _record_over_http(
     """Record over HTTP until a command or a signal ends it; return the exit code."""
     from mrtr_cassette.shell.runs.recording import recording
 
-    gc.disable()
     async with stop_signals() as signals:
-        async with recording(
-            upstream, output, options, on_event=log.write_event
-        ) as recording_run:
+        proxy = recording(upstream, output, options, on_event=log.write_event)
+        async with _started(proxy) as recording_run:
             address = "there"
             if recording_run.shown_url != recording_run.url:
                 address += ", with the secrets in the places of their placeholders"
@@ -449,12 +451,10 @@ async def _replay_over_http(
     """Replay over HTTP until a command or a signal ends it; return the exit code."""
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
-    gc.disable()
     async with stop_signals() as signals:
         site = PortSite(options, drain_s)
-        async with replaying(
-            cassette, options, site=site, on_event=log.write_event
-        ) as replay_run:
+        proxy = replaying(cassette, options, site=site, on_event=log.write_event)
+        async with _started(proxy) as replay_run:
             command_end = await _wait_until_stopped(replay_run, command, signals, log)
 
         has_failed = _conclude_replay(replay_run, options, log, reports)
@@ -583,6 +583,18 @@ def _tell_of_no_client(
     return has_run
 
 
+@asynccontextmanager
+async def _started(proxy: AbstractAsyncContextManager[_Run]) -> AsyncIterator[_Run]:
+    """Start a proxy, and end it with the block; what it loads is not searched for garbage."""
+    async with AsyncExitStack() as stack:
+        with without_garbage_collection():
+            proxy_run = await stack.enter_async_context(proxy)
+            # What is loaded stays: the collector need not look at it later either.
+            gc.freeze()
+
+        yield proxy_run
+
+
 async def _wait_until_stopped(
     proxy_run: ProxyRun,
     command: Sequence[str],
@@ -591,9 +603,6 @@ async def _wait_until_stopped(
     hint: str = "",
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
-    # What is loaded stays: the collector need not look at it, now or later.
-    gc.freeze()
-    gc.enable()
     tell(f"listening on {proxy_run.shown_url}")
     if command:
         tells_misses = log.write_line is not None

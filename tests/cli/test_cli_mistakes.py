@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,21 @@ def test_mistake_is_told_with_its_place_and_way_out(
     assert told in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
     assert "INTERNAL" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["replay", "talk.json"], ["record", "--upstream", URL, "--output", "talk.json"]],
+)
+def test_proxy_that_cannot_start_leaves_the_garbage_collector_on(
+    words: list[str],
+) -> None:
+    """It is off only while a cassette is loaded."""
+    Path("talk.json").write_text("no cassette")
+    try:
+        ended = CliRunner().invoke(main, words)
+
+        assert ended.exit_code == 3, ended.output
+        assert gc.isenabled()
+    finally:
+        gc.enable()
