@@ -212,6 +212,28 @@ async def test_added_headers_take_the_place_of_the_clients(tmp_path: Path) -> No
 
 
 @looped
+async def test_the_proxys_own_address_is_shown_whatever_is_secret(
+    tmp_path: Path,
+) -> None:
+    """A rule of the user that fits a port hides nothing of an address that is not the server's."""
+    path = tmp_path / "c.json"
+    rules = {"redact": ["[0-9]{2,}"]}
+    async with taping(path, answering(response()), path="/v2024/", **rules) as tape:
+        await http("GET", tape.url)
+        url, shown = tape.session.url, tape.session.shown_url
+
+    assert (url.endswith("/v2024/"), shown.endswith("/v%3Ccustom-1:1%3E/")) == (
+        True,
+    ) * 2
+    assert url.split("/")[2] == shown.split("/")[2]
+
+    async with playing(path) as replay:
+        url, shown = replay.url, replay.shown_url
+
+    assert url.split("/")[2] == shown.split("/")[2]
+
+
+@looped
 async def test_secrets_of_the_upstreams_url_are_sent_and_written_nowhere(
     tmp_path: Path,
 ) -> None:

@@ -600,16 +600,18 @@ def is_secret_anywhere(rule: str, secret: str) -> bool:
 
 
 def text_redactor(
-    rules: RedactionRules, settings: UserSettings = NO_SETTINGS
+    rules: RedactionRules,
+    settings: UserSettings = NO_SETTINGS,
+    *,
+    is_target: bool = False,
 ) -> Callable[[str], str]:
-    """Return a function that takes all secrets, also the user's, out of texts that are shown."""
+    """Return what takes all secrets, also the user's, out of texts, or targets, that are shown."""
     redactor = Redactor(rules, lambda _rule, _secret: "1")
     credentials = Credentials(redactor)
     credentials.add_settings(settings)
 
-    return lambda text: credentials.known_secrets.sealed_text(
-        redactor.redacted_text(text)
-    )
+    redact = redactor.redacted_target if is_target else redactor.redacted_text
+    return lambda text: credentials.known_secrets.sealed_text(redact(text))
 
 
 def _secrets_in_header(name: str, value: str) -> list[str]:

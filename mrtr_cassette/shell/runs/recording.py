@@ -174,7 +174,9 @@ async def _recording_of_target(
 ) -> AsyncIterator[RecordingRun]:
     """Record a server that runs; messages name the cassette by its `named_place`."""
     secrets = UserSettings(secrets=options.secrets)
-    redact = text_redactor(combined_rules(earlier, options.redaction), secrets)
+    rules = combined_rules(earlier, options.redaction)
+    redact = text_redactor(rules, secrets)
+    redact_target = text_redactor(rules, secrets, is_target=True)
     command = None if target.command is None else redact(target.command)
     server = RecordedServer(redact(target.recorded_as), command=command)
     player = None
@@ -194,12 +196,11 @@ async def _recording_of_target(
         if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
 
-        url = f"{base_url}{target.path}"
         with journaling(
             output, options, announcer, earlier, player, server
         ) as recording_run:
-            recording_run.url = url
-            recording_run.shown_url = redact(url)
+            recording_run.url = f"{base_url}{target.path}"
+            recording_run.shown_url = f"{base_url}{redact_target(target.path)}"
             recording_run.server_settings = target.settings
             recording_run.is_started = target.recorded_as != target.name
             async with target.connect(

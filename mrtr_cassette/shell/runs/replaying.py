@@ -36,7 +36,13 @@ from mrtr_cassette.core.report.replay_events import (
     missed_event,
     played_events,
 )
-from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
+from mrtr_cassette.core.secrets.credentials import (
+    NO_SETTINGS,
+    UserSettings,
+    text_redactor,
+)
+from mrtr_cassette.core.secrets.names import without_numbers
+from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
 from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damage_error
@@ -107,12 +113,16 @@ async def _serving_replay(
 ) -> AsyncIterator[ReplayRun]:
     """Serve a replay on a site, and set the run's URLs, until the block ends."""
     player = server.player
-    path_and_query = _path_and_query_of_server(replay_run.played_cassette)
+    cassette = replay_run.played_cassette
+    path_and_query = _path_and_query_of_server(cassette)
+    redact_target = text_redactor(cassette.redaction or BUILT_IN_RULES, is_target=True)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
     with site.opened_url() as base_url:
         replay_run.url = f"{base_url}{path_and_query}"
-        replay_run.shown_url = player.shown_text(replay_run.url)
+        replay_run.shown_url = (
+            f"{base_url}{without_numbers(redact_target(path_and_query))}"
+        )
         rewriter = OriginRewriter(server.handle, origin, base_url)
         replay_run.elsewhere = rewriter.elsewhere
         try:
