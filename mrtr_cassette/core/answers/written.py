@@ -66,6 +66,9 @@ _KINDS_BY_ANSWER_MEMBER: Final = {
 """The kinds of requests that each member of a rule can answer."""
 
 
+_LONE_SURROGATE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\U0000d[89a-f]")
+"""Matches what `_toml_char` writes for one."""
+
 QuestionKind = Literal[
     "form", "url", "sampling", "roots", "string", "number", "integer", "boolean"
 ]
@@ -282,14 +285,23 @@ def answers_text(cassette: Cassette, name: str) -> str:
     rule_texts = {}
     for interaction in cassette.interactions:
         for conditions, answer in _rule_texts_of(interaction):
-            if conditions not in rule_texts:
+            if _LONE_SURROGATE.search(conditions + answer):
+                text = f"#{interaction.number} has a lone surrogate, which TOML can't write:\n"
+                text += f"[[rule]]\n{conditions}{answer}"
+                blocks.append(_commented(text))
+            elif conditions not in rule_texts:
                 rule_texts[conditions] = answer
                 blocks.append(f"[[rule]]\n{conditions}{answer}")
             elif rule_texts[conditions] != answer:
                 text = f"#{interaction.number} answers the same question otherwise:\n{answer}"
-                blocks.append("".join(f"# {line}\n" for line in text.splitlines()))
+                blocks.append(_commented(text))
 
     return "\n".join(blocks)
+
+
+def _commented(text: str) -> str:
+    """Return lines as comments."""
+    return "".join(f"# {line}\n" for line in text.splitlines())
 
 
 def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
@@ -378,7 +390,10 @@ def _toml_value(value: Any) -> str:
 
 
 def _toml_char(char: str) -> str:
-    """Return a character as a TOML string spells it: escaped unless it is printable."""
+    """Return a character as a TOML string spells it: escaped unless it is printable.
+
+    The escape of a lone surrogate is none that TOML has.
+    """
     return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 

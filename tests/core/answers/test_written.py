@@ -405,6 +405,21 @@ def test_rules_from_a_recording_give_its_answers() -> None:
     assert tomllib.loads(written)["rule"][0]["message"] == MESSAGE
 
 
+def test_rule_with_a_lone_surrogate_is_a_comment() -> None:
+    """JSON may have one, and TOML none: the other rules of the file can be read."""
+    script: list[Any] = []
+    for key, number in (("a", "9"), ("b", '"a\\ud800b"')):
+        call = tool("deploy", env=key)
+        answered = retry(call, {key: accepted(n=9)})
+        answered = answered.replace(b'"n":9', f'"n":{number}'.encode())
+        script += [(call, asks(key)), (answered, text("done"))]
+
+    written = answers_text(loaded(cassette_of(*script)), "f.json")
+
+    assert [rule.key for rule in read_answers(written.encode(), "f.toml").rule] == ["a"]
+    assert "# #2 has a lone surrogate, which TOML can't write:\n# [[rule]]\n" in written
+
+
 def test_other_answers_to_the_same_question_are_comments() -> None:
     """The first rule that fits would win; equal ones are written once, abandoned ones never."""
     answers = (accepted(n=1), {"action": "decline"}, accepted(n=1))
