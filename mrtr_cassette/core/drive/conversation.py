@@ -107,11 +107,13 @@ class AskAnswer:
         value: JSON text of `inputResponses`, which None leaves out; for a pushed request, JSON
             text of the `member` of its response.
         cancels: whether the task that asks is cancelled next.
+        leaves: whether nothing is awaited of the task once it is cancelled.
     """
 
     value: bytes | None
     member: Literal["result", "error"] = "result"
     cancels: bool = False
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,14 +280,14 @@ class TaskAsk(LiveAsk):
         return self.answers_for_update(given_answers)
 
     def answers_for_update(
-        self, answers: Mapping[str, Any], *, cancels: bool = False
+        self, answers: Mapping[str, Any], *, cancels: bool = False, leaves: bool = False
     ) -> AskAnswer:
         """Return answers by the keys of the task, if there are any."""
         value = None
         if answers:
             value = write_answers(DIALECTS[0].name, answers)
 
-        return AskAnswer(value, cancels=cancels)
+        return AskAnswer(value, cancels=cancels, leaves=leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +359,8 @@ class Conversation:
         self._script = script
         self._follows_to_end = follows_to_end
         self._poll_failures_left = poll_failures
+        self._last_ask: TaskAsk | None = None
+        """The last state of the task that is awaited."""
         self._ask_count = 0
         self._seen_keys: set[str] = set()
         """The live keys under which the task has asked."""
@@ -580,6 +584,11 @@ class Conversation:
             self._take_task_state(exchange, response)
         elif method == UPDATE_TASK and is_failure(exchange):
             self.stopping_point = FinishedCall(self._ask_count + 1, exchange, response)
+        elif method == CANCEL_TASK and self._last_ask is not None:
+            self.task = None
+            self.stopping_point = FinishedCall(
+                self._ask_count + 1, self._last_ask.exchange, self._last_ask.response
+            )
 
     def _take_task_state(
         self, exchange: RecordedExchange, response: Message | None
@@ -649,6 +658,9 @@ class Conversation:
 
         if isinstance(ask, TaskAsk):
             self._due_requests += self._requests_that_answer_task(ask.task, reply)
+            if reply.leaves:
+                self._last_ask = ask
+
             return None
 
         self.go_on_with_retry(ask, reply.value, ask.request_state)

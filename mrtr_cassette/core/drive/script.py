@@ -684,7 +684,7 @@ class RecordedScript:
         self.findings.states.append((ask.task.id, recorded_id))
         self._is_task = True
 
-        return ask.answers_for_update({}, cancels=self._open_questions.is_task_left_now)
+        return self._answers_for_task(ask, {})
 
     @property
     def _is_last_response_next(self) -> bool:
@@ -719,7 +719,13 @@ class RecordedScript:
         if is_left_open and not answers:
             return NeedsAnswers(ask)
 
-        return ask.answers_for_update(answers, cancels=cancels)
+        return self._answers_for_task(ask, answers)
+
+    def _answers_for_task(self, ask: TaskAsk, answers: Mapping[str, Any]) -> AskAnswer:
+        """Return the answers to a task, and whether its client cancels it now, or left it."""
+        cancels = self._open_questions.is_task_left_now
+        leaves = cancels and self._interaction.is_open
+        return ask.answers_for_update(answers, cancels=cancels, leaves=leaves)
 
     def _asking_poll(self) -> RecordedExchange:
         """Return the recorded poll that should ask next, or else the last one."""

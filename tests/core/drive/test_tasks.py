@@ -203,12 +203,15 @@ OTHER = state(LIVE, "input_required", f"{LIVE}:z2")
             "get",
         ),
         (task_steps(TASK)[:3], (created(LIVE), ASKS, {}), "same", None, "cancel"),
+        # Its client left it at work, or after the answer, or when it had cancelled it.
+        (task_steps(TASK)[:2], (created(LIVE), {}), "same", None, "cancel"),
+        (task_steps(TASK)[:4], (created(LIVE), ASKS, {}, {}), "same", None, "cancel"),
         (
-            task_steps(TASK)[:2],
-            (created(LIVE), {}, state(LIVE, "cancelled")),
+            task_steps(TASK, YES, CANCELS[0]),
+            (created(LIVE), ASKS, {}, refusal),
             "same",
             None,
-            "get",
+            "cancel",
         ),
     ],
 )
