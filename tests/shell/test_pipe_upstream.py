@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from pipes import LINES_SERVER
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -17,9 +19,11 @@ from harness import Connection, connected, http, looped
 from messages import JsonObject, compact, result
 from standin import Body
 
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.commands import shown_command
+from mrtr_cassette.shell.pipes.upstream import PipeUpstream
 from mrtr_cassette.shell.runs.recording import recording
 
 HEADERS = (
@@ -120,6 +124,58 @@ async def test_what_the_server_says_by_itself_comes_on_a_listening_stream(
 
             assert event == f"event: message\ndata: {ready}\n\n".encode()
             assert second.status == 405
+
+
+class TalkativeServer:
+    """Says many things of its own accord, and then nothing more."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.writer = SimpleNamespace(write=lambda _: None, wait_for_room=self._wait)
+        self.has_said_all = asyncio.Event()
+        self._lines = lines
+
+    async def _wait(self) -> None:
+        """There is room."""
+
+    async def reads(self, _longest: int) -> AsyncIterator[Any]:
+        yield SimpleNamespace(lines=[SimpleNamespace(raw=raw) for raw in self._lines])
+        self.has_said_all.set()
+        await asyncio.Event().wait()
+
+    async def close_stdin(self) -> None:
+        """Nothing is sent any more."""
+
+    async def ended(self, *_awaited: Any) -> None:
+        """It has ended."""
+
+    exit_code = 0
+
+
+@looped
+async def test_the_latest_of_what_nobody_hears_is_kept() -> None:
+    """A client that listens later gets it; however much a server says, memory does not grow."""
+    said = [
+        notification("notifications/message", data=number) + b"\n"
+        for number in range(3_000)
+    ]
+
+    noise = [b"starting\n"] * 3_000
+    server: Any = TalkativeServer([*said, *noise])
+    upstream = PipeUpstream(lambda: nullcontext(server), 1_000, str)
+    told = Request("POST", "/mcp", (), notification("notifications/x"))
+    listening = Request("GET", "/mcp", (("Accept", "text/event-stream"),), b"")
+    try:
+        await upstream.send(told)
+        await server.has_said_all.wait()
+        stream = await upstream.send(listening)
+        events = stream.read_now().split(b"\n\n")[:-1]
+    finally:
+        await upstream.close(asyncio.Event())
+
+    assert 0 < len(events) < len(said)
+    assert [event.partition(b"data: ")[2] + b"\n" for event in events] == said[
+        -len(events) :
+    ]
 
 
 def test_command_is_shown_without_the_home_directory(

@@ -87,6 +87,9 @@ _MUTE_S: Final = 20.0
 Some print a line for people before they serve.
 """
 
+_MOST_UNHEARD: Final = 1_000
+"""Messages of a server that are kept for a client that listens later."""
+
 NEEDS_PORT: Final = "a server over HTTP needs {port} in its command"
 
 Framing = Literal["lines", "message", "events"]
@@ -299,9 +302,19 @@ class PipeUpstream:
 
         response.add_line(line, is_over=is_over)
         is_unsolicited = response is self._unsolicited_messages
+        if is_unsolicited and self._has_http_clients:
+            self._drop_oldest_unheard(response)
+
         if is_unsolicited and self.on_unsolicited_line is not None:
             self.on_unsolicited_line()
             self.on_unsolicited_line = None
+
+    def _drop_oldest_unheard(self, unheard: PipeResponse) -> None:
+        """Drop what no client may read later, as none over HTTP listens now."""
+        if not server_messages(unheard.unread[-1]):
+            unheard.unread.pop()
+
+        del unheard.unread[:-_MOST_UNHEARD]
 
     def _response_for_unsolicited(self, line: bytes) -> PipeResponse:
         """Return the stream for an unsolicited message of the server.
