@@ -3,13 +3,15 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from ssl import SSLError, create_default_context
+from typing import Any
 
 import aiohappyeyeballs
 import pytest
 from harness import looped
+from patience import HANGS_S
 from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
@@ -137,6 +139,45 @@ async def test_connection_that_says_something_unasked_is_not_used() -> None:
         await left.wait()
 
         assert await body_of(client) == b"asked"
+
+    assert server.connections == 2
+
+
+@looped
+async def test_connection_that_nobody_uses_is_closed() -> None:
+    """Its timer looks again later if it was used meanwhile."""
+    loop: Any = asyncio.get_running_loop()
+    real_time = loop.time
+    call_later = loop.call_later
+    timers: list[tuple[float, Callable[[], None]]] = []
+    elapsed_s = 0.0
+
+    def keep_timer(delay: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        timers.append((delay, callback))
+        handle: asyncio.TimerHandle = call_later(HANGS_S, callback)
+        return handle
+
+    loop.time = lambda: real_time() + elapsed_s
+    async with calling(saying(response(b"ab"))) as (client, server):
+        loop.call_later = keep_timer
+        await body_of(client)
+        ((idle_s, look),) = timers
+        elapsed_s += 0.6 * idle_s
+        await body_of(client)
+
+        assert len(timers) == 1
+
+        elapsed_s += 0.6 * idle_s
+        look()
+
+        assert (len(client.kept), server.connections) == (1, 1)
+
+        _, look_again = timers[1]
+        elapsed_s += idle_s
+        look_again()
+        # The loop tells the connection that it is closed.
+        await asyncio.sleep(0)
+        await body_of(client)
 
     assert server.connections == 2
 

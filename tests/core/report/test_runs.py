@@ -52,6 +52,7 @@ from mrtr_cassette.core.answers.forms import AskedTurn, CallTurn, UnansweredQues
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import combine_cassettes
 from mrtr_cassette.core.drive.appending import unrecorded_miss
+from mrtr_cassette.core.protocol import jsonrpc
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -1032,6 +1033,49 @@ def test_event_and_its_line(
 
     case = read_case(DATA / "reports" / "events.case")
     case.expect(teller.__name__, "\n".join([*lines, ""]), updates=updates_goldens)
+
+
+def line_of(
+    request: Any, response: Any, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, int]:
+    """Return the line of an exchange, and how many texts were parsed for it."""
+    observation = observed(request, response)
+    exchange = observation.seal(End.COMPLETE, 1.0)
+    parsed = []
+    parse = jsonrpc.parse
+
+    def counting(raw: bytes) -> Any:
+        parsed.append(raw)
+        return parse(raw)
+
+    monkeypatch.setattr(jsonrpc, "parse", counting)
+    _, line = response_log_line(observation, exchange, End.COMPLETE, 1.0)
+    return line, len(parsed)
+
+
+def test_line_reads_nothing_again_of_which_only_the_state_was_sealed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was read while it passed is what is told."""
+    request = retry(tool("told"), {"a": "first"}, state=STATE)
+    line, parsed_count = line_of(request, asks("b", state=f"{STATE}-2"), monkeypatch)
+
+    assert "a: first -> HTTP 200, asks: b?" in line
+    assert parsed_count == 0
+
+
+@pytest.mark.parametrize("repeats", [STATE, f"a {STATE} b"])
+def test_line_of_what_repeats_a_state_is_told_as_it_was_sealed(
+    repeats: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an answer, and in a question: then more than the state's own place was sealed."""
+    request = retry(tool("repeated"), {"a": repeats}, state=STATE)
+    response = asks("b", state=STATE)
+    response["inputRequests"]["b"]["params"]["message"] = repeats
+    line, _ = line_of(request, response, monkeypatch)
+
+    assert STATE not in line
+    assert line.count("sha256:") == 2
 
 
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])
