@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test coverage laws lint format schema dist tarball publishnpm docs lowest workflows wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
+.PHONY: demo test coverage laws lint format dist tarball publishnpm docs lowest workflows wheels compare releasable verify soak fuzz wild conformance agents languages probed bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -33,9 +33,6 @@ lint: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-
-schema: $(VENV)/.installed
-	$(BIN)/mrtr-cassette schema > docs/cassette.schema.json
 
 # Both packages in dist/, inspected; the wheel is installed alone and runs the demo elsewhere.
 dist: $(VENV)/.installed-dev

@@ -28,6 +28,11 @@ TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "mrtr_cassette"
 DISTRIBUTION = "mrtr-cassette"
 
+# Assertions of these modules show both values, as those of tests do.
+pytest.register_assert_rewrite(
+    *(path.stem for path in TESTS.glob("*.py") if path.stem not in sys.modules)
+)
+
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 settings.register_profile(
@@ -57,6 +62,11 @@ def updates_goldens(request: pytest.FixtureRequest) -> bool:
     updates: bool = request.config.getoption("--update-goldens")
     if updates and os.environ.get("CI"):
         pytest.fail("--update-goldens is not for CI", pytrace=False)
+    if updates and os.environ.get("PYTEST_XDIST_WORKER"):
+        pytest.fail(
+            "--update-goldens writes files that tests share: leave -n out",
+            pytrace=False,
+        )
 
     return updates
 

@@ -6,15 +6,20 @@ A line of a file stands for its bytes and an LF. What can't be seen is written:
     ∎          at the end of a line: no LF follows
     «ef bb bf» bytes, in hexadecimal
 
-A section begins with `--- its title`. `pytest --update-goldens` writes the expected sections.
+A section begins with `--- its title`. `pytest --update-goldens` writes the expected sections, and
+adds one that is not there yet.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import unified_diff
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 DATA = Path(__file__).parent / "data"
 _BYTES = re.compile("«([0-9a-f]{2}(?: [0-9a-f]{2})*)»")
@@ -47,23 +52,58 @@ class Case:
 
     def expect(self, title: str, actual: str, *, updates: bool) -> None:
         """Compare a section with what came; write it down instead if that is asked for."""
-        if updates and self.text(title) != actual:
-            written = (
-                Section(title, actual) if section.title == title else section
-                for section in self.sections
-            )
+        if updates:
+            self._with_section(title, actual)._write()
+        else:
+            _compare(f"{self.path.name}, {title}", self.text(title) or "", actual)
 
-            self.path.write_text(
-                "".join(
-                    f"--- {section.title}\n{section.text}"
-                    if section.title
-                    else section.text
-                    for section in written
-                )
-            )
-            return
+    def _with_section(self, title: str, text: str) -> Case:
+        """Return the case with another text of a section, which may be new."""
+        sections = list(self.sections)
+        for place, section in enumerate(sections):
+            if section.title == title:
+                sections[place] = Section(title, text)
+                break
+        else:
+            sections.append(Section(title, text))
 
-        assert actual == self.text(title), f"{self.path.name}, {title}"
+        return replace(self, sections=tuple(sections))
+
+    def _write(self) -> None:
+        """Write the file."""
+        parts = []
+        for section in self.sections:
+            if section.title:
+                parts.append(f"--- {section.title}\n")
+
+            parts.append(section.text)
+
+        self.path.write_text("".join(parts), encoding="utf-8")
+
+
+def expect_file(path: Path, actual: str, *, updates: bool) -> None:
+    """Compare a whole file with what came; write it instead if that is asked for."""
+    if updates:
+        path.write_text(actual, encoding="utf-8")
+    else:
+        _compare(path.name, path.read_text(encoding="utf-8"), actual)
+
+
+def _compare(name: str, expected: str, actual: str) -> None:
+    """Fail unless two texts are the same, with their differing lines and what to do."""
+    if actual == expected:
+        return
+
+    test_file = os.environ["PYTEST_CURRENT_TEST"].partition("::")[0]
+    differing_lines = unified_diff(
+        expected.splitlines(), actual.splitlines(), "expected", "actual", lineterm=""
+    )
+    lines = [
+        f"{name} is not as expected",
+        *differing_lines,
+        f"if this is meant, write it: pytest {test_file} --update-goldens",
+    ]
+    pytest.fail("\n".join(lines), pytrace=False)
 
 
 def read_case(path: Path) -> Case:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from goldens import DATA
+from goldens import DATA, expect_file
 from test_house import MODULES, name_of
 
 GOLDEN = DATA / "messages.txt"
@@ -84,8 +84,4 @@ def test_messages_are_as_reviewed(updates_goldens):
         if messages:
             written.append("\n".join([f"--- {name_of(module)}", *messages]))
 
-    text = "\n".join([*written, ""])
-    if updates_goldens:
-        GOLDEN.write_text(text, encoding="utf-8")
-
-    assert text == GOLDEN.read_text(encoding="utf-8")
+    expect_file(GOLDEN, "\n".join([*written, ""]), updates=updates_goldens)

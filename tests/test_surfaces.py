@@ -9,7 +9,7 @@ from shutil import copy
 from urllib.request import Request, urlopen
 
 from commands import walk
-from goldens import DATA
+from goldens import DATA, expect_file
 from playing import serving
 from processes import CASSETTES
 from samples import members, sample
@@ -131,8 +131,4 @@ def test_surfaces_are_as_promised(updates_goldens, tmp_path):
     """Commands and options, exported names, the marker, fixtures, modes and reports are in one file."""
     lines = [*parameters(), "", *library(), "", *suites(), "", *reports(), ""]
     lines += [*plays(tmp_path), ""]
-    text = "\n".join(lines)
-    if updates_goldens:
-        GOLDEN.write_text(text, encoding="utf-8")
-
-    assert text == GOLDEN.read_text(encoding="utf-8")
+    expect_file(GOLDEN, "\n".join(lines), updates=updates_goldens)

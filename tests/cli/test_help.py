@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from commands import walk
+from goldens import expect_file
 from harness import run_here
 from shown import ROOT
 
@@ -27,8 +28,4 @@ def test_help_texts_are_as_reviewed(monkeypatch, updates_goldens):
         title = " ".join(path) or "mrtr-cassette"
         sections.append(f"## {title}\n\n```text\n{shown.out}```\n")
 
-    text = "\n".join(sections)
-    if updates_goldens:
-        PAGE.write_text(text, encoding="utf-8")
-
-    assert text == PAGE.read_text(encoding="utf-8")
+    expect_file(PAGE, "\n".join(sections), updates=updates_goldens)

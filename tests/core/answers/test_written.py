@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from builders import cassette_of, loaded, retry, tool
+from goldens import expect_file
 from messages import array_asks, asks, compact, text
 from pushing import asked_once, elicit
 
@@ -351,14 +352,14 @@ def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     assert reason in str(caught.value)
 
 
-def test_published_schema_is_the_models() -> None:
+def test_published_schema_is_the_models(*, updates_goldens: bool) -> None:
     """The schema in the documentation is generated, and takes what the reader takes."""
-    schema = json.loads(
-        (Path(__file__).parents[3] / "docs" / "answers.schema.json").read_text()
-    )
-
-    assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
-    assert schema == AnswersFile.model_json_schema()
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **AnswersFile.model_json_schema(),
+    }
+    page = Path(__file__).parents[3] / "docs" / "answers.schema.json"
+    expect_file(page, f"{json.dumps(schema, indent=2)}\n", updates=updates_goldens)
 
     jsonschema.validate(
         {"otherwise": "decline", "rule": [{"tool": "deploy", **ACCEPTED}]}, schema
