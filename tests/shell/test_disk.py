@@ -14,8 +14,25 @@ from typing import IO
 import pytest
 from builders import JOURNAL_HEADER, cassette_of, loaded, tool
 from messages import text
+from samples import sample
 
+from mrtr_cassette.cli.common import json_report
+from mrtr_cassette.core.report.ci import replay_junit, trials_junit
+from mrtr_cassette.core.report.comparison import (
+    Verification,
+    verification_data,
+    verification_junit,
+    verification_markdown,
+)
+from mrtr_cassette.core.report.probes import (
+    Probing,
+    probing_junit,
+    probings_data,
+    probings_markdown,
+)
+from mrtr_cassette.core.report.runs import RecordingReport, ReplayReport, summary_data
 from mrtr_cassette.core.report.text import PAGE_START
+from mrtr_cassette.core.report.trials import TrialsReport, trials_data, trials_markdown
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files import cassettes
 from mrtr_cassette.shell.files.disk import change_config
@@ -312,6 +329,38 @@ def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
         write_own(Path(f"/dev/fd/{file.fileno()}"), [b"report"])
 
     assert (tmp_path / "out").read_bytes() == b"before\nreport"
+
+
+PROBING = Probing("c.json", "http://h/mcp")
+REPORTS = {
+    "probe.json": json_report(probings_data([PROBING])),
+    "probe.md": probings_markdown([PROBING]),
+    "probe.xml": probing_junit([PROBING]),
+    "record.json": json_report(summary_data(sample(RecordingReport))),
+    "replay.json": json_report(summary_data(sample(ReplayReport))),
+    "replay.xml": replay_junit(sample(ReplayReport)),
+    "serve.json": json_report(trials_data(sample(TrialsReport))),
+    "serve.md": trials_markdown(sample(TrialsReport)),
+    "serve.xml": trials_junit(sample(TrialsReport)),
+    "verify.json": json_report(verification_data([sample(Verification)])),
+    "verify.md": verification_markdown([sample(Verification)]),
+    "verify.xml": verification_junit([sample(Verification)]),
+}
+"""A report in each form that a command writes."""
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_of_every_form_takes_the_place_of_an_earlier_one(
+    name: str, tmp_path: Path
+) -> None:
+    """A command that is run again writes to the same file."""
+    report = REPORTS[name]
+    raw = report.encode() if isinstance(report, str) else report
+    path = tmp_path / name
+    path.write_bytes(raw)
+    write_own(path, [raw, b"\n"])
+
+    assert path.read_bytes() == raw + b"\n"
 
 
 def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 _OWN_REPORT = re.compile(
     rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
     |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
-    |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify|trials)"
+    |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify|probe|trials)"
     |\{\s*"trials":\s*\[\s*(?:\]|\{\s*"trial":)
     |\|\ trial\ \|\ valid\ \|\ served\ \|
     |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
-    |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ |"""
+    |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:[ ]
+    |\*\*[^\n]*\ against\ [^\n]*:\ \d+\ findings?\ in\ \d+\ probes?:\ |"""
     + re.escape(PAGE_START.encode()),
     re.VERBOSE,
 )
