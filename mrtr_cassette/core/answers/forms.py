@@ -11,7 +11,13 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.matchers import RFC3339
-from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
+from mrtr_cassette.core.protocol.dialect import (
+    ELICITATION_KINDS,
+    VALUE_KINDS,
+    InputRequest,
+    question_kind,
+    spelled_requests,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Via
 from mrtr_cassette.core.wire.jsonbytes import canonical, decimal_of, parse
 from mrtr_cassette.core.wire.pointers import ABSENT, escape_pointer, members_of
@@ -19,19 +25,6 @@ from mrtr_cassette.errors import NotJsonError, counted, printable
 
 ACTIONS: Final = ("accept", "decline", "cancel")
 """What a person can do with a form or a URL."""
-
-ELICITATION_KINDS: Final = frozenset({"form", "url"})
-"""The kinds of requests that an `ElicitResult` answers."""
-
-RESULT_KINDS: Final = frozenset({"sampling", "roots"})
-"""The kinds that a result of their own answers."""
-
-VALUE_KINDS: Final = frozenset({"string", "number", "integer", "boolean"})
-"""The kinds of the array dialect, which a value answers."""
-
-_RESULT_MEMBERS: Final = {"roots": ("roots",), "sampling": ("role", "content", "model")}
-"""What the result for a kind of request must have."""
-
 
 _KEY_PARTS: Final = re.compile("[:./#]")
 
@@ -144,7 +137,7 @@ def problem_of_answer(request: InputRequest, answer: Any) -> str | None:
     if not isinstance(answer, dict):
         return f"is {type_name(answer)}, and not an object"
 
-    for name in _RESULT_MEMBERS.get(request.kind, ()):
+    for name in question_kind(request.kind).needed_members:
         if name not in members:
             return f"has no `{name}`"
 
@@ -703,13 +696,6 @@ _SAMPLE_TEXT: Final = "text"
 _LONGEST_EXAMPLE: Final = 10_000
 """Characters of the longest text or list that is made for an example."""
 
-_ANSWERS_WITHOUT_FIELDS: Final[Mapping[str, Any]] = {
-    "url": "accept",
-    "sampling": _SAMPLE_TEXT,
-    "roots": {"roots": []},
-}
-"""Answers to questions that have no fields."""
-
 
 class Example(NamedTuple):
     """The values of a form's fields that are needed, or else what answers a question as a whole."""
@@ -726,7 +712,7 @@ def example_answer(request: InputRequest) -> Example:
     fields = fields_of(request)
     names = required_fields(request) or [*fields]
     if request.kind != "form" or not names:
-        return Example({}, _ANSWERS_WITHOUT_FIELDS.get(request.kind, "accept"))
+        return Example({}, question_kind(request.kind).example)
 
     values = {}
     can_be_named = True

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.forms import (
-    ELICITATION_KINDS,
-    RESULT_KINDS,
     AskedQuestion,
     AskedTurn,
     CallTurn,
@@ -29,7 +27,9 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
+    ELICITATION_KINDS,
     INPUT_RESPONSES,
+    RESULT_KINDS,
     RESULT_TYPE,
     InputRequest,
     answers_in,

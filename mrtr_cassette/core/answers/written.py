@@ -20,9 +20,6 @@ from pydantic import (
 
 from mrtr_cassette.core.answers.forms import (
     ACTIONS,
-    ELICITATION_KINDS,
-    RESULT_KINDS,
-    VALUE_KINDS,
     AskedQuestion,
     AskedTurn,
     elicitation_answer,
@@ -36,7 +33,13 @@ from mrtr_cassette.core.answers.forms import (
     value_schema,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.dialect import (
+    ELICITATION_KINDS,
+    RESULT_KINDS,
+    VALUE_KINDS,
+    InputRequest,
+    KindName,
+)
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
     GET_PROMPT,
@@ -65,13 +68,9 @@ _KINDS_BY_ANSWER_MEMBER: Final = {
 }
 """The kinds of requests that each member of a rule can answer."""
 
-
 _LONE_SURROGATE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\U0000d[89a-f]")
 """Matches what `_toml_char` writes for one."""
 
-QuestionKind = Literal[
-    "form", "url", "sampling", "roots", "string", "number", "integer", "boolean"
-]
 Action = Literal["accept", "decline", "cancel"]
 
 
@@ -96,7 +95,7 @@ class AnswerRule(_StrictModel):
     pattern: str | None = Field(
         None, description="A pattern (Rust's regex) for the whole message."
     )
-    kind: QuestionKind | None = Field(
+    kind: KindName | None = Field(
         None, description="What is asked for; a type in the array dialect."
     )
     action: Action | None = Field(

@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.texts import exchange_with_changed_texts
 from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import QUESTION_KINDS
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID_PATH,
     Kind,
@@ -556,18 +557,14 @@ def with_declared_kinds(request: Request, kinds: Collection[str]) -> Request:
 
 def _client_capabilities(kinds: Collection[str]) -> dict[str, Any]:
     """Return the capabilities of a client that answers these kinds of questions."""
-    modes: dict[str, Any] = {}
-    for mode in ("form", "url"):
-        if mode in kinds:
-            modes[mode] = {}
-
     capabilities: dict[str, Any] = {}
-    if modes:
-        capabilities["elicitation"] = modes
+    for kind in QUESTION_KINDS:
+        if kind.name not in kinds:
+            continue
 
-    for kind in ("sampling", "roots"):
-        if kind in kinds:
-            capabilities[kind] = {}
+        members = capabilities
+        for name in kind.capability:
+            members = members.setdefault(name, {})
 
     return capabilities
 

@@ -24,6 +24,7 @@ from mrtr_cassette.core.drive.script import RecordedScript
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import (
     ANSWERS_PATH,
+    ELICITATION_KINDS,
     InputRequest,
     with_answer_keys,
     write_retry,
@@ -168,7 +169,7 @@ def _are_all_questions_accepted(ask: ProbedAsk) -> bool:
     """Tell whether a client accepted all that it was asked."""
     for key, request in ask.requests.items():
         answer = members_of(ask.given_answers.get(key))
-        is_elicited = request.kind in ("form", "url") and not request.takes_bare_value
+        is_elicited = request.kind in ELICITATION_KINDS and not request.takes_bare_value
         if is_elicited and answer.get("action") != _ACCEPT_ACTION:
             return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.methods import ELICITATION, METHODS, method_of
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -33,6 +33,81 @@ NO_PARAMS: Final[tuple[Any, ...]] = (None, [])
 ANSWERS_PATH: Final[MemberPath] = ("params", INPUT_RESPONSES)
 ECHOED_STATE_PATH: Final[MemberPath] = ("params", REQUEST_STATE)
 ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
+
+
+KindName = Literal[
+    "form", "url", "sampling", "roots", "string", "number", "integer", "boolean"
+]
+AnswerMember = Literal["action", "result", "value"]
+
+
+class QuestionKind(NamedTuple):
+    """A kind of request for input.
+
+    Attributes:
+        answered_by: the member of a rule in an answers file that answers it.
+        noun: what it asks for, in words; empty where its name says it.
+        capability: the path of the capability by which clients declare that they answer it.
+        needed_members: what its result must have.
+        example: an answer on the command line that fits it, if it has no fields.
+    """
+
+    name: str
+    answered_by: AnswerMember = "result"
+    noun: str = ""
+    capability: MemberPath = ()
+    needed_members: tuple[str, ...] = ()
+    example: Any = "accept"
+
+
+QUESTION_KINDS: Final = (
+    QuestionKind("form", "action", "a form", (ELICITATION, "form")),
+    QuestionKind("url", "action", "a visit to a URL", (ELICITATION, "url")),
+    QuestionKind(
+        "sampling",
+        "result",
+        "a model's text",
+        ("sampling",),
+        needed_members=("role", "content", "model"),
+        example="text",
+    ),
+    QuestionKind(
+        "roots",
+        "result",
+        "the client's roots",
+        ("roots",),
+        needed_members=("roots",),
+        example={"roots": []},
+    ),
+    # Those of the array dialect
+    QuestionKind("string", "value"),
+    QuestionKind("number", "value"),
+    QuestionKind("integer", "value"),
+    QuestionKind("boolean", "value"),
+)
+"""The kinds that are known; a request of any other kind has its method in the place of one."""
+
+_KINDS_BY_NAME = {kind.name: kind for kind in QUESTION_KINDS}
+
+
+def question_kind(name: str) -> QuestionKind:
+    """Return what is known of a kind."""
+    return _KINDS_BY_NAME.get(name) or QuestionKind(name)
+
+
+def _kinds_answered_by(member: AnswerMember) -> frozenset[str]:
+    """Return the names of the kinds that a member of a rule answers."""
+    return frozenset(kind.name for kind in QUESTION_KINDS if kind.answered_by == member)
+
+
+ELICITATION_KINDS: Final = _kinds_answered_by("action")
+"""The kinds of requests that an `ElicitResult` answers."""
+
+RESULT_KINDS: Final = _kinds_answered_by("result")
+"""The kinds that a result of their own answers."""
+
+VALUE_KINDS: Final = _kinds_answered_by("value")
+"""The kinds of the array dialect, which a value answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +154,13 @@ class Dialect(NamedTuple):
     write_responses: Callable[[Mapping[str, bytes]], bytes]
 
 
-_METHODS_OF_KINDS = {
+_METHOD_BY_CAPABILITY = {
     method.asks_for: name for name, method in METHODS.items() if method.asks_for
+}
+_METHOD_BY_KIND = {
+    kind.name: _METHOD_BY_CAPABILITY[kind.capability[0]]
+    for kind in QUESTION_KINDS
+    if kind.capability
 }
 
 
@@ -102,12 +182,10 @@ def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
     if any(request.takes_bare_value for request in requests.values()):
         return [request.definition for request in requests.values()]
 
-    kinds = {"form": ELICITATION, "url": ELICITATION}
     spelled_by_key = {}
     for key, request in requests.items():
-        kind = kinds.get(request.kind, request.kind)
         spelled_by_key[key] = {
-            "method": _METHODS_OF_KINDS.get(kind, kind),
+            "method": _METHOD_BY_KIND.get(request.kind, request.kind),
             "params": request.definition,
         }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.answers.forms import ACTIONS
+from mrtr_cassette.core.protocol.dialect import ELICITATION_KINDS
 from mrtr_cassette.core.protocol.methods import CALL_TOOL
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.details import CassetteDetails, Interaction, Turn
@@ -90,7 +91,7 @@ def given_answers(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
 
             for key, request in turn.input_requests.items():
                 answer = _answer_to(turn, key)
-                if request.kind not in ("form", "url") or answer is None:
+                if request.kind not in ELICITATION_KINDS or answer is None:
                     continue
 
                 yield GivenAnswer(tool, number, key, answer)

@@ -17,6 +17,7 @@ from mrtr_cassette.core.answers.forms import titled_choices
 from mrtr_cassette.core.cassette.recorded import VERSION, Cassette, RecordedInteraction
 from mrtr_cassette.core.compare.conversations import IgnoredFor, cassette_comparison
 from mrtr_cassette.core.compare.values import Change
+from mrtr_cassette.core.protocol.dialect import question_kind
 from mrtr_cassette.core.report.comparison import difference_summary, shown_values
 from mrtr_cassette.core.report.coverage import answer_counts, coverage_of
 from mrtr_cassette.core.report.details import Interaction, details_of, redactions_of
@@ -142,6 +143,7 @@ def _compiled_template(texts: tuple[str, ...]) -> Template:
         "image_url": image_url,
         "is_app": is_app,
         "json": json_text,
+        "kind_noun": _kind_noun,
         "listed_field": _listed_field,
         "message": message_lines,
         "outcome": outcome_line,
@@ -152,6 +154,11 @@ def _compiled_template(texts: tuple[str, ...]) -> Template:
     }
 
     return environment.get_template("page.html")
+
+
+def _kind_noun(kind: str) -> str:
+    """Return what a server asks for, in words if they are known."""
+    return question_kind(kind).noun or kind
 
 
 def _csp_source(content: str) -> Markup:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from builders import tool
 from messages import array_asks, asks, form, text
 
 from mrtr_cassette.core.protocol.dialect import (
+    QUESTION_KINDS,
     Answers,
     InputRequest,
     InputRequired,
+    KindName,
     answers_in,
     answers_text,
     ask_in_result,
@@ -338,3 +340,8 @@ def test_requests_for_input_are_spelled_as_they_came() -> None:
 
     assert ask is not None
     assert spelled_requests(ask.input_requests) == items
+
+
+def test_a_rule_of_an_answers_file_can_name_every_kind() -> None:
+    """`KindName`, which the file's schema has, lists the rows of `QUESTION_KINDS`."""
+    assert get_args(KindName) == tuple(kind.name for kind in QUESTION_KINDS)
