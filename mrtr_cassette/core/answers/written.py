@@ -42,10 +42,8 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.methods import (
     CALL_TOOL,
-    GET_PROMPT,
     INITIALIZE,
     METHODS,
-    READ_RESOURCE,
     method_of,
 )
 from mrtr_cassette.core.secrets.names import ANSWER, has_kind, has_secrets
@@ -54,12 +52,10 @@ from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import members_of
 from mrtr_cassette.errors import NotJsonError, UsageError, printable
 
-_METHOD_BY_RULE_MEMBER: Final = {
-    "tool": CALL_TOOL,
-    "prompt": GET_PROMPT,
-    "resource": READ_RESOURCE,
-}
-"""The method of the calls that each member of a rule names."""
+_NAMING_MEMBERS: Final = frozenset(
+    method.noun for method in METHODS.values() if method.noun
+)
+"""The members of a rule that name what is called, by a method with this noun."""
 
 _KINDS_BY_ANSWER_MEMBER: Final = {
     "action": ELICITATION_KINDS,
@@ -132,9 +128,10 @@ class AnswerRule(_StrictModel):
 
     def fits_question(self, asked: AskedTurn, question: AskedQuestion) -> bool:
         """Tell whether it answers a request for input."""
-        for member, method in _METHOD_BY_RULE_MEMBER.items():
+        noun = method_of(asked.method).noun
+        for member in _NAMING_MEMBERS:
             name = getattr(self, member)
-            if name is not None and (method, name) != (asked.method, asked.name):
+            if name is not None and (member, name) != (noun, asked.name):
                 return False
 
         request = question.request
@@ -306,10 +303,10 @@ def _commented(text: str) -> str:
 def _rule_texts_of(interaction: RecordedInteraction) -> Iterator[tuple[str, str]]:
     """Yield the conditions and the answer of a rule for each answer that was given."""
     call = interaction.exchanges[0].call
+    noun = method_of(call.method).noun
     call_conditions = {}
-    for member, method in _METHOD_BY_RULE_MEMBER.items():
-        if call.method == method:
-            call_conditions[member] = call.name
+    if noun:
+        call_conditions[noun] = call.name
 
     for turn in interaction.turns:
         given_answers = turn.given_answers or {}

@@ -18,23 +18,8 @@ from mrtr_cassette.core.cassette.sessions import session_of_exchange
 from mrtr_cassette.core.compare.handles import sent_back_in
 from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import (
-    CALL_TOOL,
-    GET_PROMPT,
-    INITIALIZED,
-    LIST_TOOLS,
-    PING,
-    READ_RESOURCE,
-    method_of,
-)
+from mrtr_cassette.core.protocol.methods import INITIALIZED, PING, method_of
 from mrtr_cassette.core.replay.player import Player
-
-_LISTS_BY_METHOD: Final = {
-    CALL_TOOL: (LIST_TOOLS,),
-    GET_PROMPT: ("prompts/list",),
-    READ_RESOURCE: ("resources/list", "resources/templates/list"),
-}
-"""The lists that name what a method calls."""
 
 _VERSION_HEADER: Final = "mcp-protocol-version"
 
@@ -68,7 +53,7 @@ def last_call(cassette: Cassette) -> int:
     """Return the number of the last call of a tool, prompt or resource, or of anything else."""
     ordered = in_conversation_order(cassette.interactions)
     for interaction in reversed(ordered):
-        if interaction.exchanges[0].call.method in _LISTS_BY_METHOD:
+        if method_of(interaction.exchanges[0].call.method).listed_by:
             return interaction.number
 
     return ordered[-1].number
@@ -126,7 +111,7 @@ class _Dependencies:
         """
         selected_place = self._places_by_number[number]
         selected_call = self._ordered_interactions[selected_place]
-        list_methods = _LISTS_BY_METHOD.get(selected_call.exchanges[0].call.method, ())
+        list_methods = method_of(selected_call.exchanges[0].call.method).listed_by
         openings_by_key: dict[object, int] = {}
         for place, opening in enumerate(self._ordered_interactions):
             session = _session_in(opening)

@@ -46,6 +46,8 @@ class Method:
         not_in_key: the members of its params by which equal calls may differ.
         asks_for: what a server asks its client for by it.
         is_step: whether it goes on with the call that created what it names.
+        noun: what it names, as rules of an answers file call it.
+        listed_by: the methods that list what it may name.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Method:
     not_in_key: tuple[str, ...] = ()
     asks_for: str = ""
     is_step: bool = False
+    noun: str = ""
+    listed_by: tuple[str, ...] = ()
 
     @property
     def names_issued_id(self) -> bool:
@@ -125,9 +129,25 @@ _METHOD_TABLE: Final = (
     Method("logging/setLevel", reads=True, steady=True),
     Method(CANCELLED, not_in_key=("requestId", "reason")),
     # Tools and prompts
-    Method(CALL_TOOL, "name", repeats=True, asks=True, volatile=_VOLATILE_IN_RESULTS),
+    Method(
+        CALL_TOOL,
+        "name",
+        repeats=True,
+        asks=True,
+        volatile=_VOLATILE_IN_RESULTS,
+        noun="tool",
+        listed_by=(LIST_TOOLS,),
+    ),
     Method(LIST_TOOLS, reads=True, describes_server=True),
-    Method(GET_PROMPT, "name", reads=True, asks=True, volatile=_VOLATILE_IN_PROMPTS),
+    Method(
+        GET_PROMPT,
+        "name",
+        reads=True,
+        asks=True,
+        volatile=_VOLATILE_IN_PROMPTS,
+        noun="prompt",
+        listed_by=("prompts/list",),
+    ),
     Method("prompts/list", reads=True, describes_server=True),
     Method("completion/complete", reads=True),
     # Resources, of which the `ui://` ones are those of the extension Apps
@@ -137,6 +157,8 @@ _METHOD_TABLE: Final = (
         reads=True,
         asks=True,
         volatile=_modified_times(("contents", ANY)),
+        noun="resource",
+        listed_by=("resources/list", "resources/templates/list"),
     ),
     Method(
         "resources/list",
