@@ -199,14 +199,14 @@ def test_look_alike_stays(row: Planted) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_every_shape_is_planted(rule: Any) -> None:
-    """Each row of the table finds one of the planted secrets, and its markers tell so."""
+    """Each row of the table finds one of the planted secrets."""
     texts = [secret for _, secret in SHAPES]
     texts += [text.format(secret) for _, secret, text in IN_CONTEXT]
     texts.append("aws configure set aws_session_token made-up")
     texts.append(f"https://api.telegram.org/bot123456789:AA{fill(33)}/getMe")
     found = [text for text in texts if list(rule.secret_spans(text))]
 
-    assert found
+    assert found, "plant a secret of this shape in tests/data/secrets/shapes.tsv"
     assert all(rule in ACTIVE.likely_rules(text) for text in found)
 
 
