@@ -26,6 +26,8 @@ from mrtr_cassette.core.answers.written import (
 from mrtr_cassette.core.drive.conversation import LiveAsk, PushedAsk
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
+    ELICITATION_KINDS,
+    RESULT_KINDS,
     InputRequest,
     ask_in_result,
     write_answers,
@@ -301,7 +303,7 @@ def test_answer_by_field_answers_one_question(
 
 def test_kinds_are_those_of_the_sources() -> None:
     """Without a source, and with a person, all kinds are declared."""
-    everything = {"form", "url", "sampling", "roots"}
+    everything = ELICITATION_KINDS | RESULT_KINDS
     url = file(rule=[{"kind": "url", **NO}])
     roots = file(rule=[{"kind": "roots", "result": {}}])
     given = GivenAnswers(read_pairs(["a=1"], "answer"))

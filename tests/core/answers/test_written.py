@@ -25,7 +25,11 @@ from mrtr_cassette.core.answers.written import (
     wanted_call,
 )
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.dialect import (
+    ELICITATION_KINDS,
+    RESULT_KINDS,
+    InputRequest,
+)
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.errors import UsageError
 
@@ -279,12 +283,9 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     assert kinds(f"[[rule]]\n{ACCEPT}") == {"form"}
     assert kinds('[[rule]]\nkind = "url"\naction = "accept"') == {"url"}
     assert kinds('[[rule]]\nkind = "roots"\nresult = {}') == {"roots"}
-    assert kinds('[rest]\nurl = "http://localhost/"') == {
-        "form",
-        "url",
-        "sampling",
-        "roots",
-    }
+    assert (
+        kinds('[rest]\nurl = "http://localhost/"') == ELICITATION_KINDS | RESULT_KINDS
+    )
 
 
 @pytest.mark.parametrize(
