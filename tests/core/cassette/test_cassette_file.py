@@ -34,6 +34,7 @@ from builders import (
 from hypothesis import given
 from messages import NO, YES, asks, text
 from pushing import SCRIPTS, branched, made_up
+from samples import sample
 
 from mrtr_cassette.core.cassette.dump import dump, exchange_sha256
 from mrtr_cassette.core.cassette.journal import decode_journal_line, encode_journal_line
@@ -149,6 +150,14 @@ def test_recorders_and_their_exchanges_come_back() -> None:
         interaction.unshared_exchanges[0].recorded_by
         for interaction in again.interactions
     ] == owners
+
+
+def test_all_facts_of_a_recorder_come_back() -> None:
+    """Those too that no other test gives a value."""
+    recorder = sample(RecorderFacts)
+    cassette = replace(loaded(cassette_of()), recorders=(recorder,))
+
+    assert load(dump(cassette), "f").recorders == (recorder,)
 
 
 # How the file looks

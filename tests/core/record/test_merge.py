@@ -33,12 +33,17 @@ from builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from messages import Json, asks, text
+from samples import sample
 from tasking import created, get, update
 from tasking import state as polled
 
 from mrtr_cassette.core.cassette.dump import dump
 from mrtr_cassette.core.cassette.load import load
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecorderFacts,
+)
 from mrtr_cassette.core.cassette.sessions import opened_session
 from mrtr_cassette.core.cassette.texts import (
     exchange_with_changed_texts,
@@ -159,6 +164,16 @@ def test_task_is_polled_through_another_recorder() -> None:
 def is_same(cassette: bytes, expected: bytes) -> bool:
     """Tell whether two cassettes have the same interactions, in whatever order."""
     return cassette_comparison(load(cassette, "one"), load(expected, "other")).is_same
+
+
+def test_all_facts_of_a_recorder_are_merged() -> None:
+    """It began first, so the common time begins with it."""
+    cassette = load(alone(TALK.exchanges), "c.json")
+    recorder = sample(RecorderFacts)._replace(id=cassette.recorders[0].id, offset_ms=0)
+    sources = sources_of(replace(cassette, recorders=(recorder,)))
+    merged, _ = merged_cassette([*sources], "test")
+
+    assert merged.recorders == (recorder,)
 
 
 def source_of(cassette: bytes, name: str = "c.json") -> list[Source]:
