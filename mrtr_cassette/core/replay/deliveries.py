@@ -520,7 +520,7 @@ class Deliveries:
         self._matchers = matchers
         self._timelines = timelines
         self._entries_by_arrival = entries_by_arrival
-        self.paced = False
+        self.sends_pieces = False
         self._is_stateless = stateless
         self._replies: dict[ReplayEntry, Reply] = {}
         self.start_afresh()
@@ -775,7 +775,7 @@ class Deliveries:
             played_waits,
             started_ms=exchange.started_ms,
             end_arrival=PieceArrival(exchange.ended_after or 0, exchange.ended_ms),
-            piecewise=self.paced or may_be_resumed,
+            piecewise=self.sends_pieces or may_be_resumed,
             echo_sources=EchoSources(batch, repeated_values_finder),
         )
 

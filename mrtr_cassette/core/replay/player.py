@@ -219,7 +219,7 @@ class Player:
 
     def send_piece_by_piece(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
-        self._deliveries.paced = True
+        self._deliveries.sends_pieces = True
 
     def set_poll_interval(self, milliseconds: int | None) -> None:
         """Tell clients how often to poll tasks; None tells them what was recorded."""
