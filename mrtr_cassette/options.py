@@ -129,7 +129,7 @@ _TESTS_OF_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "list": (
         lambda value: (
             isinstance(value, Sequence | set | frozenset)
-            and all(isinstance(text, str) for text in value)
+            and all(isinstance(item, str) for item in value)
         ),
         "a list of texts",
     ),

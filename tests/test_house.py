@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -236,6 +237,16 @@ def test_the_package_keeps_its_size_and_density() -> None:
 
     assert excesses == []
     assert found.keys() == limits.keys()
+
+
+def test_names_in_templates_name_something() -> None:
+    """As those in modules do."""
+    for template in PACKAGE.rglob("*.html"):
+        names = re.findall(r"{% (?:for|set) ([\w, ]+?) (?:in|=) ", template.read_text())
+        names += re.findall(r"{% macro \w+\((.*?)\) %}", template.read_text())
+        words = set(re.findall(r"\w+", " ".join(names)))
+
+        assert not words & NAMES_THAT_NAME_NOTHING, template.name
 
 
 def test_one_name_means_one_class() -> None:
