@@ -13,17 +13,6 @@ from standin import Visit, json_response
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
 STATE = "a-request-state-that-is-long-enough"
-SUBCOMMANDS = [
-    "record",
-    "replay",
-    "inspect",
-    "view",
-    "diff",
-    "recover",
-    "check",
-    "schema",
-    "demo",
-]
 
 
 def repeated(option: str, values: Iterable[object]) -> list[str]:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 from builders import without_digests
-from commands import SUBCOMMANDS, UPSTREAM, pinged, recorded, words_to_record
+from commands import UPSTREAM, pinged, recorded, words_to_record
 from harness import Outcome, command, looped, playing, post, read, run, run_here
 from messages import JsonObject, compact, result, tool_call
 from processes import PROGRAM
 from standin import JSON, answering, response, upstream
 
 import mrtr_cassette
+from mrtr_cassette.cli import COMMANDS
 from mrtr_cassette.errors import CassetteError
 
 # --- Usage ---
@@ -103,7 +104,7 @@ def test_wrong_usage_is_2_and_said(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_subcommand_has_help(name: str) -> None:
     """`--help` explains a subcommand and ends with 0."""
     ended = run_here(name, "--help")
@@ -139,7 +140,7 @@ async def test_the_program_names_its_subcommands_and_version() -> None:
     listed = ended.out.partition("Commands:\n")[2].split("\n")
 
     assert {line.split()[0] for line in listed if line.startswith("  ")} >= set(
-        SUBCOMMANDS
+        COMMANDS
     )
     assert "..." not in "".join(listed)
 
