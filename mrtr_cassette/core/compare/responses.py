@@ -80,7 +80,12 @@ from mrtr_cassette.core.wire.http import (
     kept_response_headers,
     opens_channel,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse_tolerantly
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    parse,
+    parse_tolerantly,
+)
 from mrtr_cassette.core.wire.pointers import (
     ABSENT,
     ANY,
@@ -670,11 +675,12 @@ def _task_members(state: TaskState) -> Members:
 
 
 def _comparable_body(response: Response, states: States) -> Any:
-    """Return a body that is no message, as JSON if it is."""
+    """Return a body that is no message: as a value if it is valid JSON, otherwise as a text."""
+    body = _comparable_bytes(response.body, states)
     try:
-        return comparable_tree(response.body, states)
+        return parse(body)
     except NotJsonError:
-        return _comparable_bytes(response.body, states).decode("utf-8", "replace")
+        return body.decode("utf-8", "replace")
 
 
 def _compared_headers(response: Response) -> dict[str, str]:

@@ -322,6 +322,31 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
     assert response_changes(none, none) == []
 
 
+@pytest.mark.parametrize(
+    ("recorded", "received"),
+    [
+        (b"no healthy upstream", b"not today"),
+        (b"[proxy] no healthy upstream", b"[proxy] not today"),
+        (b'{"line":1}\n{"line":2}', b'{"line":1}\n{"line":3}'),
+        (b"404 page not found", b"404: nothing here"),
+    ],
+)
+def test_a_text_that_begins_as_json_is_compared_whole(
+    recorded: bytes, received: bytes
+) -> None:
+    """A client that reads JSON tolerantly takes its first word for a value."""
+    plain = ("Content-Type", "text/plain")
+
+    def refused(body: bytes) -> RecordedExchange:
+        return seen(Answer((body,), (plain,), 503))
+
+    changes = response_changes(refused(recorded), refused(received))
+
+    assert [(change.recorded, change.received) for change in changes] == [
+        (json.dumps(recorded.decode()), json.dumps(received.decode()))
+    ]
+
+
 def test_a_listening_stream_is_compared_by_what_it_says() -> None:
     """Responses on a stream of the session are messages like others; requests are asks."""
 
