@@ -297,6 +297,40 @@ async def test_redirect_to_the_servers_own_origin_stays_with_the_proxy(
         assert replay.outcome.misses == ()
 
 
+@looped
+async def test_clients_of_a_recording_that_is_added_to_stay_with_the_proxy(
+    tmp_path: Path,
+) -> None:
+    """What is played names the server where it was recorded; now it has another port."""
+
+    async def script(visit: Visit) -> None:
+        if not visit.request.head.line.startswith("POST /mcp "):
+            await Guarded()(visit)
+            return
+
+        port = visit.request.head.values("host")[0].rpartition(":")[2]
+        moved = f"Location: http://localhost:{port}/mcp/"
+        await visit.send(response(b"", moved, status="307 Temporary Redirect"))
+
+    async def told(url: str) -> None:
+        redirect = await post(url, message("ping"))
+        document = await http("GET", url, target=METADATA)
+
+        assert redirect.head.values("location") == [f"{url}/"]
+        assert document.json["resource"] == url
+
+    path = tmp_path / "c.json"
+    async with taping(path, script) as tape:
+        await told(tape.url)
+
+    async with taping(path, script, existing="append") as tape:
+        await told(tape.url)
+
+        assert (tape.server.received, tape.session.elsewhere) == ([], {})
+        assert tape.session.player is not None
+        assert tape.session.player.misses == []
+
+
 ELSEWHERE_RESPONSES = {
     "a redirect to http://127.0.0.1:1": response(
         b"",

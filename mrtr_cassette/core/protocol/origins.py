@@ -118,6 +118,13 @@ class ServerOrigin:
         self._registration_targets: set[str] = set()
         """Targets where clients register, and where each manages its registration."""
 
+    def add(self, url: str, *, any_port: bool) -> None:
+        """Take a further URL of the server, such as the one at which it was recorded."""
+        further_pattern = _origin_pattern(url, any_port=any_port)
+        self._origin_pattern = re.compile(
+            f"{self._origin_pattern.pattern}|{further_pattern.pattern}", re.IGNORECASE
+        )
+
     def is_named(self, origin: str) -> bool:
         """Tell whether an origin is the server's."""
         return self._origin_pattern.fullmatch(origin) is not None

@@ -170,6 +170,7 @@ class Player:
         self._recorded_requests = RecordedRequests(entries.by_arrival)
         self.interactions = entries.by_interaction
         self._entries_by_arrival = entries.by_arrival
+        self._recorded_origin = origin_of(cassette)
         self._answered_by_proxy = entries.answered_by_proxy
         self._recorded_pings = entries.pings
         issued_names = None
@@ -245,13 +246,13 @@ class Player:
     def _entries_leading_elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
         return entries_leading_elsewhere(
-            self._entries_by_arrival, origin_of(self.recording)
+            self._entries_by_arrival, self._recorded_origin
         )
 
     @cached_property
     def origin(self) -> ServerOrigin:
         """The origin of the recorded server, as its responses tell of it."""
-        return learned_origin(self.entries, origin_of(self.recording))
+        return learned_origin(self.entries, self._recorded_origin)
 
     @property
     def values(self) -> Values:

@@ -17,6 +17,7 @@ from mrtr_cassette.core.cassette.sessions import (
     EndpointPassing,
     foreign_redirect_origin,
 )
+from mrtr_cassette.core.cassette.transports import is_started_here
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.drive.appending import (
     Appending,
@@ -179,12 +180,15 @@ async def _recording_of_target(
     redact_target = text_redactor(rules, secrets, is_target=True)
     command = None if target.command is None else redact(target.command)
     server = RecordedServer(redact(target.recorded_as), command=command)
+    origin = ServerOrigin(target.name)
     player = None
     if earlier is not None:
         earlier = replace(earlier, path=str(named_place))
         with cassettes.without_garbage_collection():
             player = player_of(earlier, options, target.settings, strict=True)
 
+        # What is played names the origin that the server had when it was recorded.
+        origin.add(earlier.upstream, any_port=is_started_here(earlier.upstream))
         # A miss names the server that is recorded now.
         player.recording = replace(
             earlier, upstream=server.upstream, command=server.command
@@ -209,9 +213,7 @@ async def _recording_of_target(
                 relay = Relay(live_upstream, target.origin, recording_run)
                 handler_context = _opened_handler(relay, options)
                 async with handler_context as handler, recording_run.finishing():
-                    rewriter = OriginRewriter(
-                        handler, ServerOrigin(target.name), base_url
-                    )
+                    rewriter = OriginRewriter(handler, origin, base_url)
                     recording_run.elsewhere = rewriter.elsewhere
                     serving_context = site.serving(rewriter.handle, announcer)
                     async with serving_context as recording_run.admin_url:
