@@ -54,6 +54,7 @@ from mrtr_cassette.core.protocol.methods import (
     TASK_VALUES,
     method_of,
 )
+from mrtr_cassette.core.protocol.origins import without_local_ports
 from mrtr_cassette.core.protocol.tasks import (
     TASK,
     TaskState,
@@ -676,11 +677,12 @@ def _task_members(state: TaskState) -> Members:
 
 def _comparable_body(response: Response, states: States) -> Any:
     """Return a body that is no message: as a value if it is valid JSON, otherwise as a text."""
-    body = _comparable_bytes(response.body, states)
+    body = _comparable_bytes(response.body, states).decode("utf-8", "replace")
+    text = without_local_ports(body)
     try:
-        return parse(body)
+        return parse(text.encode())
     except NotJsonError:
-        return body.decode("utf-8", "replace")
+        return text
 
 
 def _compared_headers(response: Response) -> dict[str, str]:
@@ -692,7 +694,8 @@ def _compared_headers(response: Response) -> dict[str, str]:
         if lower_name in _VOLATILE_HEADERS:
             compared_headers[lower_name] = ""
         elif lower_name not in _IGNORED_HEADERS:
-            compared_headers[lower_name] = header_value(headers, lower_name)
+            value = header_value(headers, lower_name)
+            compared_headers[lower_name] = without_local_ports(value)
 
     return compared_headers
 

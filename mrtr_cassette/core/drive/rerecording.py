@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from mrtr_cassette.core.compare.conversations import (
 )
 from mrtr_cassette.core.compare.handles import Handles
 from mrtr_cassette.core.drive.kept_names import KeptNames, with_times_of
+from mrtr_cassette.core.protocol.origins import without_local_ports
 from mrtr_cassette.core.replay.matching import RequestNormaliser
 from mrtr_cassette.core.replay.timelines import interactions_connected_by_streams
 from mrtr_cassette.core.wire.http import VALIDATING_HEADERS, Request, Response
@@ -42,10 +42,6 @@ _recording_settings: Final = attrgetter(
     "transport", "request_state", "redaction", "seals_answers", "values"
 )
 """What a recording leaves out or hides: another one can't share its interactions."""
-
-_LOCAL_PORT: Final = re.compile(
-    r"^(https?://(?:localhost|127\.0\.0\.1|\[::1\])):[0-9]+(?=/|$)"
-)
 
 _NewExchanges = dict[RecordedExchange, RecordedExchange]
 """What becomes of exchanges of either recording."""
@@ -451,8 +447,7 @@ def _merged_cassette(replacement: _Replacement) -> Cassette:
 
 def _upstream_after_replacement(earlier: str, recorded: str) -> str:
     """Return the new upstream, or the earlier one if only its port on this machine differs."""
-    # A port of this machine is chance.
-    is_same = _LOCAL_PORT.sub(r"\1", earlier) == _LOCAL_PORT.sub(r"\1", recorded)
+    is_same = without_local_ports(earlier) == without_local_ports(recorded)
     return earlier if is_same else recorded
 
 

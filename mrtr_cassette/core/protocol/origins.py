@@ -31,6 +31,10 @@ _USER_IN_URL = re.compile("//[^/]*@")
 _ORIGIN_PARTS = re.compile(
     r"(?P<scheme>[\w+.-]+)://(?P<host>\[[^\]/]*\]|<[^>/]*>|[^/?#:@]*)(?::(?P<port>\d+))?"
 )
+_LOCAL_PORT = re.compile(
+    rf"(https?{_COLON}{_SLASH}{{2}}(?:localhost|127\.0\.0\.1|\[::1\])){_COLON}[0-9]+",
+    re.IGNORECASE,
+)
 _PERCENT_ESCAPES: Final = str.maketrans(
     {":": "%3A", "/": "%2F", "[": "%5B", "]": "%5D", "<": "%3C", ">": "%3E"}
 )
@@ -94,6 +98,11 @@ def origin_in(url: str) -> str:
 def path_in(url: str) -> str:
     """Return the path of a URL, or of an origin under whose path a whole server is."""
     return url[len(origin_in(url)) :]
+
+
+def without_local_ports(text: str) -> str:
+    """Return a text in which URLs of this machine have no port, which is chance."""
+    return _LOCAL_PORT.sub(r"\1", text)
 
 
 def shown_origin(url: str) -> str:

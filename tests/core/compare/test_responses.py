@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -320,6 +321,32 @@ def test_what_is_no_message_is_compared_as_it_is() -> None:
 
     assert change[:2] == ("shape-changed", "/#status")
     assert response_changes(none, none) == []
+
+
+def test_the_port_of_a_server_on_this_machine_is_no_difference() -> None:
+    """A server that a run starts has another one each time, and names it for authorization."""
+
+    def guarded(origin: str) -> tuple[RecordedExchange, RecordedExchange]:
+        document = f"{origin}/.well-known/oauth-protected-resource"
+        challenge = ("WWW-Authenticate", f'Bearer resource_metadata="{document}"')
+        escaped = origin.replace("/", "\\/")
+        body = f'{{"resource": "{escaped}\\/mcp", "issuer": "{origin}"}}'
+        return converse(
+            (CALL, Answer((b"{}",), (JSON_TYPE, challenge), 401)),
+            (get("/.well-known/x"), Answer((body.encode(),), (JSON_TYPE,))),
+        )
+
+    def changes(origin: str) -> list[str]:
+        pairs = zip(guarded("http://127.0.0.1:3000"), guarded(origin), strict=True)
+        found = [response_changes(recorded, received) for recorded, received in pairs]
+        return [change.pointer for change in chain.from_iterable(found)]
+
+    assert changes("http://127.0.0.1:51234") == []
+    assert changes("http://api.example:3000") == [
+        "/#headers/www-authenticate",
+        "/#body/issuer",
+        "/#body/resource",
+    ]
 
 
 @pytest.mark.parametrize(
