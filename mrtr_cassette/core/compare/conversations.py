@@ -306,8 +306,9 @@ def comparison_with_run(
 ) -> CassetteComparison:
     """Compare a cassette with a run in which its calls, or a part of them, were made again.
 
-    A call that was made once more than recorded may be the same as any recorded one, and a call of
-    a part as any that is not the same as another: nobody can tell which of several it was.
+    Of a call that was made more often than recorded, each may be the same as any recorded one, as
+    long as all of these were made; one of a part may be any that is not the same as another:
+    nobody can tell which of several it was.
     """
     handles = handles_between(recorded, repeated, ignored_for)
     old_interactions = list(_comparable_interactions_of(recorded, ignored_for))
@@ -317,31 +318,72 @@ def comparison_with_run(
         )
     )
     pairs = _compared_interactions(old_interactions, new_interactions)
+    if may_lack_calls:
+        pairs = [pair for pair in pairs if pair.mark != "-"]
+
     same_numbers = {pair.recorded for pair in pairs if pair.mark == "="}
-    made_by_number = {made.interaction.number: made for made in new_interactions}
+    equal_pairs = _equal_pairs(
+        pairs,
+        old_interactions,
+        new_interactions,
+        same_numbers,
+        may_lack_calls=may_lack_calls,
+    )
+    same_numbers |= {pair.recorded for pair in equal_pairs.values()}
+    shown_pairs = []
+    for pair in pairs:
+        is_made = pair.recorded is None or pair.recorded in same_numbers
+        can_be_another = is_made or may_lack_calls
+        equal_pair = equal_pairs.get(pair.received) if can_be_another else None
+        shown_pairs.append(equal_pair or pair)
+
+    return CassetteComparison(recorded.path, repeated.path, tuple(shown_pairs))
+
+
+def _equal_pairs(
+    pairs: Sequence[InteractionComparison],
+    old_interactions: Iterable[_ComparableInteraction],
+    new_interactions: Iterable[_ComparableInteraction],
+    same_numbers: Collection[int | None],
+    *,
+    may_lack_calls: bool,
+) -> dict[int | None, InteractionComparison]:
+    """Return the comparisons of calls that differ with others that they equal, by their numbers.
+
+    What was made as often as recorded has another only in a part, and none of `same_numbers`.
+    """
     recorded_by_call: dict[object, list[_ComparableInteraction]] = defaultdict(list)
     for comparable in old_interactions:
         recorded_by_call[comparable.keys.same_call].append(comparable)
 
-    taken_by_mark: dict[str, Collection[int | None]] = {"+": ()}
-    if may_lack_calls:
-        pairs = [pair for pair in pairs if pair.mark != "-"]
-        taken_by_mark["~"] = same_numbers
+    made_by_number: dict[int | None, _ComparableInteraction] = {}
+    for made in new_interactions:
+        made_by_number[made.interaction.number] = made
 
-    shown_pairs = []
+    repeated_calls = set()
     for pair in pairs:
-        shown_pair = pair
-        if pair.mark in taken_by_mark and pair.received is not None:
-            made_call = made_by_number[pair.received]
-            candidates = recorded_by_call[made_call.keys.same_call]
-            taken_numbers = taken_by_mark[pair.mark]
-            shown_pair = _equal_pair(candidates, taken_numbers, made_call) or pair
-            if shown_pair is not pair:
-                same_numbers.add(shown_pair.recorded)
+        if pair.mark == "+":
+            repeated_calls.add(made_by_number[pair.received].keys.same_call)
 
-        shown_pairs.append(shown_pair)
+    taken_numbers = set(same_numbers)
+    equal_pairs: dict[int | None, InteractionComparison] = {}
+    for pair in pairs:
+        if pair.mark not in ("+", "~"):
+            continue
 
-    return CassetteComparison(recorded.path, repeated.path, tuple(shown_pairs))
+        made_call = made_by_number[pair.received]
+        candidates = recorded_by_call[made_call.keys.same_call]
+        equal_pair = None
+        if made_call.keys.same_call in repeated_calls:
+            equal_pair = _equal_pair(candidates, (), made_call)
+        elif may_lack_calls:
+            equal_pair = _equal_pair(candidates, taken_numbers, made_call)
+
+        if equal_pair is not None:
+            equal_pairs[pair.received] = equal_pair
+            taken_numbers.add(equal_pair.recorded)
+
+    return equal_pairs
 
 
 def _equal_pair(

@@ -341,6 +341,13 @@ HISTORY = [(READS, text("0")), (WRITES, text("done")), (READS, text("1"))]
         (HISTORY[:2], False, ["= 1 1", "= 2 2", "- 3 ."]),
         ([*HISTORY, HISTORY[2]], False, ["= 1 1", "= 2 2", "= 3 3", "= 3 4"]),
         ([*HISTORY, (READS, text("2"))], False, ["= 1 1", "= 2 2", "= 3 3", "+ . 4"]),
+        ([HISTORY[0], *HISTORY], False, ["= 1 1", "= 1 2", "= 2 3 moved", "= 3 4"]),
+        ([HISTORY[0], *HISTORY], True, ["= 1 1", "= 1 2", "= 2 3 moved", "= 3 4"]),
+        (
+            [*HISTORY[:2], HISTORY[0], HISTORY[0]],
+            False,
+            ["= 1 1", "= 2 2", "~ 3 3", "= 1 4"],
+        ),
         (HISTORY[1:], True, ["= 2 1", "= 3 2"]),
         ([HISTORY[0], HISTORY[0]], True, ["= 1 1", "~ 3 2"]),
     ],
