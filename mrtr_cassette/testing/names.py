@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Container, Generator, Iterable, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, Final, Literal
@@ -124,6 +124,22 @@ def cassettes_of(items: Iterable[pytest.Item]) -> dict[Path, list[str]]:
                 tests_by_cassette[paths[0]].append(item.nodeid)
 
     return tests_by_cassette
+
+
+def names_of_several(items: Iterable[pytest.Item]) -> set[str]:
+    """Return the names that tests with other parameters have too: `a-b` and `c`, `a` and `b-c`."""
+    parameters_by_name: dict[str, Mapping[str, int]] = {}
+    names = set()
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        if parameters is None:
+            continue
+
+        known = parameters_by_name.setdefault(item.nodeid, parameters.indices)
+        if known != parameters.indices:
+            names.add(item.nodeid)
+
+    return names
 
 
 def _paths_by_markers(node: Any) -> list[Path]:

@@ -36,6 +36,7 @@ from mrtr_cassette.testing.names import (
     hint_at_name,
     hint_at_rename,
     hint_at_xfail,
+    names_of_several,
     note_outcome,
     opens_by_name,
     settings_of,
@@ -106,6 +107,7 @@ class CassetteUses:
         self._ini_source = OptionSource("the ini file", ini)
         self._test_outcomes: dict[str, TestOutcome] = {}
         self._tests_by_cassette: dict[Path, list[str]] = {}
+        self._names_of_several: set[str] | None = None
         self._named_by_tests: set[Path] = set()
         """The cassettes of `mrtr_cassettes`: their names are known when tests open them."""
         self.notes: list[str] = []
@@ -229,6 +231,7 @@ class CassetteUses:
         """Return the tests that share a cassette; None if it is a test's own."""
         is_of_test = request.scope == "function"
         if is_of_test and settings.name is None:
+            self._refuse_name_of_several(request)
             return None
 
         sharers = list(self._tests_of(request.session).get(path, []))
@@ -236,6 +239,22 @@ class CassetteUses:
             sharers.append(request.node.nodeid)
 
         return sharers
+
+    def _refuse_name_of_several(self, request: pytest.FixtureRequest) -> None:
+        """Make sure that a test's own cassette is that of no other test.
+
+        Raises:
+            UsageError: another test has its name.
+        """
+        if self._names_of_several is None:
+            self._names_of_several = names_of_several(request.session.items)
+
+        name = request.node.nodeid
+        if name in self._names_of_several:
+            raise UsageError(
+                f"two tests are called {name}",
+                hint="give one of them another id, or name their cassette in the marker",
+            )
 
     def _tests_of(self, session: pytest.Session) -> Mapping[Path, list[str]]:
         """Return the cassettes that the tests of the run have, found once, with these tests."""

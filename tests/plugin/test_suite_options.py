@@ -290,6 +290,36 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     )
 
 
+def test_tests_of_one_name_get_no_cassette_of_their_own(suite):
+    """Else the recording of one would replace that of the other; a named cassette is shared."""
+    suite.write(
+        "test_one.py",
+        """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+        @pytest.mark.parametrize("second", ["b-c", "c"])
+        @pytest.mark.parametrize("first", ["a", "a-b"])
+        def test_deploy(mrtr_cassette, first, second):
+            deploy(mrtr_cassette.url, f"{first}/{second}")
+        """,
+    )
+    result = suite.run(passed=2, errors=2)
+    told = "two tests are called test_one.py::test_deploy[[]a-b-c[]]; give one *"
+
+    assert suite.cassettes() == [
+        "cassettes/test_one/test_deploy-a-b-b-c.json",
+        "cassettes/test_one/test_deploy-a-c.json",
+    ]
+    result.stdout.fnmatch_lines([told, told])
+
+    test = (suite.path / "test_one.py").read_text()
+    suite.write("test_one.py", test.replace("upstream=", "'all.json', upstream="))
+    suite.run(passed=4)
+    suite.run("--mrtr-mode=none", passed=4)
+
+
 # --- What is said of a run ---
 
 
