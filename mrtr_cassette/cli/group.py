@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, Final, TextIO
 
 import click
@@ -30,6 +31,7 @@ class Group(click.Group):
     def main(self, *args: Any, **options: Any) -> Any:
         """Run the program; what the system refuses is one line."""
         _open_closed_streams()
+        _escape_what_stdout_lacks()
         try:
             return super().main(*args, **options)
         except OSError as error:
@@ -109,6 +111,12 @@ def _open_closed_streams() -> None:
             null_descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null_descriptor, True)
             setattr(sys, name, os.fdopen(null_descriptor, mode))
+
+
+def _escape_what_stdout_lacks() -> None:
+    """Let stdout escape the characters that its encoding lacks, as stderr always does."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _null_stream() -> TextIO:

@@ -10,7 +10,7 @@ from commands import caller, pinged, words_to_record
 from harness import Outcome, command, looped, post, read, run
 from messages import message, result
 from processes import PROGRAM
-from standin import Visit, json_response, upstream
+from standin import Visit, answering, json_response, upstream
 
 
 async def pong(visit: Visit) -> None:
@@ -68,6 +68,24 @@ async def test_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
     ):
         ended = await run(*arguments, program=program)
         assert_one_line(ended, 3, "no space left on the device")
+
+
+@looped
+async def test_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
+    """As stderr always does: a result in Japanese is shown where the locale is Latin-1."""
+    answer = json_response(
+        result({"content": [{"type": "text", "text": "日本 here"}]}, id=0)
+    )
+    path = tmp_path / "c.json"
+    async with upstream(answering(answer)) as server:
+        recording = words_to_record(path, server.url)
+        assert (await run(*recording, "--", *caller("tools/call"))).code == 0
+
+    program = shell('PYTHONIOENCODING=latin-1 exec "$@"')
+    ended = await run("inspect", path, program=program)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert r"\u65e5\u672c here" in ended.out
 
 
 @looped
