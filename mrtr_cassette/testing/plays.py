@@ -342,7 +342,7 @@ class Plays:
             answer = {"error": error.in_terms(PLAY_TERMS)}
 
         body = orjson.dumps(answer) + b"\n"
-        await client.send_whole(status, (*JSON_HEADERS, *headers), body)
+        await client.send_response(status, (*JSON_HEADERS, *headers), body)
 
     # Control requests
 

@@ -172,7 +172,7 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
     async def slow(_: Request, downstream: Downstream) -> None:
         began.set()
         await go_on.wait()
-        await downstream.send_whole(200, (), b"")
+        await downstream.send_response(200, (), b"")
 
     log: list[str] = []
     site = PortSite(ReplayOptions(admin_port=0), drain_s=60)

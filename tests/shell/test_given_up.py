@@ -54,16 +54,18 @@ class Downstream:
     is_over: bool = False
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Do nothing: only the body counts here."""
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         self.got += chunk
         self.is_over = is_last
         if chunk:
             self.heard.set()
 
-    async def send_whole(self, _status: int, _headers: Headers, body: bytes) -> None:
+    async def send_response(self, _status: int, _headers: Headers, body: bytes) -> None:
         self.got += body
         self.is_over = True
 

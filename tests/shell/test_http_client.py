@@ -39,7 +39,7 @@ async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
 
 async def send(client: Client, body: bytes = b"", method: str = "POST") -> HttpResponse:
     """Send a request without headers of its own."""
-    return await client.send(Request(method, "/mcp", (), body))
+    return await client.send_request(Request(method, "/mcp", (), body))
 
 
 async def whole(response: HttpResponse) -> bytes:

@@ -78,7 +78,7 @@ class Server:
             (request.method, request.target, request.headers, request.body)
         )
         await self.go_on.wait()
-        await client.send_whole(200, (), request.target.encode())
+        await client.send_response(200, (), request.target.encode())
 
 
 def connected(handler: Handler, log: list[str]) -> tuple[asyncio.Protocol, Kept]:
@@ -334,7 +334,7 @@ async def test_fault_of_a_handler_is_a_500_and_a_line_of_the_log() -> None:
         if request.target == "/bad":
             raise ZeroDivisionError("secret")
 
-        await client.send_whole(200, (), b"ok")
+        await client.send_response(200, (), b"ok")
 
     log: list[str] = []
     both = b"GET /bad HTTP/1.1\r\n\r\nGET /good HTTP/1.1\r\n\r\n"
@@ -354,8 +354,8 @@ async def test_fault_in_a_response_that_has_begun_breaks_it_off() -> None:
     """A client does not take the beginning of a response for all of it."""
 
     async def answer(_: Request, client: Downstream) -> None:
-        client.begin(200, ())
-        await client.send(b"half")
+        client.begin_response(200, ())
+        await client.send_chunk(b"half")
         raise ZeroDivisionError
 
     transport = await handled(answer, [], b"GET / HTTP/1.1\r\n\r\n")
@@ -370,12 +370,12 @@ async def test_response_waits_while_the_client_does_not_read() -> None:
     sent: list[bytes] = []
 
     async def answer(_: Request, client: Downstream) -> None:
-        client.begin(200, ())
+        client.begin_response(200, ())
         for chunk in (b"1", b"2"):
-            await client.send(chunk)
+            await client.send_chunk(chunk)
             sent.append(chunk)
 
-        await client.send(is_last=True)
+        await client.send_chunk(is_last=True)
 
     connection, transport = connected(answer, [])
     connection.pause_writing()

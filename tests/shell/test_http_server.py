@@ -287,7 +287,7 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
             started.set()
             await go_on.wait()
 
-        await downstream.send_whole(200, (), request.target.encode())
+        await downstream.send_response(200, (), request.target.encode())
 
     with listening(ReplayOptions()) as listener:
         url = listener.url("/slow")

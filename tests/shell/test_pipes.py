@@ -368,7 +368,7 @@ async def test_server_does_not_outlive_its_client_that_is_cancelled_twice(
     async def calling() -> None:
         add_settings = Recorder(seals_states=False).add_settings
         async with pipe_upstream(command, 1000, add_settings) as upstream:
-            await (await upstream.send(line_request(call(1)))).read()
+            await (await upstream.send_request(line_request(call(1)))).read()
             began.set()
             await asyncio.Event().wait()
 

@@ -38,10 +38,12 @@ class Client:
     journal: Path | None = None
     """Where it looks, whenever it gets something, how many lines are written."""
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         self.got.append((status, headers))
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         if self.has_left:
             raise ConnectionResetError
 
@@ -49,7 +51,7 @@ class Client:
         if self.journal is not None:
             self.got.append(self.journal.read_bytes().count(b"\n") - 1)
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         self.got += [(status, headers), (body, True)]
 
     def break_off(self) -> None:
@@ -90,7 +92,7 @@ class Server:
     response: Response | OSError
     requests: list[Request] = field(default_factory=list)
 
-    async def send(self, request: Request) -> Response:
+    async def send_request(self, request: Request) -> Response:
         self.requests.append(request)
         if isinstance(self.response, OSError):
             raise self.response

@@ -208,13 +208,15 @@ class Downstream:
     def __init__(self) -> None:
         self.got = b""
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Do nothing: only the body counts here."""
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         self.got += chunk
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         self.got += body
 
     def break_off(self) -> None:
@@ -228,8 +230,8 @@ class Hearing(Downstream):
         super().__init__()
         self.heard = asyncio.Event()
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        await super().send(chunk, is_last=is_last)
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        await super().send_chunk(chunk, is_last=is_last)
         if chunk:
             self.heard.set()
 
@@ -566,14 +568,16 @@ class Ordered(Downstream):
         self._name = name
         self._order = order
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         self.begun.set()
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         if chunk:
             self._order.append(self._name)
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         self._order.append(self._name)
 
 

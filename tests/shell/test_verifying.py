@@ -472,12 +472,12 @@ async def test_a_line_after_the_end_of_its_stream_is_told() -> None:
             over_stream = StreamUpstream(
                 http, url.path, str(url.origin()), lambda _: None
             )
-            listening = await over_stream.send(channel_request())
+            listening = await over_stream.send_request(channel_request())
             with pytest.raises(ConnectionResetError):
                 await listening.read()
 
             with pytest.raises(ConnectionResetError, match="the server has ended"):
-                await over_stream.send(line_request(PING))
+                await over_stream.send_request(line_request(PING))
 
             await over_stream.close()
 

@@ -366,7 +366,7 @@ class Client:
         """Connections for the next requests."""
         self._open_connections: set[_Connection] = set()
 
-    async def send(self, request: Request) -> HttpResponse:
+    async def send_request(self, request: Request) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
 
         A `Host` comes before its headers, unless one is added.

@@ -122,7 +122,7 @@ async def _body_at(url: URL, shown_address: str) -> bytes:
     headers_for_upstream = (*_REQUEST_HEADERS, *url_credentials(url))
     request = Request("GET", url.raw_path_qs, headers_for_upstream, b"")
     async with connected_client(url.origin(), tls, forward_proxy(url)) as client:
-        with closing(await client.send(request)) as response:
+        with closing(await client.send_request(request)) as response:
             headers = header_texts(response.headers)
             media_type = header_value(headers, "content-type")
             location = header_value(headers, "location")

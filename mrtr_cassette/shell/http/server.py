@@ -96,7 +96,9 @@ class HttpDownstream:
     _is_chunked: bool = False
     _held_body: bytearray | None = None
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
         if self.translate_headers is not None:
             headers = self.translate_headers(headers)
@@ -111,12 +113,12 @@ class HttpDownstream:
         self._rendered_head = render_head(status, headers, reason)
         self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response in one write."""
-        self.begin(status, headers)
-        await self.send(body, is_last=True)
+        self.begin_response(status, headers)
+        await self.send_chunk(body, is_last=True)
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
         if self.rewrite_body is not None and self._held_body is not None:
             self._held_body += chunk
@@ -497,7 +499,7 @@ class _ClientConnection(asyncio.Protocol):
                 )
             else:
                 text = in_terms(refusal, service.options.terms)
-                await client.send_whole(403, TEXT_HEADERS, f"{text}\n".encode())
+                await client.send_response(403, TEXT_HEADERS, f"{text}\n".encode())
         except (asyncio.CancelledError, ConnectionResetError):
             # Nobody takes a response any more, or nobody gives one.
             client.break_off()
@@ -508,7 +510,7 @@ class _ClientConnection(asyncio.Protocol):
             else:
                 text = f"{_NOT_HANDLED}; the proxy's log says why\n"
                 with suppress(ConnectionResetError):
-                    await client.send_whole(500, TEXT_HEADERS, text.encode())
+                    await client.send_response(500, TEXT_HEADERS, text.encode())
 
         self._current_exchange = self.request_task = None
         if not client.keep_alive:

@@ -29,21 +29,23 @@ TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 class Downstream(Protocol):
     """The client side of one exchange; its handler is cancelled when the client leaves."""
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
 
         Raises:
             ValueError: a head like this can't be sent.
         """
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body, or none.
 
         Raises:
             ConnectionResetError: the client is gone.
         """
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response in one write; its headers announce no length.
 
         Raises:
@@ -149,7 +151,7 @@ class ArrivingResponse:
 class Upstream(Protocol):
     """A server that takes requests."""
 
-    async def send(self, request: Request) -> UpstreamResponse:
+    async def send_request(self, request: Request) -> UpstreamResponse:
         """Send a request once, and return its response when the head has arrived.
 
         Raises:

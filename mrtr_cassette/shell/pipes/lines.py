@@ -183,10 +183,12 @@ class PipeDownstream:
         message = read_call(request).message
         self._expects_response = message is not None and message.kind is Kind.REQUEST
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Do nothing: there is no head."""
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Write lines."""
         if chunk:
             if is_last and self._has_sent_lines:
@@ -199,10 +201,10 @@ class PipeDownstream:
         if is_last and self._is_channel:
             self._on_end()
 
-    async def send_whole(self, status: int, _headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, _headers: Headers, body: bytes) -> None:
         """Write recorded lines, or our own response to a request."""
         if status == NO_STATUS:
-            await self.send(body, is_last=True)
+            await self.send_chunk(body, is_last=True)
         elif self._expects_response and body:
             self._writer.write(body + b"\n")
 

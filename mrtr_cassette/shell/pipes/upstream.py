@@ -330,7 +330,7 @@ class PipeUpstream:
 
         return call or self._unsolicited_messages
 
-    async def send(self, request: Request) -> PipeResponse:
+    async def send_request(self, request: Request) -> PipeResponse:
         """Send a request, and return the response when it has begun.
 
         Raises:
@@ -575,7 +575,7 @@ class StreamUpstream:
         self._post_endpoint: asyncio.Future[str] | None = None
         self._stream_has_ended = False
 
-    async def send(self, request: Request) -> PipeResponse:
+    async def send_request(self, request: Request) -> PipeResponse:
         """Send a line, and return the response, which may come later.
 
         Raises:
@@ -597,7 +597,7 @@ class StreamUpstream:
         response = _response_to_line(line + b"\n", self._channel)
         response.on_close = partial(self._channel.stop_waiting_for, response)
         post = Request("POST", endpoint, POST_HEADERS, line)
-        with closing(await self._http_client.send(post)) as response_to_post:
+        with closing(await self._http_client.send_request(post)) as response_to_post:
             if response_to_post.status >= _LOWEST_REFUSED_STATUS:
                 problem = f"status {response_to_post.status} for a posted message"
                 raise OSError(0, problem)
@@ -613,7 +613,9 @@ class StreamUpstream:
             stream_request = Request(
                 "GET", self._stream_target, (("Accept", EVENT_STREAM),), b""
             )
-            with closing(await self._http_client.send(stream_request)) as stream:
+            with closing(
+                await self._http_client.send_request(stream_request)
+            ) as stream:
                 await self._take_events(stream, endpoint)
 
             if not endpoint.done():

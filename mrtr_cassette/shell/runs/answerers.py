@@ -135,7 +135,7 @@ async def answers_endpoint(
 
 async def _reply_of_endpoint(client: Upstream, request: Request) -> bytes | str:
     """Return the body of a response with a status of success, or else why it can't be used."""
-    with closing(await client.send(request)) as response:
+    with closing(await client.send_request(request)) as response:
         reply = await read_up_to(LARGEST_REPLY, response)
 
     if reply is None:

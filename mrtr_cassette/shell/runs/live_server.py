@@ -293,7 +293,9 @@ class LiveServer:
         head_event: asyncio.Event | None = None,
     ) -> None:
         """Send a request, and read its response to the end, also when it breaks off and resumes."""
-        with closing(await self.upstream.send(observation.call.request)) as response:
+        with closing(
+            await self.upstream.send_request(observation.call.request)
+        ) as response:
             observation.response_started(
                 response.status, headers_for_client(response.headers)
             )
@@ -306,7 +308,7 @@ class LiveServer:
         while (resumption := resuming_request(observation)) is not None:
             request, after_s = resumption
             await asyncio.sleep(after_s)
-            with closing(await self.upstream.send(request)) as response:
+            with closing(await self.upstream.send_request(request)) as response:
                 if not is_event_stream(headers_for_client(response.headers)):
                     break
 

@@ -382,13 +382,13 @@ class _BranchUpstream:
     relay: Relay
     branches: _Branches
 
-    async def send(self, request: Request) -> UpstreamResponse:
+    async def send_request(self, request: Request) -> UpstreamResponse:
         """Send a request, and return its response when the head has come."""
         recorded_request = self.branches.request_to_record(request)
         if recorded_request is None:
-            return await self.relay.upstream.send(request)
+            return await self.relay.upstream.send_request(request)
 
-        response = await self.relay.send(recorded_request, request)
+        response = await self.relay.send_request(recorded_request, request)
         response.record_head()
         response.reads_rest_when_left = True
 

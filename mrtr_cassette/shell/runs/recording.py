@@ -401,10 +401,12 @@ class Relay:
     ) -> None:
         """Relay one exchange; `upstream_request` goes upstream in the place of the client's."""
         try:
-            response = await self.send(request, upstream_request)
+            response = await self.send_request(request, upstream_request)
             try:
                 reason = response.reason.decode("utf-8", "surrogateescape")
-                downstream.begin(response.status, response.client_headers, reason)
+                downstream.begin_response(
+                    response.status, response.client_headers, reason
+                )
             except ValueError:
                 response.leave_unrecorded()
                 response.close()
@@ -419,7 +421,7 @@ class Relay:
         try:
             chunk = response.read_now()
             while not response.is_read:
-                await downstream.send(chunk)
+                await downstream.send_chunk(chunk)
                 try:
                     chunk = await response.read()
                 except OSError:
@@ -428,9 +430,9 @@ class Relay:
         finally:
             response.close()
 
-        await downstream.send(chunk, is_last=True)
+        await downstream.send_chunk(chunk, is_last=True)
 
-    async def send(
+    async def send_request(
         self, client_request: Request, upstream_request: Request | None = None
     ) -> RelayedResponse:
         """Send a request upstream, and return its response when the head has come.
@@ -443,7 +445,9 @@ class Relay:
         )
         sent_request = upstream_request or client_request
         try:
-            relayed_response.take_response_head(await self.upstream.send(sent_request))
+            relayed_response.take_response_head(
+                await self.upstream.send_request(sent_request)
+            )
         except asyncio.CancelledError:
             relayed_response.response_ended(End.OPEN)
             raise
@@ -459,7 +463,7 @@ class Relay:
         target = recording_run.recorder.loggable_text(request.target, is_target=True)
         shown_request = f"{request.method} {target}"
         recording_run.announcer.say(unreachable_log_line, shown_request, problem)
-        await downstream.send_whole(
+        await downstream.send_response(
             502, JSON_HEADERS, upstream_error_body(request, problem)
         )
 
@@ -587,7 +591,7 @@ class Appender:
             await self._replay_server.accept_message(request, downstream)
         else:
             body = error_body(report, miss.call)
-            await downstream.send_whole(200, JSON_HEADERS, body)
+            await downstream.send_response(200, JSON_HEADERS, body)
 
 
 # Answering for the client
@@ -604,14 +608,14 @@ class _AnsweredUpstream:
     answered_by: str = ""
     last_response: RelayedResponse | None = None
 
-    async def send(self, request: Request) -> RelayedResponse:
+    async def send_request(self, request: Request) -> RelayedResponse:
         """Send a request that declares what the sources can answer."""
         recorded_request = request
         if self.answered_by and not read_call(request).is_poll:
             marked_headers = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
             recorded_request = replace(request, headers=marked_headers)
 
-        self.last_response = await self.relay.send(
+        self.last_response = await self.relay.send_request(
             recorded_request, with_declared_kinds(request, self.sources.declared_kinds)
         )
         self.last_response.record_head()
@@ -687,7 +691,7 @@ class AutoAnswerHandler:
         headers = without_header(last_response.client_headers, "content-length")
         response = with_id_of(call, exchange).response or exchange.response
         status = last_response.status
-        await downstream.send_whole(status, headers, response.body)
+        await downstream.send_response(status, headers, response.body)
 
     def _asking_conversation(
         self, request: Request, call: Call, polled: _PolledCall | None

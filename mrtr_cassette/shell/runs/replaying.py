@@ -383,11 +383,11 @@ class ReplayServer:
 
         if delivery is not None:
             reply = delivery.reply
-            downstream.begin(reply.status, delivery.headers)
+            downstream.begin_response(reply.status, delivery.headers)
             kept_body = fault.kept_part_of_body(
                 delivery.body, is_event_stream=reply.is_event_stream
             )
-            await downstream.send(kept_body)
+            await downstream.send_chunk(kept_body)
 
         downstream.break_off()
 
@@ -510,7 +510,7 @@ class ReplayServer:
         miss_body = self._miss_error_body(miss, play.request_id)
         delivery = play.delivery
         if delivery is None:
-            await downstream.send_whole(200, JSON_HEADERS, miss_body)
+            await downstream.send_response(200, JSON_HEADERS, miss_body)
         elif delivery.reply.is_message_stream:
             await self._send_message(miss_body, delivery, downstream, is_last=True)
         else:
@@ -522,7 +522,9 @@ class ReplayServer:
         """Say a miss, and answer its request with it."""
         report = self._tell_miss(miss)
         if miss.call.message is None:
-            await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
+            await downstream.send_response(
+                404, TEXT_HEADERS, f"{report.text}\n".encode()
+            )
             return
 
         if miss.is_refused:
@@ -545,12 +547,12 @@ class ReplayServer:
         if body and self.player.respond_on_stream(request, body):
             await self.accept_message(request, downstream)
         else:
-            await downstream.send_whole(status, headers, body)
+            await downstream.send_response(status, headers, body)
 
     async def accept_message(self, request: Request, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
         self._wake_waiting_responses(self.player.session_of(request))
-        await downstream.send_whole(202, (), b"")
+        await downstream.send_response(202, (), b"")
 
     def _tell_miss(self, miss: Miss) -> MissReport:
         """Say a miss, and return its report."""
@@ -591,25 +593,25 @@ class ReplayServer:
 
             if isinstance(step, Refusal):
                 body = self._miss_error_body(step.miss, step.id)
-                await downstream.send_whole(200, JSON_HEADERS, body)
+                await downstream.send_response(200, JSON_HEADERS, body)
                 return
 
             body += step.raw
             if step.is_last:
                 break
 
-        await downstream.send_whole(delivery.reply.status, delivery.headers, body)
+        await downstream.send_response(delivery.reply.status, delivery.headers, body)
 
     async def _send_delivery(self, delivery: Delivery, downstream: Downstream) -> End:
         """Send a response as it becomes due; return how it ends."""
         started_s = self.clock.now()
-        downstream.begin(delivery.reply.status, delivery.headers)
+        downstream.begin_response(delivery.reply.status, delivery.headers)
         is_head_sent = False
         is_event_sent = False
         while not isinstance(step := delivery.take_next(), End):
             if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
-                await downstream.send()
+                await downstream.send_chunk()
                 is_head_sent = True
 
             if step is None:
@@ -632,7 +634,7 @@ class ReplayServer:
             if step.is_last:
                 return End.COMPLETE
 
-        await downstream.send(is_last=step is End.COMPLETE)
+        await downstream.send_chunk(is_last=step is End.COMPLETE)
         if step is End.BROKEN:
             downstream.break_off()
 
@@ -652,7 +654,7 @@ class ReplayServer:
         self, part: Sending, delivery: Delivery, downstream: Downstream
     ) -> None:
         """Send a part of a response, and tell of what it asks."""
-        await downstream.send(part.raw, is_last=part.is_last)
+        await downstream.send_chunk(part.raw, is_last=part.is_last)
         # A response may wait for it.
         self._wake_waiting_responses(delivery.session)
         for piece, asking_event in self.asking_events.get(delivery.entry.exchange, ()):
@@ -672,7 +674,7 @@ class ReplayServer:
         if delivery.entry.normalised.request.is_line:
             framed_message = message + b"\n"
 
-        await downstream.send(framed_message, is_last=is_last)
+        await downstream.send_chunk(framed_message, is_last=is_last)
 
     async def _wait_for_arrival(self, delivery: Delivery) -> None:
         """Wait until its session has had a request or an event, as a part may wait for it.
@@ -718,7 +720,7 @@ async def _send_fault_error(fault: Fault, downstream: Downstream) -> None:
     if status == 401:
         headers = (*headers, ("WWW-Authenticate", "Bearer"))
 
-    await downstream.send_whole(status, headers, f"{fault.name}\n".encode())
+    await downstream.send_response(status, headers, f"{fault.name}\n".encode())
 
 
 @dataclass(slots=True)
@@ -732,11 +734,13 @@ class _Slowed:
     _due_time: float = 0.0
     """When the next bytes are due."""
 
-    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+    def begin_response(
+        self, status: int, headers: Headers, reason: str | None = None
+    ) -> None:
         """Begin a response."""
-        self.downstream.begin(status, headers, reason)
+        self.downstream.begin_response(status, headers, reason)
 
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+    async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the next bytes a few at a time, each as late as so many bytes take."""
         # Where nothing was sent for a while, nothing is caught up with.
         self._due_time = max(self._due_time, self.clock.now())
@@ -745,19 +749,19 @@ class _Slowed:
             part = chunk[start : start + step_size]
             self._due_time += len(part) / self.bytes_per_s
             await self.clock.sleep(max(0.0, self._due_time - self.clock.now()))
-            await self.downstream.send(part)
+            await self.downstream.send_chunk(part)
 
-        await self.downstream.send(is_last=is_last)
+        await self.downstream.send_chunk(is_last=is_last)
 
-    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+    async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response."""
         if self.is_line and status != NO_STATUS:
             # It is our own, which gets its line end there.
-            await self.downstream.send_whole(status, headers, body)
+            await self.downstream.send_response(status, headers, body)
             return
 
-        self.begin(status, (*headers, ("Content-Length", str(len(body)))))
-        await self.send(body, is_last=True)
+        self.begin_response(status, (*headers, ("Content-Length", str(len(body)))))
+        await self.send_chunk(body, is_last=True)
 
     def break_off(self) -> None:
         """End the response so that its client sees that it is incomplete."""

@@ -358,4 +358,4 @@ class PortSite:
             status = 404
             body = b"no such page; there are /livez, /readyz, /metrics\n"
 
-        await downstream.send_whole(status, headers, body)
+        await downstream.send_response(status, headers, body)
