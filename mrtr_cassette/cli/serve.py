@@ -159,7 +159,9 @@ async def _serve_plays(
         with listening(options) as listener:
             plays.url = listener.url("")
             try:
-                async with serving(plays.handle, listener, options, log.write_line):
+                async with serving(
+                    plays.answer_request, listener, options, log.write_line
+                ):
                     _tell_ready(plays.url, log)
                     if command:
                         # Programs mostly know the real paths of their files.

@@ -318,13 +318,15 @@ class Plays:
         self._announcer.say(lambda said: said, (event, f"note: {text}"))
         await self.end_play(play, "failed")
 
-    async def handle(self, request: Request, client: HttpDownstream) -> None:
+    async def answer_request(self, request: Request, client: HttpDownstream) -> None:
         """Answer a request to a play, or about plays; errors are answered with status and text."""
         site_and_request = site_named_in(request)
         if site_and_request is not None:
             play_id, inner_request = site_and_request
             play = self.open_plays.get(play_id)
-            if play is not None and await play.site.handle(inner_request, client):
+            if play is not None and await play.site.answer_request(
+                inner_request, client
+            ):
                 return
 
         headers: tuple[tuple[str, str], ...] = ()

@@ -115,7 +115,7 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
         player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
     )
     handling = asyncio.ensure_future(
-        server.handle(
+        server.answer_request(
             line_request(mine, FIRST_SESSION) if on_pipes else post(mine), client
         )
     )
@@ -167,11 +167,11 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     server = ReplayServer(
         player, Announcer(), paced=False, clock=Clock(lambda: 0.0, silence.sleep)
     )
-    reading = asyncio.ensure_future(server.handle(get("/sse"), stream))
+    reading = asyncio.ensure_future(server.answer_request(get("/sse"), stream))
     await stream.heard.wait()
     url = stream.got.decode().split("data: ")[1].strip()
 
-    await server.handle(post(with_id(SLOW, "mine"), target=url), client)
+    await server.answer_request(post(with_id(SLOW, "mine"), target=url), client)
 
     assert client.is_over
 
@@ -220,7 +220,7 @@ async def test_response_after_a_cancellation_never_comes_without_one(
     )
     mine = with_id(SLOW, "mine")
     request = line_request(mine, FIRST_SESSION) if on_pipes else in_session(mine)
-    handling = asyncio.ensure_future(server.handle(request, client))
+    handling = asyncio.ensure_future(server.answer_request(request, client))
     await silence.asked.wait()
 
     assert silence.slept == [12.0]
@@ -262,10 +262,10 @@ async def test_what_expects_no_response_stays_open(
     if received is not None:
         request = post(with_id(SLOW, "mine"))
 
-    handling = asyncio.ensure_future(server.handle(request, client))
+    handling = asyncio.ensure_future(server.answer_request(request, client))
     if received is not None:
         await silence.asked.wait()
-        await server.handle(post(received), Downstream())
+        await server.answer_request(post(received), Downstream())
 
     silence.passes.set()
     # Nothing is left to do but to wait.

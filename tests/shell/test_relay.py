@@ -129,7 +129,7 @@ async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
     for rest in ([raw[5:]], [raw[5:], b": bye\n\n"]):
         client = Client(journal=journal_path(path))
         async with relaying(path, Server(Response([raw[:5], *rest]))) as (relay, _):
-            await relay.handle(PING, client)
+            await relay.relay_exchange(PING, client)
 
         at = [
             index
@@ -178,7 +178,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
         relay.recording_run.finishing(),
     ):
         with pytest.raises(ConnectionResetError):
-            await relay.handle(left, Client(has_left=True))
+            await relay.relay_exchange(left, Client(has_left=True))
 
     assert response.is_closed
 
@@ -228,7 +228,7 @@ async def test_stream_that_says_where_to_post_leads_its_client_back(
 
     get = Request("GET", "/sse", (("Accept", "text/event-stream"),), b"")
     async with relaying(path, Server(Response(chunks))) as (relay, _):
-        await replace(relay, shown_as="http://server").handle(get, client)
+        await replace(relay, shown_as="http://server").relay_exchange(get, client)
 
     passed = b"".join(step[0] for step in client.got[1:] if isinstance(step, tuple))
 

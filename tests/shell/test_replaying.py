@@ -319,7 +319,7 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
     server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
     downstream = Downstream()
 
-    await server.handle(call, downstream)
+    await server.answer_request(call, downstream)
 
     assert b'"done":1' in downstream.got
     assert not player.misses
@@ -346,17 +346,19 @@ def steps_beside_listening_sessions(count: int) -> int:
         listening = []
         for recorded in range(1, count + 1):
             name = session_surrogate(recorded)
-            await server.handle(as_request(INITIALIZE), Downstream())
-            await server.handle(within(name, INITIALIZED), Downstream())
+            await server.answer_request(as_request(INITIALIZE), Downstream())
+            await server.answer_request(within(name, INITIALIZED), Downstream())
             request = within(name, Request("GET", "/mcp", (), b""))
-            listening.append(asyncio.create_task(server.handle(request, Downstream())))
+            listening.append(
+                asyncio.create_task(server.answer_request(request, Downstream()))
+            )
 
         await asyncio.sleep(0)
         return listening
 
     async def call_in_one(number: int) -> None:
         call = within(session_surrogate(1), tool("work", k=number))
-        await server.handle(call, Downstream())
+        await server.answer_request(call, Downstream())
         # Whatever was woken goes on before this.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -400,7 +402,7 @@ async def test_call_whose_client_does_not_hear_the_question_is_a_miss() -> None:
     server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
     downstream = Downstream()
 
-    await server.handle(call, downstream)
+    await server.answer_request(call, downstream)
 
     assert [miss.reason for miss in player.misses] == [Reason.NOT_LISTENING]
     assert b"not-listening" in downstream.got
@@ -428,8 +430,8 @@ async def test_question_does_not_wait_for_ever_for_a_call_that_is_left_out() -> 
     hearing = Hearing()
     async with asyncio.TaskGroup() as clients:
         handled = [
-            clients.create_task(server.handle(listen, hearing)),
-            clients.create_task(server.handle(call, Downstream())),
+            clients.create_task(server.answer_request(listen, hearing)),
+            clients.create_task(server.answer_request(call, Downstream())),
         ]
         await hearing.heard.wait()
         for task in handled:
@@ -545,13 +547,13 @@ async def test_response_waits_for_the_events_on_the_listening_stream_of_its_sess
         order: list[str] = []
         stream = Ordered("event", order)
         client = Ordered("response", order)
-        hearing = asyncio.ensure_future(server.handle(listen, stream))
+        hearing = asyncio.ensure_future(server.answer_request(listen, stream))
         await stream.begun.wait()
         if leaves:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
 
-        await server.handle(call, client)
+        await server.answer_request(call, client)
 
         assert order == (["response"] if leaves else ["event", "event", "response"])
         assert bool(pauses) is not leaves
@@ -599,7 +601,7 @@ async def test_response_waits_some_time_only_for_a_stream_that_nobody_reads() ->
     assert isinstance(player.request_received(listen), Play)
     downstream = Downstream()
 
-    await server.handle(call, downstream)
+    await server.answer_request(call, downstream)
 
     assert b'"done":1' in downstream.got
 

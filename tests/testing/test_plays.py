@@ -53,7 +53,7 @@ async def served(plays: Plays) -> AsyncIterator[Serve]:
     options = ServeOptions(port=0)
     with listening(options) as listener:
         plays.url = listener.url("")
-        async with serving(plays.handle, listener, options, None):
+        async with serving(plays.answer_request, listener, options, None):
             yield Serve(cast("Any", SimpleNamespace(url=plays.url)))
 
 

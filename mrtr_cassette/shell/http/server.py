@@ -201,7 +201,9 @@ class OriginRewriter:
             )
         )
 
-    def handle(self, request: Request, client: HttpDownstream) -> Awaitable[None]:
+    def answer_request(
+        self, request: Request, client: HttpDownstream
+    ) -> Awaitable[None]:
         """Answer one request."""
         called_origin = _called_origin(request.headers, self._own_url)
         client.translate_headers = partial(self._translated_headers, called_origin)

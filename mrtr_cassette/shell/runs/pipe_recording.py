@@ -222,7 +222,7 @@ async def _append_on_pipes(
             options.ignore, options.ignore_from, options.masks
         )
         appender = Appender(relay, earlier, player, ignored_for)
-        client = PipedClient(appender.handle, longest_line)
+        client = PipedClient(appender.answer_request, longest_line)
         live_upstream.on_unsolicited_line = partial(
             client.pass_on_unsolicited, appender.pass_on_unsolicited
         )

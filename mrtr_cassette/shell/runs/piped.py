@@ -218,7 +218,9 @@ async def replay_pipe(
     on_begin(replay_run)
     async with catching_end_signals() as end_requested:
         await answer_pipe(
-            PipedClient(server.handle, options.max_body), cassette, end_requested
+            PipedClient(server.answer_request, options.max_body),
+            cassette,
+            end_requested,
         )
 
     if client is not None and player.has_only_discovered:

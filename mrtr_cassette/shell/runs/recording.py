@@ -215,7 +215,7 @@ async def _recording_of_target(
                 async with handler_context as handler, recording_run.finishing():
                     rewriter = OriginRewriter(handler, origin, base_url)
                     recording_run.elsewhere = rewriter.elsewhere
-                    serving_context = site.serving(rewriter.handle, announcer)
+                    serving_context = site.serving(rewriter.answer_request, announcer)
                     async with serving_context as recording_run.admin_url:
                         yield recording_run
 
@@ -234,16 +234,16 @@ async def _opened_handler(
             relay, recording_run.played_cassette, recording_run.player, ignored_for
         )
         try:
-            yield appender.handle
+            yield appender.answer_request
         finally:
             await appender.close()
     elif options.answers is not None:
         sources = AnswerSources(file=load_answers(Path(options.answers)))
         async with answers_endpoint(sources.file.rest) as endpoint:
             answerers = Answerers(recording_run.announcer, endpoint)
-            yield AutoAnswerHandler(relay, sources, answerers).handle
+            yield AutoAnswerHandler(relay, sources, answerers).answer_request
     else:
-        yield relay.handle
+        yield relay.relay_exchange
 
 
 class RelayedResponse(ExchangeRecording):
@@ -393,7 +393,7 @@ class Relay:
 
     recording_run: RecordingRun
 
-    async def handle(
+    async def relay_exchange(
         self,
         request: Request,
         downstream: Downstream,
@@ -514,7 +514,7 @@ class Appender:
         self._bringing_lock = asyncio.Lock()
         """Held while the live server is brought to where a client is."""
 
-    async def handle(self, request: Request, downstream: Downstream) -> None:
+    async def answer_request(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         decision = self._appending.play_if_recorded(
             request, self._replay_server.clock.wall()
@@ -539,7 +539,7 @@ class Appender:
         if isinstance(live_request, Miss):
             await self._refuse_request(request, live_request, downstream)
         else:
-            await self._relay.handle(
+            await self._relay.relay_exchange(
                 self._appending.request_as_recorded(request), downstream, live_request
             )
 
@@ -551,7 +551,7 @@ class Appender:
         self, request: Request, downstream: Downstream
     ) -> None:
         """Pass on what the upstream says of its own accord, on a pipe."""
-        await self._relay.handle(
+        await self._relay.relay_exchange(
             self._appending.request_as_recorded(request), downstream
         )
 
@@ -660,13 +660,13 @@ class AutoAnswerHandler:
     polled_calls: dict[str, _PolledCall] = field(default_factory=dict)
     """The calls that end elsewhere, by the ids with which clients poll them."""
 
-    async def handle(self, request: Request, downstream: Downstream) -> None:
+    async def answer_request(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call = read_call(request)
         polled = self.polled_calls.get(call.name) if call.is_poll else None
         conversation = self._asking_conversation(request, call, polled)
         if conversation is None:
-            await self.relay.handle(request, downstream)
+            await self.relay.relay_exchange(request, downstream)
             return
 
         rounds = Rounds(self.sources) if polled is None else polled.rounds

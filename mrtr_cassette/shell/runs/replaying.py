@@ -123,10 +123,10 @@ async def _serving_replay(
         replay_run.shown_url = (
             f"{base_url}{without_numbers(redact_target(path_and_query))}"
         )
-        rewriter = OriginRewriter(server.handle, origin, base_url)
+        rewriter = OriginRewriter(server.answer_request, origin, base_url)
         replay_run.elsewhere = rewriter.elsewhere
         try:
-            serving_context = site.serving(rewriter.handle, server.announcer)
+            serving_context = site.serving(rewriter.answer_request, server.announcer)
             async with serving_context as replay_run.admin_url:
                 yield replay_run
         finally:
@@ -317,7 +317,7 @@ class ReplayServer:
     _arrival_events: dict[LiveSession, asyncio.Event] = field(default_factory=dict)
     """Set when the next request of a session has got its reply; of sessions where replies wait."""
 
-    async def handle(self, request: Request, downstream: Downstream) -> None:
+    async def answer_request(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         miss = self.player.stopping_miss_for(request)
         if miss is not None:

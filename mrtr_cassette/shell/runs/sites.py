@@ -124,7 +124,7 @@ class Metrics:
     def counted_handler(self, handler: HttpHandler) -> HttpHandler:
         """Return a handler that does the same, and whose requests are counted."""
 
-        async def handle(request: Request, client: HttpDownstream) -> None:
+        async def handle_and_count(request: Request, client: HttpDownstream) -> None:
             """Handle a request, and count its bytes and the time that it takes."""
             self._received_bytes_counter.inc(len(request.body))
             duration = self._duration_histogram.labels(
@@ -136,7 +136,7 @@ class Metrics:
                 finally:
                     self._sent_bytes_counter.inc(client.sent_bytes)
 
-        return handle
+        return handle_and_count
 
     def metrics_page(self, accept: str) -> tuple[str, bytes]:
         """Return content type and text of the numbers; without `accept` in the older format."""
@@ -221,7 +221,7 @@ class SharedSite:
 
             await asyncio.gather(*request_tasks, return_exceptions=True)
 
-    async def handle(self, request: Request, client: HttpDownstream) -> bool:
+    async def answer_request(self, request: Request, client: HttpDownstream) -> bool:
         """Answer one request; return whether the site is served."""
         if self._served_handler is None:
             return False
