@@ -94,10 +94,10 @@ def option_field(
     return field(default=default, metadata={"option": Option(kind, text, **facts)})
 
 
-def options_of(options: type[Any]) -> dict[str, Option]:
+def options_of(options_class: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
     options_by_name = {}
-    for member in fields(options):
+    for member in fields(options_class):
         if "option" in member.metadata:
             options_by_name[member.name] = member.metadata["option"]
 
@@ -115,9 +115,9 @@ def flag_of(name: str, option: Option) -> str:
     return f"--{name.removesuffix('s') if is_list else name}".replace("_", "-")
 
 
-def default_of(options: type[Any], name: str) -> Any:
+def default_of(options_class: type[Any], name: str) -> Any:
     """Return the default of an option."""
-    return getattr(options, name)
+    return getattr(options_class, name)
 
 
 _TESTS_OF_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {

@@ -115,11 +115,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _mode_of_run(config: pytest.Config) -> tuple[Mode, bool]:
     """Return the mode, and whether it holds whatever markers say."""
-    ini = "the ini value mrtr_cassette_mode"
+    ini_source = "the ini value mrtr_cassette_mode"
     sources: tuple[tuple[str, Any], ...] = (
         ("--mrtr-mode", config.getoption("mrtr_mode")),
         (f"the environment variable {MODE_VARIABLE}", os.environ.get(MODE_VARIABLE)),
-        (ini, config.getini("mrtr_cassette_mode")),
+        (ini_source, config.getini("mrtr_cassette_mode")),
     )
 
     for source, mode in sources:
@@ -127,7 +127,7 @@ def _mode_of_run(config: pytest.Config) -> tuple[Mode, bool]:
             continue
 
         try:
-            return mode_named(mode, source), source != ini
+            return mode_named(mode, source), source != ini_source
         except UsageError as error:
             raise pytest.UsageError(str(error)) from None
 

@@ -276,13 +276,13 @@ def ignore_from_option(text: str) -> Decorator:
     return click.option("--ignore-from", type=FILE, metavar="FILE", help=text)
 
 
-def shared_options(options: type[Options]) -> Decorator:
+def shared_options(options_class: type[Options]) -> Decorator:
     """Return what gives a command the options of a class."""
 
     def add_options(command: Any) -> Any:
         """Add the options to a command, which then shows them in the order of the class."""
-        for name, option in reversed(options_of(options).items()):
-            decorators = _click_options(name, option, default_of(options, name))
+        for name, option in reversed(options_of(options_class).items()):
+            decorators = _click_options(name, option, default_of(options_class, name))
             for decorator in reversed(decorators):
                 command = decorator(command)
 
@@ -360,7 +360,7 @@ def with_free_port(
 
 
 def read_options(
-    options: type[AnyOptions], given_options: dict[str, Any], log: Log
+    options_class: type[AnyOptions], given_options: dict[str, Any], log: Log
 ) -> AnyOptions:
     """Return the options that a command was given, and warn of what they open.
 
@@ -368,7 +368,7 @@ def read_options(
         UsageError: two options don't go together.
     """
     values: dict[str, Any] = {"log": log.write_line, "terms": TERMS}
-    for name, option in options_of(options).items():
+    for name, option in options_of(options_class).items():
         if option.flags is not None:
             chosen_values = []
             for value in option.flags:
@@ -384,7 +384,7 @@ def read_options(
     if values.get("insecure"):
         say("WARNING: --insecure: the server is not verified; anyone may be answering")
 
-    return options(**values)
+    return options_class(**values)
 
 
 def _option_value(option: Option, given_value: Any) -> Any:

@@ -785,7 +785,7 @@ _last_option = click.option("--last", is_flag=True, help="Take the last call.")
 )
 @click.option(
     "--share",
-    "shares",
+    "for_sharing",
     is_flag=True,
     help="Take out what could identify somebody: the server's address, user names in paths, "
     "e-mail addresses, IP addresses, what clients say of themselves.",
@@ -809,7 +809,7 @@ def cut(
     output: Location | None,
     *,
     alone: bool,
-    shares: bool,
+    for_sharing: bool,
     blanks_text: bool,
     force: bool,
     **selection: Any,
@@ -825,7 +825,7 @@ def cut(
     recording = load_cassette(read_place(cassette))
     numbers_to_cut = _chosen_calls(recording, **selection)
     excerpt = cut_out_calls(recording, numbers_to_cut, alone=alone)
-    if shares:
+    if for_sharing:
         excerpt = _excerpt_to_share(excerpt, blanks_text=blanks_text)
     elif blanks_text:
         raise UsageError("--blank-text needs --share")

@@ -88,7 +88,7 @@ def serve(
     _check_host(options)
     options = with_free_port(options, context, command)
     setup = _ServeSetup(
-        served_folder, _mode_of_all(), command, reports, options.exit_on_eof
+        served_folder, _mode_of_all_plays(), command, reports, options.exit_on_eof
     )
     exit_code, has_failed = run(_serve_plays(setup, options, log))
     sys.exit(exit_code or int(has_failed and not options.exit_zero))
@@ -191,7 +191,7 @@ async def _serve_plays(
     return exit_code, bool(plays.failed_count)
 
 
-def _mode_of_all() -> Mode | None:
+def _mode_of_all_plays() -> Mode | None:
     """Return the mode that the environment settles for all plays, or None."""
     mode_name = os.environ.get(MODE_VARIABLE)
     if not mode_name:

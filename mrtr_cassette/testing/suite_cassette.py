@@ -77,7 +77,7 @@ class SharedRecording:
         """Keep what was recorded so far until the run ends."""
         publish_cassette(self.place, [dump(recorded)], replace=True)
 
-    def publish(
+    def publish_if_passed(
         self, outcomes: Mapping[str, TestOutcome], why_partial: str | None
     ) -> tuple[str, str | None]:
         """Publish the cassette; return its outcome, and why the run has to fail, or None.

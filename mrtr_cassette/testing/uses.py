@@ -485,7 +485,7 @@ class CassetteUses:
 
             try:
                 is_named_by_tests = shared_recording.path in self._named_by_tests
-                outcome, problem = shared_recording.publish(
+                outcome, problem = shared_recording.publish_if_passed(
                     self._test_outcomes,
                     why_perhaps_partial if is_named_by_tests else why_partial,
                 )

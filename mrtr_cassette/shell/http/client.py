@@ -178,7 +178,7 @@ class _Connection(asyncio.Protocol):
 
         response = self._response_under_way
         if response is not None and exc is None and response.ends_with_connection:
-            response.end()
+            response.note_end()
         else:
             reason = str(exc or "the connection was closed")
             is_plain = self.transport.get_extra_info("ssl_object") is None
@@ -228,7 +228,7 @@ class _Connection(asyncio.Protocol):
 
         if response.is_to_head:
             self._response_under_way = None
-            response.end()
+            response.note_end()
             self.transport.close()
 
     def on_body(self, body: bytes) -> None:
@@ -242,7 +242,7 @@ class _Connection(asyncio.Protocol):
             return
 
         self._response_under_way = None
-        response.end()
+        response.note_end()
         # A server that answers before it has the whole request may not read the rest of it.
         has_unsent_bytes = self.transport.get_write_buffer_size() > 0
         if has_unsent_bytes or not self._parser.should_keep_alive():
@@ -277,7 +277,7 @@ class _Connection(asyncio.Protocol):
             if not response.head_came.done():
                 response.head_came.set_exception(error)
 
-            response.end(error)
+            response.note_end(error)
 
         self._response_under_way = None
         self.transport.abort()

@@ -106,7 +106,7 @@ class ArrivingResponse:
         """Whether the whole response has arrived and was read."""
         return self.is_over and not self.unread and self.lost is None
 
-    def end(self, lost: OSError | None = None) -> None:
+    def note_end(self, lost: OSError | None = None) -> None:
         """Note that nothing more comes, and why the response is incomplete."""
         self.is_over = True
         self.lost = lost

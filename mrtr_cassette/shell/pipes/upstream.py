@@ -138,7 +138,7 @@ class PipeResponse(ArrivingResponse):
         """Its request, where the server knows it by other names than the client."""
         self.request_key: tuple[str, str] | None = None
         """Session and id of the request of a client over HTTP."""
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_client_done: Callable[[], None] = lambda: None
         """Called when its client has left, or has had it all."""
         self._framing: Framing = "lines"
 
@@ -176,7 +176,7 @@ class PipeResponse(ArrivingResponse):
 
     def close(self) -> None:
         """Leave it to the channel, which reads on."""
-        self.on_close()
+        self.on_client_done()
 
 
 def response_channel(unsolicited_stream: PipeResponse) -> Channel[PipeResponse]:
@@ -196,7 +196,7 @@ def _response_to_line(line: bytes, channel: Channel[PipeResponse]) -> PipeRespon
     """Return the response to a line of the client, which has ended if nothing follows."""
     response, is_over = channel.take_client_line(line)
     if is_over:
-        response.end()
+        response.note_end()
 
     return response
 
@@ -204,13 +204,13 @@ def _response_to_line(line: bytes, channel: Channel[PipeResponse]) -> PipeRespon
 def _fail_open_responses(channel: Channel[PipeResponse], lost: OSError) -> None:
     """End the responses under way, as the server will not respond any more."""
     for response, _ in channel.ended_exchanges(by_server=True):
-        response.end(lost)
+        response.note_end(lost)
 
 
 def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
     """Return a complete HTTP response without a body."""
     response = PipeResponse().as_http(status, headers, "message")
-    response.end()
+    response.note_end()
     return response
 
 
@@ -267,7 +267,7 @@ class PipeUpstream:
         self._is_server_lost = True
         _fail_open_responses(self._channel, self._loss_error)
         if self._listener_stream is not None:
-            self._listener_stream.end(self._loss_error)
+            self._listener_stream.note_end(self._loss_error)
 
     def _judge_if_mcp(self, line: bytes) -> None:
         """Find out by its first lines whether a server speaks MCP."""
@@ -353,7 +353,7 @@ class PipeUpstream:
             return self._stream_for_listener(request)
 
         response = self._send_line(request, server)
-        response.on_close = partial(self._channel.stop_waiting_for, response)
+        response.on_client_done = partial(self._channel.stop_waiting_for, response)
         await server.writer.wait_for_room()
         try:
             await response.wait_for_more()
@@ -482,7 +482,7 @@ class PipeUpstream:
         if request.method == "DELETE" and session:
             self._open_sessions.remove(session)
             if self._listener_stream is not None and self._listener_session == session:
-                self._listener_stream.end()
+                self._listener_stream.note_end()
 
             return _empty_response(204)
 
@@ -492,7 +492,7 @@ class PipeUpstream:
 
         listener_stream = PipeResponse()
         listener_stream.unread = self._unsolicited_messages.unread
-        listener_stream.on_close = self._keep_unread_lines
+        listener_stream.on_client_done = self._keep_unread_lines
         self._unsolicited_messages.unread = []
         self._listener_stream = listener_stream
         self._listener_session = session
@@ -595,7 +595,7 @@ class StreamUpstream:
 
         line = on_one_line(request.body)
         response = _response_to_line(line + b"\n", self._channel)
-        response.on_close = partial(self._channel.stop_waiting_for, response)
+        response.on_client_done = partial(self._channel.stop_waiting_for, response)
         post = Request("POST", endpoint, POST_HEADERS, line)
         with closing(await self._http_client.send_request(post)) as response_to_post:
             if response_to_post.status >= _LOWEST_REFUSED_STATUS:

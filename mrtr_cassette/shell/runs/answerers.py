@@ -190,11 +190,11 @@ def confirm_at_terminal(question: str) -> bool:
         StoppedError: a signal came, or the end of the lines.
     """
     terminal = sys.stdin.fileno()
-    with waiting_for_input(terminal) as wait:
+    with waiting_for_input(terminal) as wait_for_input:
         while True:
             sys.stderr.write(f"{question} [y/N]: ")
             sys.stderr.flush()
-            wait()
+            wait_for_input()
             reply = _line_from(terminal)
             if reply is None:
                 raise StoppedError(signal.SIGINT)

@@ -171,7 +171,7 @@ class RecordingRun(ProxyRun):
         task.add_done_callback(self._work_under_way.discard)
 
     @asynccontextmanager
-    async def finishing(self) -> AsyncIterator[None]:
+    async def waiting_for_background_work(self) -> AsyncIterator[None]:
         """Wait, when the block ends, for the work under way."""
         try:
             yield

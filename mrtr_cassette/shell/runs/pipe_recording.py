@@ -216,7 +216,7 @@ async def _append_on_pipes(
         end_requested,
         server_command.cwd,
     )
-    async with recording_run.finishing(), upstream as live_upstream:
+    async with recording_run.waiting_for_background_work(), upstream as live_upstream:
         relay = Relay(live_upstream, recording_run.url, recording_run)
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks

@@ -319,7 +319,8 @@ class _Branches:
                 self.recording_run.recorder.add_settings(settings)
 
             connection = target.connect(add_to_both)
-            async with connection as live_upstream, self.recording_run.finishing():
+            background_work = self.recording_run.waiting_for_background_work()
+            async with connection as live_upstream, background_work:
                 relay = Relay(live_upstream, target.origin, self.recording_run)
                 yield _BranchUpstream(relay, self)
 

@@ -200,19 +200,17 @@ async def _recording_of_target(
         if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
 
-        with journaling(
-            output, options, announcer, earlier, player, server
-        ) as recording_run:
+        journal = journaling(output, options, announcer, earlier, player, server)
+        with journal as recording_run:
             recording_run.url = f"{base_url}{target.path}"
             recording_run.shown_url = f"{base_url}{redact_target(target.path)}"
             recording_run.server_settings = target.settings
             recording_run.is_started = target.recorded_as != target.name
-            async with target.connect(
-                recording_run.recorder.add_settings
-            ) as live_upstream:
+            connection = target.connect(recording_run.recorder.add_settings)
+            async with connection as live_upstream:
                 relay = Relay(live_upstream, target.origin, recording_run)
-                handler_context = _opened_handler(relay, options)
-                async with handler_context as handler, recording_run.finishing():
+                background_work = recording_run.waiting_for_background_work()
+                async with _opened_handler(relay, options) as handler, background_work:
                     rewriter = OriginRewriter(handler, origin, base_url)
                     recording_run.elsewhere = rewriter.elsewhere
                     serving_context = site.serving(rewriter.answer_request, announcer)

@@ -498,13 +498,13 @@ class ReplayServer:
         if play.patience is None:
             # Over pipes nothing says that there is no response.
             if play.delivery is not None or not play.request.is_line:
-                await asyncio.Event().wait()
+                await _wait_until_cancelled()
 
             return
 
         miss = await self._miss_after_waiting(play)
         if miss is None:
-            await asyncio.Event().wait()
+            await _wait_until_cancelled()
             return
 
         miss_body = self._miss_error_body(miss, play.request_id)
@@ -708,6 +708,11 @@ class ReplayServer:
         if is_behind and not delivery.entry.normalised.request.is_line:
             # What came first comes by another connection.
             await self.clock.sleep(_PAUSE_BETWEEN_EVENTS_S)
+
+
+async def _wait_until_cancelled() -> None:
+    """Wait until the task is cancelled, as a client's is that leaves."""
+    await asyncio.Event().wait()
 
 
 async def _send_fault_error(fault: Fault, downstream: Downstream) -> None:
