@@ -14,7 +14,7 @@ from probed_http import ANSWERS, Probed, probed, record
 from processes import PYTHON, TESTS
 
 from mrtr_cassette import call, probe
-from mrtr_cassette.core.drive.probing import Probe, ProbedAsk, probes_of
+from mrtr_cassette.core.drive.probing import Probe, ProbedAsk, probes_of_ask
 from mrtr_cassette.core.report.probes import Probing
 from mrtr_cassette.options import ProbeOptions
 from mrtr_cassette.shell.runs import probing
@@ -77,9 +77,11 @@ def made_probes(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
     def chosen(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
         wanted = {"declined", "cancelled", *names}
-        return [made for made in probes_of(ask, is_slow=is_slow) if made.name in wanted]
+        return [
+            made for made in probes_of_ask(ask, is_slow=is_slow) if made.name in wanted
+        ]
 
-    monkeypatch.setattr(probing, "probes_of", chosen)
+    monkeypatch.setattr(probing, "probes_of_ask", chosen)
 
     return names
 

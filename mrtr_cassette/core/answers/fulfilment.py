@@ -320,10 +320,10 @@ class Rounds:
 
         outcome = yield from answer_from_sources(asked, self.sources)
         if isinstance(outcome, UnansweredQuestion):
-            self.turns.append(_call_turn(ask, asked.requests, {}))
+            self.turns.append(_call_turn_with_answers(ask, asked.requests, {}))
             return self._end_call_or_refuse_roots(ask, outcome)
 
-        turn = _call_turn(ask, asked.requests, outcome)
+        turn = _call_turn_with_answers(ask, asked.requests, outcome)
         self.turns.append(turn)
         return ask.answers_in_server_form(turn.answers)
 
@@ -361,7 +361,7 @@ class Rounds:
         )
 
 
-def _call_turn(
+def _call_turn_with_answers(
     ask: LiveAsk, requests: Mapping[str, InputRequest], answers: Mapping[str, Answer]
 ) -> CallTurn:
     """Return a turn with its requests and answers, who gave these, and the hash of its state."""

@@ -233,7 +233,7 @@ class AnswersFile(_StrictModel):
         return None
 
 
-def read_answers(raw: bytes, path: str) -> AnswersFile:
+def read_answers_file(raw: bytes, path: str) -> AnswersFile:
     """Read an answers file.
 
     Raises:
@@ -248,7 +248,7 @@ def read_answers(raw: bytes, path: str) -> AnswersFile:
 
 
 def answers_from_tree(tree: Mapping[str, Any], path: str) -> AnswersFile:
-    """Return the answers that a tree of values says, or raise what `read_answers` does."""
+    """Return the answers that a tree of values says, or raise what `read_answers_file` does."""
     try:
         return AnswersFile.model_validate(tree)
     except ValidationError as error:
@@ -592,7 +592,9 @@ class GivenAnswers:
         if self.spent_name(question):
             return None
 
-        return self._form_answer_of_pairs(self._field_pairs(question, fields), fields)
+        return self._form_answer_of_pairs(
+            self._pairs_for_fields(question, fields), fields
+        )
 
     def _answer_by_whole_pair(
         self,
@@ -609,13 +611,13 @@ class GivenAnswers:
         if names_field and self.spent_name(question):
             return None
 
-        field_pairs = self._field_pairs(question, fields)
+        field_pairs = self._pairs_for_fields(question, fields)
         if not field_pairs and len(fields) == 1 and whole_pair.value not in ACTIONS:
             field_pairs = dict.fromkeys(fields, whole_pair)
 
         if not names_field and (not field_pairs or whole_pair.value in ACTIONS[1:]):
             self._used_names.add(whole_pair.name)
-            return _whole_answer(whole_pair, question.request)
+            return _answer_of_whole_pair(whole_pair, question.request)
 
         return self._form_answer_of_pairs(field_pairs, fields)
 
@@ -628,7 +630,7 @@ class GivenAnswers:
             if pair.name == field:
                 self._field_names.add(field)
 
-        return _form_answer(field_pairs, fields)
+        return _form_answer_by_fields(field_pairs, fields)
 
     def _pair_named_like_question(self, question: AskedQuestion) -> WrittenPair | None:
         """Return the pair that is named like a question."""
@@ -639,7 +641,7 @@ class GivenAnswers:
 
         return None
 
-    def _field_pairs(
+    def _pairs_for_fields(
         self, question: AskedQuestion, fields: Iterable[str]
     ) -> dict[str, WrittenPair]:
         """Return the pairs that are named like the fields of a question."""
@@ -701,7 +703,7 @@ class GivenAnswers:
         return not any(name.startswith("#") or name in taken_names for name in names)
 
 
-def _form_answer(
+def _form_answer_by_fields(
     field_pairs: Mapping[str, WrittenPair], fields: Mapping[str, Any]
 ) -> Any:
     """Return the answer to a form that is given field by field; None where no field is."""
@@ -719,7 +721,7 @@ def _form_answer(
     return elicitation_answer("accept", content)
 
 
-def _whole_answer(pair: WrittenPair, request: InputRequest) -> Any:
+def _answer_of_whole_pair(pair: WrittenPair, request: InputRequest) -> Any:
     """Return the answer that a pair with a question's key is by itself."""
     if request.takes_bare_value:
         return {"value": pair.value_read_as(value_schema(request))}

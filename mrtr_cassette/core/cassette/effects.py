@@ -225,7 +225,8 @@ def _may_say_unknown_tool(entry: ReplayEntry) -> bool:
         return False
 
     return (
-        _whole_name_pattern(entry.key.name).search(_outcome_text(members)) is not None
+        _whole_name_pattern(entry.key.name).search(_error_or_result_text(members))
+        is not None
     )
 
 
@@ -234,7 +235,7 @@ def _whole_name_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
 
 
-def _outcome_text(members: Any) -> str:
+def _error_or_result_text(members: Any) -> str:
     """Return the text of an error, or the texts of a result."""
     error = members.get("error")
     if isinstance(error, dict):
@@ -267,7 +268,7 @@ def _outcome_with_other_name(
     pattern = _whole_name_pattern(known_name)
     names_in_text = pattern.findall(text)
     if len(names_in_text) > 1 or names_in_text != pattern.findall(
-        _outcome_text(response.tree)
+        _error_or_result_text(response.tree)
     ):
         return None
 

@@ -149,7 +149,7 @@ class _Loader:
         shared_exchanges: tuple[RecordedExchange, ...] = ()
         if model.branch is not None:
             branch = Branch(model.branch.of, model.branch.turn)
-            shared_exchanges = self._shared_exchanges(number, model, branch)
+            shared_exchanges = self._exchanges_shared_with_origin(number, model, branch)
 
         unshared_exchanges = self._call_exchanges(number, model, len(shared_exchanges))
         interaction = RecordedInteraction(
@@ -163,7 +163,7 @@ class _Loader:
         if number in self._branched_numbers or _has_pushed_turns(model):
             self._kept_models[number] = model
 
-    def _shared_exchanges(
+    def _exchanges_shared_with_origin(
         self, number: int, model: InteractionModel, branch: Branch
     ) -> tuple[RecordedExchange, ...]:
         """Return the exchanges that a branch shares, which must be equal in the file."""
@@ -260,12 +260,12 @@ class _Loader:
                 turns.append(shared_turns[len(turns)])
             else:
                 place = ExchangePlace(number, turn_number)
-                turns.append(self._pushed_turn(turn, place, position))
+                turns.append(self._loaded_pushed_turn(turn, place, position))
 
         interaction_with_turns = replace(interaction, pushed_turns=tuple(turns))
         self._interactions_so_far[number - 1] = interaction_with_turns
 
-    def _pushed_turn(
+    def _loaded_pushed_turn(
         self, turn: PushedTurnModel, place: ExchangePlace, position: int
     ) -> PushedTurn:
         """Return a pushed turn; its keys must be unique, and include those of its answers."""
@@ -287,7 +287,8 @@ class _Loader:
             position
         ]
         pushed_requests = [
-            self._pushed_request(event, pending_exchange) for event in turn.ask.events
+            self._loaded_pushed_request(event, pending_exchange)
+            for event in turn.ask.events
         ]
         answers = []
         for index, answer_model in enumerate(answer_models):
@@ -298,7 +299,7 @@ class _Loader:
 
         return PushedTurn(position, tuple(pushed_requests), tuple(answers))
 
-    def _pushed_request(
+    def _loaded_pushed_request(
         self, event: PushedEventModel, pending_exchange: RecordedExchange
     ) -> PushedRequest:
         """Return a pushed request, in the response to the pending call or to an interaction's."""

@@ -101,12 +101,12 @@ def read_matchers(kind_by_pointer: Mapping[str, str]) -> tuple[Matcher, ...]:
                 hint="it begins with a slash, such as /arguments/id or /arguments/**",
             ) from None
 
-        matchers.append(Matcher(pointer, path, kind, _kind_test(pointer, kind)))
+        matchers.append(Matcher(pointer, path, kind, _test_of_kind(pointer, kind)))
 
     return tuple(matchers)
 
 
-def _kind_test(pointer: str, kind: str) -> Callable[[Any], bool]:
+def _test_of_kind(pointer: str, kind: str) -> Callable[[Any], bool]:
     """Return what tells whether a value is of a kind."""
     if kind in _TEST_BY_KIND:
         return _TEST_BY_KIND[kind]
@@ -281,7 +281,7 @@ class Matchers:
 
         spelling_by_name: dict[str, bytes] = {}
         ambiguous_names = set()
-        for name, path in self._recorded_values(recorded_request):
+        for name, path in self._replaceable_values_of(recorded_request):
             if path not in spelled_by_path:
                 continue
 
@@ -294,7 +294,7 @@ class Matchers:
 
         return spelling_by_name
 
-    def _recorded_values(
+    def _replaceable_values_of(
         self, recorded_request: Request
     ) -> list[tuple[str, MemberPath]]:
         """Return the texts and numbers for which others may come, with their names."""
@@ -312,7 +312,7 @@ class Matchers:
         if not self.echo:
             return []
 
-        names = {name for name, _ in self._recorded_values(recorded_request)}
+        names = {name for name, _ in self._replaceable_values_of(recorded_request)}
         if not names:
             return []
 

@@ -251,7 +251,7 @@ class PushedTurn:
         return given_answers or None
 
 
-def _pushed_turn(number: int, pushed_turn: PushedTurn) -> RecordedTurn:
+def _recorded_turn_of_pushed_one(number: int, pushed_turn: PushedTurn) -> RecordedTurn:
     """Return the turn that the server asks by requests of its own."""
     return RecordedTurn(
         number,
@@ -468,7 +468,7 @@ class RecordedInteraction:
             for pushed_turn in self.pushed_turns:
                 if pushed_turn.position == position:
                     number += 1
-                    yield _pushed_turn(number, pushed_turn)
+                    yield _recorded_turn_of_pushed_one(number, pushed_turn)
 
             ask = self.exchanges[position].ask
             if ask is not None:

@@ -296,11 +296,11 @@ def _exchange_as_lines(
             "it is part of an HTTP session (protocol versions before 2026-07-28)"
         )
 
-    line = line_request(on_one_line(request.body), FIRST_SESSION)
+    line = line_request(json_on_one_line(request.body), FIRST_SESSION)
     if response is None:
         return line, None
 
-    pieces = _line_pieces(response)
+    pieces = _pieces_as_lines(response)
     has_message = _check_pipes_can_say_response(response, pieces)
     request_message = exchange.call.message
     expects_response = request_message is None or request_message.kind is Kind.REQUEST
@@ -312,7 +312,7 @@ def _exchange_as_lines(
     return line, Response(NO_STATUS, (), tuple(pieces), end)
 
 
-def _line_pieces(response: Response) -> list[Piece]:
+def _pieces_as_lines(response: Response) -> list[Piece]:
     """Return the pieces of a response as lines; a piece without a message becomes empty."""
     pieces = []
     last_index = len(response.pieces) - 1
@@ -326,7 +326,7 @@ def _line_pieces(response: Response) -> list[Piece]:
             message_text = response.body
 
         if message_text:
-            message_text = on_one_line(message_text) + b"\n"
+            message_text = json_on_one_line(message_text) + b"\n"
 
         pieces.append(piece._replace(raw=message_text))
 
@@ -354,7 +354,7 @@ def _check_pipes_can_say_response(response: Response, lines: Iterable[Piece]) ->
     return has_message
 
 
-def on_one_line(raw: bytes) -> bytes:
+def json_on_one_line(raw: bytes) -> bytes:
     """Return JSON on one line: the line ends between its tokens become spaces."""
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
@@ -443,7 +443,7 @@ def http_sse_over_pipes(cassette: Cassette) -> Cassette:
         pieces_by_exchange = _lines_by_exchange(stream, posts_by_session[session])
         for exchange, pieces in pieces_by_exchange.items():
             response = _response_as_over_pipes(exchange, pieces)
-            request = line_request(on_one_line(exchange.request.body), session)
+            request = line_request(json_on_one_line(exchange.request.body), session)
             if exchange is stream:
                 request = channel_request(session)
 
@@ -476,7 +476,7 @@ def _lines_by_exchange(
     if stream.response is None:
         return pieces_by_exchange
 
-    for line in _line_pieces(stream.response):
+    for line in _pieces_as_lines(stream.response):
         piece_for_stream = line
         owning_exchange = _exchange_of_line(line, posts_by_name)
         if owning_exchange is not None:

@@ -254,7 +254,7 @@ class RecordedAsks:
         key = self._player.key_of(shown_call)
         for asking_entry in asking_entries:
             if asking_entry.key == key:
-                return self._replay_to(asking_entry, call, shown_call)
+                return self._replay_up_to_ask(asking_entry, call, shown_call)
 
         return unrecorded_miss(shown_call, _STATE_OF_OTHER_CALL, asking_entries[0])
 
@@ -288,7 +288,7 @@ class RecordedAsks:
 
         return self._entries_by_state[longest_state]
 
-    def _replay_to(
+    def _replay_up_to_ask(
         self, asking_entry: ReplayEntry, call: Call, shown_call: Call
     ) -> ReplayToAsk | Miss:
         """Return how the server is brought to an ask, or why it can't be brought there."""

@@ -635,7 +635,7 @@ class Conversation:
 
         if self._script is None:
             return None
-        return self._act_on_reply(ask, self._script.reply_to_ask(ask))
+        return self._send_or_stop_by_reply(ask, self._script.reply_to_ask(ask))
 
     def answer_unanswered_ask(self, answer: AskAnswer) -> Observation | None:
         """Answer the ask that is unanswered so far, unless the server has not waited for that."""
@@ -644,9 +644,9 @@ class Conversation:
             return None
 
         self.stopping_point = None
-        return self._act_on_reply(ask, answer)
+        return self._send_or_stop_by_reply(ask, answer)
 
-    def _act_on_reply(self, ask: LiveAsk, reply: Reply) -> Observation | None:
+    def _send_or_stop_by_reply(self, ask: LiveAsk, reply: Reply) -> Observation | None:
         """Take the reply to an ask; return the request to post if the ask was pushed, or None."""
         if not isinstance(reply, AskAnswer):
             self.stopping_point = reply

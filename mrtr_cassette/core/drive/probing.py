@@ -215,7 +215,7 @@ def probed_asks(plan: Iterable[PlannedInteraction]) -> list[ProbedAsk]:
 # What is sent
 
 
-def probes_of(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
+def probes_of_ask(ask: ProbedAsk, *, is_slow: bool) -> list[Probe]:
     """Return the probes of an ask, as far as the recording tells; declining comes first."""
     probes = []
     if ask.is_form_of_map and _are_all_questions_accepted(ask):

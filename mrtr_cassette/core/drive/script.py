@@ -387,9 +387,9 @@ class RecordedScript:
     def _recorded_reply(self, ask: LiveAsk) -> Reply:
         """Return the recorded answers in the cassette's terms."""
         if isinstance(ask, PushedAsk):
-            return self._answer_push(ask)
+            return self._answer_pushed_request(ask)
         if not isinstance(ask, TaskAsk):
-            return self._answer_result(ask)
+            return self._answer_asking_response(ask)
         if ask.asks_nothing:
             return self._take_created_task(ask)
 
@@ -446,7 +446,7 @@ class RecordedScript:
 
     # Asks in results
 
-    def _answer_result(self, ask: LiveAsk) -> Reply:
+    def _answer_asking_response(self, ask: LiveAsk) -> Reply:
         """Answer a response to the call that asks."""
         turn = self._interaction.asking_turn(self._progress.position)
         match = self._matching_ask(ask)
@@ -587,7 +587,7 @@ class RecordedScript:
 
     # Pushed requests
 
-    def _answer_push(self, ask: PushedAsk) -> Reply:
+    def _answer_pushed_request(self, ask: PushedAsk) -> Reply:
         """Answer a pushed request."""
         recorded = self._recorded_for_next_response
         turn = self._interaction.asking_turn(self._position_of_next_response)

@@ -276,11 +276,11 @@ def _is_accepted_only_as_whole(repetition: _RepeatedConversation) -> bool:
     for pair in repetition.pairs:
         if pair.live.ends_elsewhere:
             return True
-        if _pushes_in(pair.live):
+        if _questions_pushed_in(pair.live):
             return True
 
     for exchange in repetition.interaction.exchanges:
-        if _pushes_in(exchange):
+        if _questions_pushed_in(exchange):
             return True
 
     return False
@@ -310,7 +310,7 @@ def _turn_proposal(repetition: _RepeatedConversation, turn: int) -> Proposal:
             proposal, problem=why_not_compared_after(verified.diverged_call_number)
         )
 
-    recorded = _exchange_asking(repetition.interaction, turn)
+    recorded = _exchange_that_asks_turn(repetition.interaction, turn)
     if recorded is None:
         asked_on_other_stream = "the server asks it on another stream: record it again"
         return replace(proposal, problem=asked_on_other_stream)
@@ -323,14 +323,14 @@ def _turn_proposal(repetition: _RepeatedConversation, turn: int) -> Proposal:
     if last_pair is None or last_pair.live.response is None:
         return replace(proposal, problem="the live server gave no response")
 
-    retry = _retry_to(repetition.interaction, recorded)
+    retry = _retry_that_answers(repetition.interaction, recorded)
     taken_response = _taken_response(recorded, last_pair, changes, retry)
     problem = next(_objections_to_taking(taken_response, recorded), None)
 
     return replace(proposal, problem=problem, taken=(taken_response,))
 
 
-def _exchange_asking(
+def _exchange_that_asks_turn(
     interaction: RecordedInteraction, turn: int
 ) -> RecordedExchange | None:
     """Return the exchange whose response asks a turn, or ends the call for turn 0."""
@@ -344,7 +344,7 @@ def _exchange_asking(
     return None
 
 
-def _retry_to(
+def _retry_that_answers(
     interaction: RecordedInteraction, asking_exchange: RecordedExchange
 ) -> RecordedExchange | None:
     """Return the exchange whose request answers another one of the same interaction."""
@@ -489,7 +489,7 @@ class _ConversationProposal:
         steps: tuple[TaskStep, ...] = ()
         if self._taken_responses[-1].live.ends_elsewhere:
             self._object_to_replaced_task()
-            steps = self._take_steps()
+            steps = self._take_task_states()
 
         course = replace(
             self._interaction,
@@ -517,7 +517,7 @@ class _ConversationProposal:
 
             retry = None
             if pair is not self._call_pairs[-1]:
-                retry = _retry_to(self._interaction, pair.recorded)
+                retry = _retry_that_answers(self._interaction, pair.recorded)
 
             taken_response = _taken_response(replaced, pair, self._changes, retry)
             self._taken_responses.append(taken_response)
@@ -577,7 +577,7 @@ class _ConversationProposal:
         """The recorded exchanges whose responses are replaced."""
         return [pair.recorded for pair in self._repetition.pairs]
 
-    def _take_steps(self) -> tuple[TaskStep, ...]:
+    def _take_task_states(self) -> tuple[TaskStep, ...]:
         """Take the states of the task; return the recorded steps that stay."""
         asked_keys: set[str] = set()
         for pair in self._poll_pairs:
@@ -608,7 +608,7 @@ class _ConversationProposal:
         pushes_elsewhere = self._asks_on_other_streams
         turns: list[PushedTurn] = []
         for position, response in enumerate(self._taken_responses):
-            located = _pushes_in(response.live)
+            located = _questions_pushed_in(response.live)
             pushed_messages = list(zip(located, pushes, strict=False))
             if len(pushed_messages) < len(located):
                 pushes_elsewhere = True
@@ -671,7 +671,7 @@ def _turn_of_push(pushed: _PushedInResponse) -> int:
     return push.turn
 
 
-def _pushes_in(exchange: RecordedExchange) -> list[LocatedMessage]:
+def _questions_pushed_in(exchange: RecordedExchange) -> list[LocatedMessage]:
     """Return the questions that the server pushed in a response."""
     if exchange.response is None:
         return []
@@ -708,7 +708,7 @@ def updated_cassette_file(
     another course has the requests that answer its questions now, and ends where it ends now.
     """
     new_exchanges = _with_live_responses(KeptNames(data), proposed)
-    _rename_answers(proposed, new_exchanges)
+    _give_answers_new_keys(proposed, new_exchanges)
     courses = {proposal.number: proposal.course for proposal in proposed}
     interactions = []
     for recorded in cassette.interactions:
@@ -744,7 +744,7 @@ def _with_live_responses(
     return new_exchanges
 
 
-def _rename_answers(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
+def _give_answers_new_keys(proposed: Iterable[Proposal], new: _NewExchanges) -> None:
     """Give the recorded answers the keys under which the server asks now."""
     for proposal in proposed:
         for response in proposal.taken:

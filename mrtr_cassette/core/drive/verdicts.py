@@ -96,7 +96,9 @@ class Reaction:
         return None if self.exchange is None else outcome_value(self.exchange)
 
 
-def reaction_of(conversation: Conversation, next_ask: LiveAsk | None) -> Reaction:
+def reaction_of_conversation(
+    conversation: Conversation, next_ask: LiveAsk | None
+) -> Reaction:
     """Return what came of an answer; `next_ask` is the question that came next, if one did."""
     stopping_point = conversation.stopping_point
     if isinstance(stopping_point, NeedsAnswers | AskedOtherwise):

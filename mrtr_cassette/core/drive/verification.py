@@ -389,7 +389,7 @@ class Verifier:
         if planned.cancelled_call is not None:
             return self._verified_cancellation(planned, planned.cancelled_call)
 
-        script = self._script_of(planned)
+        script = self._recorded_script_of(planned)
         conversation = self.conversation_with(planned, script, planned.departure)
         session = conversation.session
         if session.id and planned.session:
@@ -412,7 +412,7 @@ class Verifier:
 
     def separate_script(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the answers of an interaction, for a conversation apart from all others."""
-        script = self._script_of(planned)
+        script = self._recorded_script_of(planned)
         # It answers what the server asks in this conversation alone.
         self._stop_expecting_turns(planned.interaction)
         return script
@@ -433,7 +433,7 @@ class Verifier:
             poll_failures=planned.interaction.passing_poll_failures,
         )
 
-    def _script_of(self, planned: PlannedInteraction) -> RecordedScript:
+    def _recorded_script_of(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
         number = interaction.number

@@ -227,7 +227,7 @@ def response_line(value: str) -> str:
     if questions:
         return f"asks {'; '.join(questions)}"
 
-    text = _first_text(members.get("content"))
+    text = _first_content_text(members.get("content"))
     if text is None:
         return shorten(value)
 
@@ -238,7 +238,7 @@ def response_line(value: str) -> str:
     return line
 
 
-def _first_text(content: Any) -> str | None:
+def _first_content_text(content: Any) -> str | None:
     """Return the text of the first block of a result's content, if it has one."""
     blocks = content if isinstance(content, list) else ()
     for block in blocks:

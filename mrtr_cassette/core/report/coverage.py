@@ -90,7 +90,7 @@ def given_answers(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
                 continue
 
             for key, request in turn.input_requests.items():
-                answer = _answer_to(turn, key)
+                answer = _action_answered(turn, key)
                 if request.kind not in ELICITATION_KINDS or answer is None:
                     continue
 
@@ -99,7 +99,7 @@ def given_answers(interactions: Iterable[Interaction]) -> Iterator[GivenAnswer]:
                     yield GivenAnswer(tool, number, key, _REJECTED_ANSWER)
 
 
-def _answer_to(turn: Turn, key: str) -> str | None:
+def _action_answered(turn: Turn, key: str) -> str | None:
     """Return the answer to a question; None if it can't be told."""
     answered = turn.answered
     if answered is None or key not in answered:

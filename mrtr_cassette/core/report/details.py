@@ -623,7 +623,7 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
     """Return a line for people about each rule."""
     lines = []
     for redaction in redactions:
-        shown = _calls_text(redaction.calls[:_MOST_CALLS])
+        shown = _calls_in_words(redaction.calls[:_MOST_CALLS])
         further_count = len(redaction.calls) - _MOST_CALLS
         if further_count > 0:
             shown += f"; and {further_count} more"
@@ -633,7 +633,7 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
     return lines
 
 
-def _calls_text(calls: Sequence[RedactedCall]) -> str:
+def _calls_in_words(calls: Sequence[RedactedCall]) -> str:
     """Return calls in a line; equal calls are named once, after all their numbers."""
     numbers: dict[str, list[str]] = {}
     for number, call in calls:

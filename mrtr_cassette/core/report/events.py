@@ -370,10 +370,10 @@ def replay_log_line(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> LogLi
     event = {
         "event": "concluded",
         "interactions": len(report.interactions),
-        "unplayed": _number_words(report, report.not_fully_played),
+        "unplayed": _numbers_with_files(report, report.not_fully_played),
         "misses": len(report.misses),
         "harmless": sum(request.times for request in report.harmless),
-        "after_other_writes": _number_words(report, report.after_other_writes),
+        "after_other_writes": _numbers_with_files(report, report.after_other_writes),
     }
 
     if report.faults:
@@ -388,7 +388,7 @@ def replay_log_line(report: ReplayReport, terms: Terms = LIBRARY_TERMS) -> LogLi
     return event, summary_text(report, terms)
 
 
-def _number_words(
+def _numbers_with_files(
     report: ReplayReport, interactions: Iterable[InteractionOutcome | StrayedRead]
 ) -> list[Any]:
     """Return the numbers of interactions, with their files if there are several."""

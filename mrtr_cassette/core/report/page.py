@@ -90,7 +90,7 @@ def cassette_page(
         style=Markup(assets.style),  # noqa: S704
         script=Markup(assets.script),  # noqa: S704
         sessions=sessions,
-        spans=spans_of(cassette.interactions, sessions),
+        spans=call_spans_on_axes(cassette.interactions, sessions),
         branches=branches,
         outcomes=outcomes,
         misses_near=_misses_by_nearest_interaction(replay),
@@ -196,7 +196,7 @@ class CallSpan(NamedTuple):
     beside: tuple[int, ...] = ()
 
 
-def spans_of(
+def call_spans_on_axes(
     recorded: Sequence[RecordedInteraction],
     sessions: Mapping[str, Sequence[Interaction]],
 ) -> dict[int, CallSpan]:

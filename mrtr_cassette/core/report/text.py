@@ -487,7 +487,7 @@ def inspection_data(details: CassetteDetails) -> Any:
 def mermaid_diagram(details: CassetteDetails) -> str:
     """Return a cassette as a Mermaid block with at most `MOST_ARROWS` arrows.
 
-    If any calls ask, only these are drawn_calls; a note counts the calls and messages left out.
+    If any calls ask, only these are drawn; a note counts the calls and messages left out.
     """
     calls = details.interactions
     drawn_calls = [call for call in calls if call.turns] or calls

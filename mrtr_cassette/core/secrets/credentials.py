@@ -93,7 +93,7 @@ class _IndexedText(NamedTuple):
     """
 
 
-def _grams_of(spellings: Sequence[_Spelling]) -> set[bytes]:
+def _grams_of_spellings(spellings: Sequence[_Spelling]) -> set[bytes]:
     """Return the grams by which spellings are found, with `_SHORT_TEXT` for a short probe."""
     grams: set[bytes] = set()
     for spelling in spellings:
@@ -185,7 +185,7 @@ class _Layer(NamedTuple):
         return substitute.encode()
 
 
-def _layers_of(raw: bytes) -> list[_Layer]:
+def _layers_with_escapes_undone(raw: bytes) -> list[_Layer]:
     """Return a text with its escapes undone, those of JSON first, and those of URLs last."""
     plain = _Layer(raw.decode("latin-1"))
     in_json = list(plain.layers_with_escapes_undone("\\", without_json_escapes))
@@ -251,7 +251,7 @@ def _with_texts_replaced(
     if has_no_escapes and not _ESCAPED_PROBE_CHAR.search(raw):
         layers = [_Layer(raw.decode("latin-1"))]
     else:
-        layers = _layers_of(raw)
+        layers = _layers_with_escapes_undone(raw)
 
     body = _JsonPreservingBody(raw) if is_body else None
     replaced_spans: list[tuple[int, int]] = []
@@ -346,7 +346,7 @@ class RepeatedSecrets:
             if known_text.is_searched_everywhere:
                 spellings = tuple(_spellings_of(text))
 
-            grams = _grams_of(spellings)
+            grams = _grams_of_spellings(spellings)
             self._indexed[text] = _IndexedText(spellings, grams)
             for gram in grams:
                 self._texts_by_gram.setdefault(gram, []).append(text)

@@ -141,7 +141,7 @@ def is_harmless_after_scheme(value: str) -> bool:
     return is_dummy_or_hidden(value) or value.lower() in _AFTER_SCHEME
 
 
-def is_code(
+def is_code_value(
     name: SecretName, value: str, text_before: str, sign: str, *, has_gap: bool
 ) -> bool:
     """Tell whether a value without quotes is code.

@@ -16,8 +16,8 @@ from mrtr_cassette.core.secrets.decode import (
 from mrtr_cassette.core.secrets.harmless import (
     index_among_assigned_names,
     is_among_settings,
-    is_code,
     is_code_or_no_value,
+    is_code_value,
     is_dummy_or_hidden,
     is_harmless,
     is_harmless_after_scheme,
@@ -250,7 +250,7 @@ class JudgedText:
         rest_of_url = text_after_scheme + self._multiline_text[start:end]
         return _IN_URL.fullmatch(rest_of_url) is not None
 
-    def _name_at(
+    def _judged_name_at(
         self, start: int, end: int, *, has_spaces: bool
     ) -> tuple[SecretName | None, int]:
         """Return the rule of the name whose last part is at a place, and where it all begins."""
@@ -277,7 +277,7 @@ class JudgedText:
             searched_text
         ):
             closing_quote = multiline_text[name_end:quote_end]
-            name, name_start = self._name_at(
+            name, name_start = self._judged_name_at(
                 stem, name_end, has_spaces=bool(closing_quote)
             )
             if name_start < searched_to or name is None:
@@ -299,7 +299,7 @@ class JudgedText:
                     name, name_start, value_start, len(closing_quote) - 1
                 )
             else:
-                findings = self._assigned_secret(
+                findings = self._secret_of_assignment(
                     name, name_start, name_end, value_start, closing_quote
                 )
 
@@ -439,7 +439,7 @@ class JudgedText:
             start, value.end, rule, secret_part.plain, value.quote, value.in_url
         )
 
-    def _assigned_secret(
+    def _secret_of_assignment(
         self,
         name: SecretName,
         name_start: int,
@@ -456,7 +456,7 @@ class JudgedText:
         is_parameter = self._may_be_parameter(name_start)
         is_bare_name = sign == "=" and not closing_quote
         if is_parameter and is_bare_name and self._is_in_url(name_start, name_start):
-            yield from self._parameter_secret(name, name_start, value_start)
+            yield from self._secret_of_parameter(name, name_start, value_start)
             return
 
         is_spaced = multiline_text[value_start : value_start + 1] in {" ", "\t"}
@@ -503,7 +503,7 @@ class JudgedText:
         if self._multiline_text[value.start - 1] in "\"'":
             return False
 
-        return is_code(
+        return is_code_value(
             assignment.name,
             value.plain,
             assignment.text_before,
@@ -554,7 +554,7 @@ class JudgedText:
 
         return offset
 
-    def _parameter_secret(
+    def _secret_of_parameter(
         self, name: SecretName, name_start: int, value_start: int
     ) -> Iterator[Finding]:
         """Yield the value of a parameter of a URL or form if it is a secret."""
@@ -702,7 +702,7 @@ class JudgedText:
         for name_span, value_start, backslashes in self._rules.names_beside_values(
             searched_text
         ):
-            name, name_start = self._name_at(*name_span, has_spaces=False)
+            name, name_start = self._judged_name_at(*name_span, has_spaces=False)
             distance = abs(value_start - name_start)
             if name is None or distance > _CHARS_AROUND + _LONGEST_NAME:
                 continue

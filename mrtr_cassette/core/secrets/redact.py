@@ -190,7 +190,7 @@ class Redactor:
         kind: TextKind = "url" if is_target else "text"
         raw = text.encode("utf-8", "surrogatepass")
         return [
-            (finding.rule, finding.plain) for finding in self._secrets_found(raw, kind)
+            (finding.rule, finding.plain) for finding in self._find_secrets(raw, kind)
         ]
 
     def redacted_body(self, raw: bytes, content_type: str) -> bytes:
@@ -208,7 +208,7 @@ class Redactor:
         if media_type == _FORM_TYPE and raw.lstrip()[:1] not in (b"{", b"["):
             kind = "form"
 
-        findings = self._secrets_found(raw, kind, is_stream=is_stream)
+        findings = self._find_secrets(raw, kind, is_stream=is_stream)
         if not findings:
             return raw
 
@@ -277,7 +277,7 @@ class Redactor:
 
     def _text_with_findings(self, value: str, kind: TextKind = "text") -> _RedactedText:
         raw = value.encode("utf-8", "surrogatepass")
-        findings = self._secrets_found(raw, kind)
+        findings = self._find_secrets(raw, kind)
         if not findings:
             return _RedactedText(value)
 
@@ -358,7 +358,7 @@ class Redactor:
         placeholder_text = f"{finding.quote}{plain_placeholder}{finding.quote}"
         return spell_in_url(placeholder_text) if finding.in_url else placeholder_text
 
-    def _secrets_found(
+    def _find_secrets(
         self, raw: bytes, kind: TextKind, *, is_stream: bool = False
     ) -> list[Finding]:
         """Return the secrets in a text, in order; no two overlap."""

@@ -255,7 +255,7 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
     if _STATE_NAME not in raw and not _has_escaped_letter(raw):
         return []
 
-    only_state = _only_state(raw)
+    only_state = _single_plain_state(raw)
     if only_state is not None:
         return [only_state]
 
@@ -289,7 +289,7 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
     return places
 
 
-def _only_state(raw: bytes) -> StatePlace | None:
+def _single_plain_state(raw: bytes) -> StatePlace | None:
     """Return the plain state of a message if no other member can have that name; else None."""
     # A name that the bytes have once, in its only spelling, is that of the message's own member.
     if raw.count(_STATE_NAME) != 1 or b"\\u" in raw:

@@ -19,7 +19,7 @@ from secrets import token_hex
 from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.cassette.sessions import is_endpoint_event, post_target
-from mrtr_cassette.core.cassette.transports import on_one_line
+from mrtr_cassette.core.cassette.transports import json_on_one_line
 from mrtr_cassette.core.protocol.calls import read_call, session_ids_in_target
 from mrtr_cassette.core.protocol.jsonrpc import (
     CANCELLED_ID_PATH,
@@ -411,7 +411,7 @@ class PipeUpstream:
         if self._is_server_lost:
             raise self._loss_error
 
-        body = on_one_line(request.body)
+        body = json_on_one_line(request.body)
         message = None if request.is_line else message_in(body)
         if message is None:
             return self._written_line(body, server)
@@ -593,7 +593,7 @@ class StreamUpstream:
         if self._stream_has_ended:
             raise ConnectionResetError(_HAS_ENDED)
 
-        line = on_one_line(request.body)
+        line = json_on_one_line(request.body)
         response = _response_to_line(line + b"\n", self._channel)
         response.on_client_done = partial(self._channel.stop_waiting_for, response)
         post = Request("POST", endpoint, POST_HEADERS, line)
@@ -656,7 +656,7 @@ class StreamUpstream:
             endpoint.set_result(self._endpoint_of(data.decode("latin-1")))
             return
 
-        line = on_one_line(data) + b"\n"
+        line = json_on_one_line(data) + b"\n"
         response, is_over = self._channel.take_server_line(line)
         response.add_line(line, is_over=is_over)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.answers.forms import dialogue_with_person
 from mrtr_cassette.core.answers.fulfilment import LARGEST_REPLY, Rounds
-from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers
+from mrtr_cassette.core.answers.written import AnswersFile, RestModel, read_answers_file
 from mrtr_cassette.core.drive.conversation import AskAnswer, LiveAsk
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.events import turn_log_line
@@ -54,7 +54,7 @@ def load_answers(path: Path) -> AnswersFile:
     except OSError as error:
         raise UsageError(f"can't read {path}: {system_reason(error)}") from None
 
-    return read_answers(raw, str(path))
+    return read_answers_file(raw, str(path))
 
 
 @dataclass(frozen=True, slots=True)

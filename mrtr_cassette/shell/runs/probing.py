@@ -52,7 +52,7 @@ from mrtr_cassette.core.drive.probing import (
     most_requests_of_probes,
     needs_server_state,
     probed_asks,
-    probes_of,
+    probes_of_ask,
     with_another_argument,
 )
 from mrtr_cassette.core.drive.verdicts import (
@@ -60,7 +60,7 @@ from mrtr_cassette.core.drive.verdicts import (
     Probed,
     Reaction,
     probe_outcome,
-    reaction_of,
+    reaction_of_conversation,
     varying_places,
     verdict_and_reason,
 )
@@ -467,7 +467,7 @@ class _Prober:
         is_slow = self.options.slow is not None
         self.probes_by_ask = {}
         for ask in probed_asks(self.plan):
-            self.probes_by_ask[ask] = probes_of(ask, is_slow=is_slow)
+            self.probes_by_ask[ask] = probes_of_ask(ask, is_slow=is_slow)
 
     @property
     def most_conversations(self) -> int:
@@ -651,7 +651,7 @@ class _Prober:
             await self._reopen_session(call)
             return Reaction(problem=str(error))
 
-        return reaction_of(conversation, script.next_ask)
+        return reaction_of_conversation(conversation, script.next_ask)
 
     def _limit_repeated_asks(
         self,

@@ -19,7 +19,7 @@ from mrtr_cassette.core.answers.written import (
     AnswersFile,
     GivenAnswers,
     answers_text,
-    read_answers,
+    read_answers_file,
     read_pairs,
     tool_named,
     wanted_call,
@@ -206,7 +206,7 @@ def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:
     """Return the answer of the rule that answers a request; None where none does."""
     ask = asked(request, **of)
     (question,) = ask.questions()
-    rule = read_answers(text.encode(), "answers.toml").rule_for(ask, question)
+    rule = read_answers_file(text.encode(), "answers.toml").rule_for(ask, question)
 
     return None if rule is None else rule[1].answer_of_rule()
 
@@ -276,7 +276,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
     """A client declares what its sources can answer."""
 
     def kinds(text: str) -> set[str]:
-        return read_answers(text.encode(), "answers.toml").answerable_kinds()
+        return read_answers_file(text.encode(), "answers.toml").answerable_kinds()
 
     assert kinds("") == set()
     assert kinds('otherwise = "decline"') == {"form", "url"}
@@ -348,7 +348,7 @@ def test_file_says_which_kinds_it_can_answer() -> None:
 def test_fault_names_rule_and_field(text: str, reason: str) -> None:
     """What is wrong with a file says where, and with what."""
     with pytest.raises(UsageError) as caught:
-        read_answers(text.encode(), "answers.toml")
+        read_answers_file(text.encode(), "answers.toml")
 
     assert reason in str(caught.value)
 

@@ -24,7 +24,7 @@ from mrtr_cassette.core.drive.probing import (
     ProbingScript,
     altered_state,
     probed_asks,
-    probes_of,
+    probes_of_ask,
     with_another_argument,
 )
 from mrtr_cassette.core.drive.verdicts import (
@@ -32,7 +32,7 @@ from mrtr_cassette.core.drive.verdicts import (
     Probed,
     Reaction,
     probe_outcome,
-    reaction_of,
+    reaction_of_conversation,
     varying_places,
     verdict_and_reason,
 )
@@ -96,7 +96,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
     """Each probe has the recorded answer, but for a single thing."""
     _, (ask,) = probing_of(*SCRIPT)
     sent = {}
-    for probe in probes_of(ask, is_slow=True):
+    for probe in probes_of_ask(ask, is_slow=True):
         if not probe.is_about_state:
             sent[probe.name] = json.loads(probe.answer or b"null")
 
@@ -118,7 +118,7 @@ def test_a_form_is_answered_in_each_way_that_its_schema_tells() -> None:
         "answer-missing-key": None,
     }
 
-    names = {probe.name for probe in probes_of(ask, is_slow=True)}
+    names = {probe.name for probe in probes_of_ask(ask, is_slow=True)}
 
     assert PROBES[0] in names
     assert "state-other-question" not in names
@@ -132,7 +132,9 @@ def test_a_number_is_sent_as_text_rather_than_a_text_as_a_list() -> None:
     accept = {"action": "accept", "content": {"kind": "small", "size": 3}}
     answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
     _, (ask,) = probing_of((CALL, form_of(schema)), answer)
-    sent = {probe.name: probe.sent_in_words for probe in probes_of(ask, is_slow=False)}
+    sent = {
+        probe.name: probe.sent_in_words for probe in probes_of_ask(ask, is_slow=False)
+    }
     content = json.loads(sent["answer-wrong-type"])["content"]
 
     assert content == {"kind": "small", "size": "3"}
@@ -167,7 +169,7 @@ def out_of_bounds(schema: Json, accepted: Any) -> Any:
     accept = {"action": "accept", "content": {"n": accepted}}
     answer = (retry(CALL, {"a": accept}, state=STATE), text("done"))
     _, (ask,) = probing_of((CALL, form_of(schema)), answer)
-    for probe in probes_of(ask, is_slow=True):
+    for probe in probes_of_ask(ask, is_slow=True):
         if probe.name == "answer-out-of-bounds":
             return json.loads(probe.answer or b"null")["content"]["n"]
 
@@ -204,7 +206,9 @@ def test_a_probe_is_the_recorded_retry_with_another_answer(
 
     assert (params["inputResponses"], params["requestState"]) == (answers, LIVE)
     assert script.next_ask is not None
-    assert reaction_of(conversation, script.next_ask).ask is script.next_ask
+    assert (
+        reaction_of_conversation(conversation, script.next_ask).ask is script.next_ask
+    )
 
 
 def test_another_question_is_not_probed() -> None:
@@ -221,7 +225,7 @@ def test_a_pushed_question_has_the_probes_of_answers_only() -> None:
     pushed = elicit(7)
     cassette = asked_once(pushed, YES, CALL, text("done"))
     (ask,) = probed_asks(planned_interactions(cassette))
-    names = {probe.name for probe in probes_of(ask, is_slow=True)}
+    names = {probe.name for probe in probes_of_ask(ask, is_slow=True)}
 
     assert {"declined", "cancelled"} <= names
     assert not any(name.startswith(("state", "retry")) for name in names)
@@ -233,7 +237,7 @@ def test_a_question_of_a_task_has_the_name_that_it_has_in_every_run() -> None:
     _, (ask,) = probing_of(*task_steps("recorded-task-0123456789-abcdef"))
     questions = set()
     of_states = []
-    for probe in probes_of(ask, is_slow=False):
+    for probe in probes_of_ask(ask, is_slow=False):
         if probe.is_about_state:
             of_states.append(probe.name)
         else:
@@ -338,7 +342,7 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     verifier, (ask,) = probing_of(*SCRIPT)
     conversation, script = apart(verifier, ask, PROBE_AS_RECORDED)
     follow(conversation, form_of() | {"requestState": LIVE}, DONE)
-    baseline = Baseline(ask, reaction_of(conversation, None), script)
+    baseline = Baseline(ask, reaction_of_conversation(conversation, None), script)
     for declining in ("declined", "cancelled"):
         baseline.declining_reactions[declining, "a"] = ended(REFUSED)
 
@@ -351,9 +355,9 @@ def test_a_reaction_has_its_verdict(name: Any, response: Json, verdict: str) -> 
     follow(conversation, form_of() | {"requestState": LIVE}, response)
 
     assert (
-        verdict_and_reason(probe, baseline, reaction_of(conversation, script.next_ask))[
-            0
-        ]
+        verdict_and_reason(
+            probe, baseline, reaction_of_conversation(conversation, script.next_ask)
+        )[0]
         == verdict
     )
 
@@ -378,7 +382,7 @@ def test_a_confirmation_is_denied_though_no_field_is_required() -> None:
         accept = {"action": "accept", "content": {"ok": True}}
         answered = retry(CALL, {"a": accept}, state=STATE), text("done")
         _, (ask,) = probing_of((CALL, form_of({"properties": fields})), answered)
-        names.append({probe.name for probe in probes_of(ask, is_slow=False)})
+        names.append({probe.name for probe in probes_of_ask(ask, is_slow=False)})
 
     assert ["accepted-false" in found for found in names] == [True, False]
 
@@ -392,7 +396,7 @@ def test_nothing_is_decided_where_declining_gives_the_same() -> None:
         verifier, (ask,) = probing_of(*script)
         conversation, probing = apart(verifier, ask, PROBE_AS_RECORDED)
         follow(conversation, form_of() | {"requestState": LIVE}, DONE)
-        baseline = Baseline(ask, reaction_of(conversation, None), probing)
+        baseline = Baseline(ask, reaction_of_conversation(conversation, None), probing)
         for declining in ("declined", "cancelled"):
             baseline.declining_reactions[declining, "a"] = ended(DONE)
 
