@@ -525,10 +525,10 @@ def _drafts_with_due_times(cassette: Cassette) -> list[_Draft]:
 def _drafts_of_interaction(interaction: RecordedInteraction) -> Iterator[_Draft]:
     """Yield the drafts of the exchanges that no earlier interaction has."""
     exchanges = interaction.exchanges
-    answered_asks = dict(zip(exchanges[1:], exchanges, strict=False))
-    asked_turns: dict[RecordedExchange, int] = {}
+    answered_ask_by_exchange = dict(zip(exchanges[1:], exchanges, strict=False))
+    asked_turn_by_exchange: dict[RecordedExchange, int] = {}
     for position, exchange in enumerate(exchanges):
-        asked_turns[exchange] = interaction.asking_turn(position)
+        asked_turn_by_exchange[exchange] = interaction.asking_turn(position)
 
     question_by_answer: dict[
         RecordedExchange, tuple[RecordedExchange, PushedRequest]
@@ -542,21 +542,21 @@ def _drafts_of_interaction(interaction: RecordedInteraction) -> Iterator[_Draft]
                 questions[answer.key],
             )
 
-    updated_turns: dict[RecordedExchange, int] = {}
+    answered_turn_by_update: dict[RecordedExchange, int] = {}
     turns = interaction.turns if interaction.steps else ()
     for turn in turns:
         if turn.via == "task":
-            asked_turns[turn.asking_exchange] = turn.number
+            asked_turn_by_exchange[turn.asking_exchange] = turn.number
             for update in turn.answering_exchanges:
-                updated_turns[update] = turn.number
-                answered_asks[update] = turn.asking_exchange
+                answered_turn_by_update[update] = turn.number
+                answered_ask_by_exchange[update] = turn.asking_exchange
 
     place_in_file = interaction.place
     for exchange, place in interaction.placed_exchanges:
         entry_place = EntryPlace(
             place.interaction,
-            updated_turns.get(exchange, place.turn),
-            asked_turns.get(exchange, 0),
+            answered_turn_by_update.get(exchange, place.turn),
+            asked_turn_by_exchange.get(exchange, 0),
             place_in_file,
         )
         continued_exchange, question = question_by_answer.get(exchange, (None, None))
@@ -566,7 +566,7 @@ def _drafts_of_interaction(interaction: RecordedInteraction) -> Iterator[_Draft]
         yield _Draft(
             exchange,
             entry_place,
-            answered_asks.get(exchange),
+            answered_ask_by_exchange.get(exchange),
             question,
             continued_exchange,
             due=_arrival_order_of(exchange, entry_place),

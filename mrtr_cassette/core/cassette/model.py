@@ -90,19 +90,19 @@ class BodyModel(_Model):
                 "a body was withheld by --strict-redaction, so it can't be played"
             )
         if self.events is not None:
-            return _raws_of(self.events, end="")
+            return _bytes_of_pieces(self.events, end="")
         if self.lines is not None:
-            return _raws_of(self.lines, end="\n")
+            return _bytes_of_pieces(self.lines, end="\n")
 
-        raw = _bytes_of(self.body, text=self.text, base64=self.base64)
+        raw = _bytes_of_piece_or_body(self.body, text=self.text, base64=self.base64)
         return [raw] if raw else []
 
 
-def _raws_of(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
+def _bytes_of_pieces(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
     """Return the bytes of events or of lines; `end` is after the data of those that don't say."""
     raws = []
     for piece in pieces:
-        raw = _bytes_of(
+        raw = _bytes_of_piece_or_body(
             piece.data,
             text=piece.text,
             base64=piece.base64,
@@ -114,7 +114,7 @@ def _raws_of(pieces: Iterable[PieceModel], end: str) -> list[bytes]:
     return raws
 
 
-def _bytes_of(
+def _bytes_of_piece_or_body(
     data: Any,
     *,
     text: str | None,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
@@ -409,8 +409,10 @@ def _piece_as_event(piece: Piece) -> Piece:
 
 _PiecesByExchange = dict[RecordedExchange, list[Piece]]
 
-_PostsByName = defaultdict[tuple[bool, str | None], list[RecordedExchange]]
-"""Requests by what names them in a response (true), and in a report of progress (false)."""
+_PostName = tuple[Literal["id", "progress token"], str | None]
+"""What names a request in its response, or in a report of its progress."""
+
+_PostsByName = defaultdict[_PostName, list[RecordedExchange]]
 
 
 def begins_old_stream(exchange: RecordedExchange) -> bool:
@@ -468,10 +470,9 @@ def _lines_by_exchange(
         pieces_by_exchange[post] = []
         message = post.call.message
         if message is not None and message.kind is Kind.REQUEST:
-            posts_by_name[True, message.comparable_id].append(post)
-            posts_by_name[False, comparable_id_or_token(message.progress_token)].append(
-                post
-            )
+            posts_by_name["id", message.comparable_id].append(post)
+            token = comparable_id_or_token(message.progress_token)
+            posts_by_name["progress token", token].append(post)
 
     if stream.response is None:
         return pieces_by_exchange
@@ -496,15 +497,18 @@ def _exchange_of_line(
     if message is None:
         return None
 
-    is_response = message.kind is Kind.RESPONSE
-    id_or_token = comparable_id_or_token(repeated_token(message))
-    if is_response:
-        id_or_token = message.comparable_id
-
-    if id_or_token is None or message.kind is Kind.REQUEST:
+    if message.kind is Kind.REQUEST:
         return None
 
-    for post in reversed(posts_by_name[is_response, id_or_token]):
+    name: _PostName = ("id", message.comparable_id)
+    if message.kind is not Kind.RESPONSE:
+        name = ("progress token", comparable_id_or_token(repeated_token(message)))
+
+    _, id_or_token = name
+    if id_or_token is None:
+        return None
+
+    for post in reversed(posts_by_name[name]):
         if (post.number or 0) <= line.arrived_count:
             return post
 

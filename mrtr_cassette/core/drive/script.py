@@ -142,7 +142,7 @@ class Findings:
     left_out: list[Change] = field(default_factory=list)
     states: list[tuple[str, str]] = field(default_factory=list)
     pushes: list[LivePush] = field(default_factory=list)
-    is_rerouted: bool = False
+    takes_other_course: bool = False
     complete_pairs: list[LivePair] = field(default_factory=list)
     pending_pair: LivePair | None = None
 
@@ -530,7 +530,7 @@ class RecordedScript:
         self, match: _AskMatch, live: RecordedExchange
     ) -> _AskMatch:
         """Note that the conversation takes another course at an ask."""
-        self.findings.is_rerouted = True
+        self.findings.takes_other_course = True
         changes = [_additional_ask_change(live), *match.changes]
         return replace(match, changes=changes)
 
@@ -664,7 +664,7 @@ class RecordedScript:
         self.findings.add_changes(match.number, match.changes)
         is_moved = any(change.verdict == "rounds-changed" for change in match.changes)
         if is_moved:
-            self.findings.is_rerouted = True
+            self.findings.takes_other_course = True
         elif self._open_questions.has_fitting_answer(match.changes):
             return True
 
@@ -770,7 +770,7 @@ class RecordedScript:
             recorded = self._interaction.ending_exchange
 
         if self._interaction.created_task_id and not self._is_task:
-            self.findings.is_rerouted = True
+            self.findings.takes_other_course = True
 
         turn = 0
         unasked_questions = None
@@ -784,7 +784,7 @@ class RecordedScript:
 
         live = self._pair_response(recorded, last, turn, unasked_questions)
         if unasked_questions is not None:
-            self.findings.is_rerouted = True
+            self.findings.takes_other_course = True
             self.findings.add_changes(turn, [unasked_change(unasked_questions, live)])
         elif not (self._is_task and self._interaction.is_open):
             states = self.findings.recorded_by_live_hash

@@ -270,7 +270,7 @@ def _is_accepted_only_as_whole(repetition: _RepeatedConversation) -> bool:
     """Tell whether a conversation can't be accepted turn by turn."""
     if not repetition.pairs:
         return False
-    if repetition.verified.findings.is_rerouted:
+    if repetition.verified.findings.takes_other_course:
         return True
 
     for pair in repetition.pairs:

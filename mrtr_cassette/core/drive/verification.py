@@ -634,7 +634,7 @@ class Verifier:
             return True
 
         turn = verified.first_changed_turn
-        if turn is None or (turn != 0 and not verified.findings.is_rerouted):
+        if turn is None or (turn != 0 and not verified.findings.takes_other_course):
             return False
 
         accepts = self._change_acceptance_for(verified.planned)

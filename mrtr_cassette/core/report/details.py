@@ -432,9 +432,9 @@ def _interaction_ending(
         return _CallEnding(_why_abandoned(last_exchange, state), _NO_RESPONSE)
 
     if state is not None:
-        outcome = _response_outcome(message, state)
-        facts = filter(None, [f"task {state.status}", outcome.words])
-        return outcome._replace(words=", ".join(facts))
+        response_ending = _response_outcome(message, state)
+        facts = filter(None, [f"task {state.status}", response_ending.words])
+        return response_ending._replace(words=", ".join(facts))
 
     place_in_stream = ""
     if message is None:
@@ -442,16 +442,18 @@ def _interaction_ending(
             last_exchange, streamed_responses
         )
 
-    outcome = _response_outcome(message)
-    if outcome.words:
-        outcome = outcome._replace(words=outcome.words + place_in_stream)
+    response_ending = _response_outcome(message)
+    if response_ending.words:
+        response_ending = response_ending._replace(
+            words=response_ending.words + place_in_stream
+        )
     # The messages of a stream are told one by one.
     elif response is not None and response.body and not response.is_message_stream:
         final = FinalResponse("text", _body_as_text(response.body))
-        outcome = _CallEnding("", final, len(response.body))
+        response_ending = _CallEnding("", final, len(response.body))
 
-    facts = filter(None, _response_facts(response, outcome.words))
-    return outcome._replace(words=", ".join(facts))
+    facts = filter(None, _response_facts(response, response_ending.words))
+    return response_ending._replace(words=", ".join(facts))
 
 
 def _why_abandoned(last_exchange: RecordedExchange, state: TaskState | None) -> str:
@@ -577,16 +579,16 @@ def redactions_of(
     if earlier is not None:
         counts -= _placeholder_counts(earlier)
 
-    totals: Counter[str] = Counter()
-    calls: dict[str, list[RedactedCall]] = {}
+    count_by_rule: Counter[str] = Counter()
+    calls_by_rule: dict[str, list[RedactedCall]] = {}
     for (rule, number), count in counts.items():
-        totals[rule] += count
+        count_by_rule[rule] += count
         call = recorded.interactions[number - 1].exchanges[0].call.title
-        calls.setdefault(rule, []).append(RedactedCall(number, printable(call)))
+        calls_by_rule.setdefault(rule, []).append(RedactedCall(number, printable(call)))
 
     redactions = []
-    for rule, call_counts in calls.items():
-        redactions.append(Redaction(rule, totals[rule], tuple(call_counts)))
+    for rule, call_counts in calls_by_rule.items():
+        redactions.append(Redaction(rule, count_by_rule[rule], tuple(call_counts)))
 
     return tuple(redactions)
 
@@ -635,12 +637,12 @@ def redaction_lines(redactions: Iterable[Redaction]) -> list[str]:
 
 def _calls_in_words(calls: Sequence[RedactedCall]) -> str:
     """Return calls in a line; equal calls are named once, after all their numbers."""
-    numbers: dict[str, list[str]] = {}
+    numbers_by_call: dict[str, list[str]] = {}
     for number, call in calls:
-        numbers.setdefault(call, []).append(f"#{number}")
+        numbers_by_call.setdefault(call, []).append(f"#{number}")
 
     texts = []
-    for call, call_numbers in numbers.items():
+    for call, call_numbers in numbers_by_call.items():
         texts.append(f"{', '.join(call_numbers)} {call}")
 
     return "; ".join(texts)

@@ -25,7 +25,7 @@ from mrtr_cassette.core.report.runs import MissReport, ReplayReport
 from mrtr_cassette.core.report.text import (
     PAGE_START,
     json_text,
-    message_lines,
+    message_lines_for_person,
     outcome_line,
 )
 from mrtr_cassette.core.secrets.names import Ref, as_bytes, split_at_refs
@@ -145,7 +145,7 @@ def _compiled_template(texts: tuple[str, ...]) -> Template:
         "json": json_text,
         "kind_noun": _kind_noun,
         "listed_field": _listed_field,
-        "message": message_lines,
+        "message": message_lines_for_person,
         "outcome": outcome_line,
         "recorded": _recorded_markup,
         "shorten": shorten,

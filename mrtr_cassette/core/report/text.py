@@ -176,7 +176,7 @@ def _question_and_answer_lines(turn: Turn) -> Iterator[str]:
     """Yield the questions and the answers of a turn."""
     for key, request in turn.input_requests.items():
         yield f"      asked    {key}"
-        yield from _indented_lines("\n".join(message_lines(request)), 8)
+        yield from _indented_lines("\n".join(message_lines_for_person(request)), 8)
         other_members = {}
         for name, member in request.definition.items():
             if name not in _SHOWN_APART:
@@ -194,7 +194,7 @@ def _question_and_answer_lines(turn: Turn) -> Iterator[str]:
         yield from _indented_lines(json_text(answer), 8)
 
 
-def message_lines(request: InputRequest) -> list[str]:
+def message_lines_for_person(request: InputRequest) -> list[str]:
     """Return the printable lines of a request for input that a person reads."""
     definition = request.definition
     message = definition.get("message") or definition.get("description")
@@ -266,7 +266,7 @@ def question_words(requests: Mapping[str, InputRequest]) -> str:
     """Return the messages of a server's questions, or the keys of those without one."""
     texts = []
     for key, request in requests.items():
-        message = _in_one_line(" ".join(message_lines(request)))
+        message = _in_one_line(" ".join(message_lines_for_person(request)))
         texts.append(message or f"{key} ({request.kind})")
 
     return " / ".join(texts) or "call again"

@@ -224,7 +224,7 @@ class _JsonPreservingBody:
         A number becomes a string, if it is a secret. What is no secret may be a number in its own
         right.
         """
-        part = self._parts.part_at(start, end)
+        part = self._parts.json_part_at(start, end)
         if part == JsonPart.TEXT:
             return replacement
 

@@ -325,11 +325,11 @@ class JsonParts:
         self._raw = raw
         self._has_json = b"{" in raw or b"[" in raw
         self._line_ends = [end for end in (b"\r", b"\n") if end in raw]
-        self._quoted_offsets = [(0, False)]
+        self._offsets_with_quoting = [(0, False)]
         """The offsets that were asked about, and whether a string is open there."""
         self._is_json_between = lru_cache(maxsize=None)(self._reads_as_json_between)
 
-    def part_at(self, start: int, end: int) -> JsonPart:
+    def json_part_at(self, start: int, end: int) -> JsonPart:
         """Return what is between two offsets."""
         if not self._has_json or self._is_in_string(start, end):
             return JsonPart.TEXT
@@ -346,7 +346,7 @@ class JsonParts:
         if self._is_within_escape(start) or self._is_within_escape(end):
             return False
 
-        return self._is_quoted(start) and not _quote_count(self._raw[start:end])
+        return self._is_string_open_at(start) and not _quote_count(self._raw[start:end])
 
     def _is_within_escape(self, offset: int) -> bool:
         """Tell whether an offset is within an escape of JSON."""
@@ -356,10 +356,10 @@ class JsonParts:
 
         return _ESCAPE_BEGUN.search(self._raw, window_start, offset) is not None
 
-    def _is_quoted(self, offset: int) -> bool:
+    def _is_string_open_at(self, offset: int) -> bool:
         """Tell whether a string of JSON is open at an offset; no string goes over two lines."""
-        index = bisect_right(self._quoted_offsets, (offset, True)) - 1
-        counted_from, is_quoted = self._quoted_offsets[index]
+        index = bisect_right(self._offsets_with_quoting, (offset, True)) - 1
+        counted_from, is_quoted = self._offsets_with_quoting[index]
         line_start = self._line_start(offset)
         if line_start > counted_from:
             counted_from = line_start
@@ -369,7 +369,7 @@ class JsonParts:
             is_quoted = not is_quoted
 
         if counted_from < offset:
-            insort(self._quoted_offsets, (offset, is_quoted))
+            insort(self._offsets_with_quoting, (offset, is_quoted))
 
         return is_quoted
 

@@ -93,8 +93,9 @@ def may_be_real_value(value: str) -> bool:
 
 def is_code_or_no_value(rest_of_line: str) -> bool:
     """Tell whether the rest of a line behind a name is code, or counts in no text."""
-    is_code_text = _CODE_TEXT.search(rest_of_line) is not None
-    return is_code_text or not may_be_real_value(rest_of_line)
+    if not may_be_real_value(rest_of_line):
+        return True
+    return _CODE_TEXT.search(rest_of_line) is not None
 
 
 def is_dummy_or_hidden(value: str) -> bool:

@@ -342,7 +342,8 @@ class JudgedText:
         quote = "\\" * backslashes + '"'
         number = _NUMBER.match(self._multiline_text, offset)
         if number is not None:
-            return Finding(*number.span(1), "", number[1], quote)
+            start, end = number.span(1)
+            return Finding(start, end, rule="", plain=number[1], quote=quote)
 
         opening_quote = _OPENING_QUOTE.match(self._multiline_text, offset)
         if opening_quote is None or opening_quote[1] != quote:

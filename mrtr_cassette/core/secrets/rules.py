@@ -176,8 +176,9 @@ def is_strong(value: str) -> bool:
 
 def may_be_base64(value: str) -> bool:
     """Tell whether a value may be base64 of anything, and is neither a word nor a path of words."""
-    is_of_words = _CASED_WORDS.fullmatch(value) is not None
-    return _IN_BASE64.fullmatch(value) is not None and not is_of_words
+    if _IN_BASE64.fullmatch(value) is None:
+        return False
+    return _CASED_WORDS.fullmatch(value) is None
 
 
 def _is_pin(value: str) -> bool:

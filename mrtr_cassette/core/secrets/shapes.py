@@ -127,9 +127,10 @@ class Rule:
         if not self.not_after or counted_repetitions == _COUNTED_REPETITIONS:
             return f"(?:{pattern})"
 
-        allowed_before = (
-            self.not_after[1:] if self.not_after[0] == "^" else f"^{self.not_after}"
-        )
+        allowed_before = f"^{self.not_after}"
+        if self.not_after[0] == "^":
+            allowed_before = self.not_after[1:]
+
         return f"(?:(?:^|{widened_pattern(f'[{allowed_before}]')})(?:{pattern}))"
 
     def secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -190,9 +191,10 @@ class RuleGroup:
     def _rule_groups(self) -> list[RuleGroup]:
         """The rules in smaller groups, which have filters of their own."""
         group_size = -(-len(self._rules) // _GROUP_COUNT)
-        counted_repetitions = (
-            _COUNTED_REPETITIONS if group_size > 1 else _MOST_REPETITIONS
-        )
+        counted_repetitions = _MOST_REPETITIONS
+        if group_size > 1:
+            counted_repetitions = _COUNTED_REPETITIONS
+
         groups = []
         for first in range(0, len(self._rules), group_size):
             groups.append(
@@ -665,7 +667,7 @@ class SharedRule(NamedTuple):
     pattern: str
     """For `re`; group 1 is the text, or all of the match."""
 
-    first: str = ""
+    before_search_match: str = ""
     """Precedes the pattern where no match ends, so that a long word is read once."""
 
     required_text: str = ""
@@ -673,26 +675,27 @@ class SharedRule(NamedTuple):
     def secret_spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
         """Yield the places of such texts, in order."""
         text = raw.decode("utf-8", "surrogateescape")
-        may_begin = re.compile(self.first + self.pattern)
+        may_begin = re.compile(self.before_search_match + self.pattern)
         goes_on = re.compile(self.pattern)
-        end = 0
-        end_of_raw = 0
+        text_end = 0
+        raw_end = 0
         searched_at = 0
         while match := goes_on.match(text, searched_at) or may_begin.search(
             text, searched_at
         ):
             searched_at = max(match.end(), searched_at + 1)
-            first, last = match.span(match.lastindex or 0)
-            if not re.match(self.required_text, text[first:last]):
+            secret_start, secret_end = match.span(match.lastindex or 0)
+            secret = text[secret_start:secret_end]
+            if not re.match(self.required_text, secret):
                 continue
 
-            start = end_of_raw + _bytes_of(text[end:first])
-            end_of_raw = start + _bytes_of(text[first:last])
-            end = last
-            yield start, end_of_raw
+            raw_start = raw_end + _count_utf8_bytes(text[text_end:secret_start])
+            raw_end = raw_start + _count_utf8_bytes(secret)
+            text_end = secret_end
+            yield raw_start, raw_end
 
 
-def _bytes_of(text: str) -> int:
+def _count_utf8_bytes(text: str) -> int:
     """Return how many bytes a text has in UTF-8; an escaped byte counts as itself."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
@@ -702,7 +705,7 @@ SHARED_RULES: Final[Mapping[SharedKind, SharedRule]] = {
         rule_of_kind("email"),
         rf"[\w.%+-]+(?:@|%40)(?:(?:{_LETTER_OR_DIGIT}|-)++\.){{1,127}}"
         rf"{_LETTER}(?:{_LETTER_OR_DIGIT}|-)+",
-        first=r"(?<![\w.%+-])",
+        before_search_match=r"(?<![\w.%+-])",
     ),
     "ip": SharedRule(
         rule_of_kind("ip"),
