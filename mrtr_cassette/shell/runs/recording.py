@@ -178,8 +178,10 @@ async def _recording_of_target(
     rules = combined_rules(earlier, options.redaction)
     redact = text_redactor(rules, secrets)
     redact_target = text_redactor(rules, secrets, is_target=True)
-    command = None if target.command is None else redact(target.command)
-    server = RecordedServer(redact(target.recorded_as), command=command)
+    server = RecordedServer(redact(target.recorded_as))
+    if target.command is not None:
+        server = server._replace(command=redact(target.command))
+
     origin = ServerOrigin(target.name)
     player = None
     if earlier is not None:
@@ -200,8 +202,9 @@ async def _recording_of_target(
         if is_own_port and is_own_name(target.host, options):
             raise UsageError(f"the upstream {redact(target.name)} is this proxy itself")
 
-        journal = journaling(output, options, announcer, earlier, player, server)
-        with journal as recording_run:
+        with journaling(
+            output, options, announcer, earlier, player, server
+        ) as recording_run:
             recording_run.url = f"{base_url}{target.path}"
             recording_run.shown_url = f"{base_url}{redact_target(target.path)}"
             recording_run.server_settings = target.settings

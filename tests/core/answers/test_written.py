@@ -418,7 +418,9 @@ def test_rule_with_a_lone_surrogate_is_a_comment() -> None:
 
     written = answers_text(loaded(cassette_of(*script)), "f.json")
 
-    assert [rule.key for rule in read_answers(written.encode(), "f.toml").rule] == ["a"]
+    assert [
+        rule.key for rule in read_answers_file(written.encode(), "f.toml").rule
+    ] == ["a"]
     assert "# #2 has a lone surrogate, which TOML can't write:\n# [[rule]]\n" in written
 
 
