@@ -162,7 +162,7 @@ def _in_process(bench: Bench, cassettes: list[bytes], runs: list[list[_Step]]) -
     for run in runs:
         player = template.fresh_player()
         wrong += _wrong_values(player, run)
-        valid += not player.misses
+        valid += not player.tally.misses
     rate = len(runs) / (time.perf_counter() - started)
     bench.results.fact("valid trials", "%", 100 * valid / len(runs), size=count)
     bench.results.fact("trials a second, in one process", "", rate, size=count)

@@ -336,7 +336,10 @@ async def repeat(conversation: Conversation, cassette: Path, values: Values) -> 
     """Repeat a conversation with a replay; every recorded byte comes back, then the misses miss."""
     async with playing(cassette, repeat="never") as replay_run:
         client = await hold(conversation, replay_run.url, values)
-        assert (replay_run.player.misses, replay_run.player.unplayed_numbers) == (
+        assert (
+            replay_run.player.tally.misses,
+            replay_run.player.played_part.unplayed_numbers,
+        ) == (
             [],
             [],
         )

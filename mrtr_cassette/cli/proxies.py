@@ -458,9 +458,9 @@ async def _replay_over_http(
             command_end = await _wait_until_stopped(replay_run, command, signals, log)
 
         has_failed = _conclude_replay(replay_run, options, log, reports)
-        player = replay_run.player
+        tally = replay_run.player.tally
         has_met_fault = any(fault.came for fault in replay_run.fault_outcomes)
-        was_asked = player.reply_count or player.misses or has_met_fault
+        was_asked = tally.reply_count or tally.misses or has_met_fault
         has_no_client = not was_asked and _tell_of_no_client(command, command_end, log)
 
     return command_end.exit_code or int(has_failed or has_no_client)

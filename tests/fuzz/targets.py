@@ -108,7 +108,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     shown = details_of(loaded(read, PATH))
     orjson.dumps(inspection_data(shown))
     inspection_text(shown).encode()
-    for entries in player.interactions:
+    for entries in player.entries.by_interaction:
         for entry in entries:
             _ask(player, read, entry.exchange.request)
 
@@ -183,9 +183,9 @@ def player(data: bytes) -> None:
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
 
-    assert playing.reply_count + len(playing.misses) + len(playing.harmless) == len(
-        bodies
-    )
+    assert playing.tally.reply_count + len(playing.tally.misses) + len(
+        playing.tally.harmless
+    ) == len(bodies)
     summary_text(report_of_replay(playing)).encode()
 
 

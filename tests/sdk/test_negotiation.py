@@ -64,8 +64,8 @@ async def test_new_client_talks_to_the_recording_of_an_old_server(
 
     async with playing(path) as replay:
         done = await asyncio.to_thread(run, (*CLIENTS[client], replay.url))
-        harmless = [str(call.call.key()) for call in replay.player.harmless]
-        misses = [miss.detail for miss in replay.player.misses]
+        harmless = [str(call.call.key()) for call in replay.player.tally.harmless]
+        misses = [miss.detail for miss in replay.player.tally.misses]
 
     assert misses == []
     assert (done.code, done.stdout) == (0, f"{VERSION} 0\n"), done.stderr

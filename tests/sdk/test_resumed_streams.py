@@ -80,7 +80,7 @@ async def test_each_call_gets_its_own_result(recorded: Path) -> None:
     for rounds in (["ab"], ["ba"], ["a", "b"], ["b", "a"], ["a"], ["b"]):
         async with playing(recorded) as replay_run:
             assert await worked(replay_run.url, *rounds) == expected("".join(rounds))
-            assert not replay_run.player.misses
+            assert not replay_run.player.tally.misses
 
 
 @looped
@@ -101,7 +101,7 @@ async def test_appended_call_is_followed(tmp_path: Path) -> None:
 
     async with playing(path) as replay_run:
         assert await worked(replay_run.url, "ba") == expected("ab")
-        assert not replay_run.player.misses
+        assert not replay_run.player.tally.misses
 
 
 @looped

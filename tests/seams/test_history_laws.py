@@ -190,7 +190,7 @@ def test_text_of_a_miss_never_contradicts_itself(
             answered, state = asked.pop(place)
             played(player, answered.retry(state))
 
-    for miss in player.misses:
+    for miss in player.tally.misses:
         if miss.reason is Reason.OTHER_HISTORY:
             before, _, made = miss.detail.partition("; this run has made ")
             assert before.removeprefix("this was recorded after ") != made
@@ -257,12 +257,12 @@ def test_calls_that_were_in_flight_together_play_in_any_order(
 
             result = played(player, request)
 
-            assert result is not None, player.misses[-1].detail
+            assert result is not None, player.tally.misses[-1].detail
 
             if operation.agrees is not None and not is_retry:
                 states[place] = result["requestState"]
 
-        assert player.unplayed_numbers == []
+        assert player.played_part.unplayed_numbers == []
 
 
 def shuffled(before: list[set[int]], data: st.DataObject) -> list[int]:

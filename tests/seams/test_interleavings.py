@@ -122,7 +122,7 @@ def recorded(office: Office, order: str) -> Recording:
 def played(player: Player, request: bytes | Request) -> bytes:
     """Return what a request gets, which must have been recorded."""
     decision = player.request_received(as_request(request))
-    assert isinstance(decision, Play), player.misses[-1].detail
+    assert isinstance(decision, Play), player.tally.misses[-1].detail
     return sent_now(decision)
 
 
@@ -134,10 +134,10 @@ def check(
     Where states tell calls apart, the user of each gives the answer that was recorded to its state.
     """
     player = Player(recording.cassette, history=history)
-    asking = [entry for entry in player.entries if entry.is_ask]
+    asking = [entry for entry in player.entries.in_file_order if entry.is_ask]
     linked = {
         entry.answered_ask.ask_key: entry
-        for entry in player.entries
+        for entry in player.entries.in_file_order
         if entry.answered_ask is not None
     }
 
@@ -168,7 +168,9 @@ def check(
 
     assert sorted(results) == sorted(recording.results)
     assert said(played(player, COUNT)) == recording.last_count
-    assert player.unplayed_numbers == [1], "all but the list of tools is played"
+    assert player.played_part.unplayed_numbers == [1], (
+        "all but the list of tools is played"
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,4 +313,4 @@ def test_tasks_of_equal_calls_are_branches_that_the_answers_choose(
 
     assert len({task.id for task in tasks.values()}) == 3
     assert sorted(results) == sorted(recording.results)
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []

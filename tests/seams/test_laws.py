@@ -707,9 +707,9 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
             sent_now(decision)
 
     assert summary_text(report_of_replay(player))
-    assert player.reply_count + len(player.misses) + len(player.harmless) == len(
-        requests
-    )
+    assert player.tally.reply_count + len(player.tally.misses) + len(
+        player.tally.harmless
+    ) == len(requests)
 
     with suppress(CassetteError):
         stateless = Player(loaded(cassette, "f"), stateless=True)
@@ -1021,9 +1021,15 @@ def state_of(body: bytes) -> str:
 
 def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     """Every recorded exchange was played exactly once, and nothing was missed."""
-    entries = itertools.chain.from_iterable(player.interactions)
-    assert [player.play_counts[entry] for entry in entries] == [1] * len(plan.turns)
-    assert (player.reply_count, player.misses, player.unplayed_numbers) == (
+    entries = itertools.chain.from_iterable(player.entries.by_interaction)
+    assert [player.played_part.play_counts[entry] for entry in entries] == [1] * len(
+        plan.turns
+    )
+    assert (
+        player.tally.reply_count,
+        player.tally.misses,
+        player.played_part.unplayed_numbers,
+    ) == (
         len(plan.turns),
         [],
         [],
@@ -1063,7 +1069,7 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
     talk, arrived = recorded_plan(plan)
     cassette = talk.cassette()
     player = Player(loaded(cassette, "f"))
-    entries = itertools.chain.from_iterable(player.interactions)
+    entries = itertools.chain.from_iterable(player.entries.by_interaction)
     before: dict[int, set[int]] = {place: set() for place in arrived}
     alike: dict[Any, int] = {}
     for entry in sorted(entries, key=lambda recorded: recorded.arrival):
@@ -1110,7 +1116,7 @@ def test_any_replica_plays_what_was_recorded(plan: Plan, chance: Any) -> None:
     order = [*arrived, *sorted(arrived, key=lambda _: chance.random()), *arrived]
     player = replayed(plan, cassette, order, stateless=True)
 
-    assert (player.misses, player.unplayed_numbers) == ([], [])
+    assert (player.tally.misses, player.played_part.unplayed_numbers) == ([], [])
 
 
 def other_state(state: str) -> str:
@@ -1134,12 +1140,12 @@ def test_state_that_is_not_the_issued_one_is_never_served(
     state = asked.state or ""
     at = data.draw(st.integers(0, len(state) - 1))
     altered = state[:at] + data.draw(st.sampled_from("§~Ω")) + state[at + 1 :]
-    played = player.reply_count
+    played = player.tally.reply_count
 
     decision = player.request_received(post(asked_by(turn, 1, 1, altered)))
 
     assert isinstance(decision, Miss)
-    assert player.reply_count == played
+    assert player.tally.reply_count == played
 
 
 @given(plans(), st.data())

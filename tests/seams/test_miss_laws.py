@@ -323,9 +323,9 @@ ONE_CALL = loaded(cassette_of(SCRIPT[0]))
 HOSTILE_PATH = Player(loaded(cassette_of(*SCRIPT), f"\udcff{HOSTILE}"))
 NEAREST: list[ReplayEntry | None] = [
     None,
-    *player_of(*SCRIPT).entries,
-    *player_of(*SCRIPT, seals_answers=True, redacts=True).entries,
-    *Player(branched()).entries,
+    *player_of(*SCRIPT).entries.in_file_order,
+    *player_of(*SCRIPT, seals_answers=True, redacts=True).entries.in_file_order,
+    *Player(branched()).entries.in_file_order,
 ]
 """Every kind of exchange: asks and answers of every way, tasks and their steps, and no message."""
 
@@ -385,7 +385,7 @@ def test_whatever_is_missed_has_every_form(
 
     whole = report_of_replay(player)
 
-    assert len(whole.misses) == len(player.misses)
+    assert len(whole.misses) == len(player.tally.misses)
     assert ET.fromstring(replay_junit(whole)).tag == "testsuites"
 
 

@@ -209,7 +209,7 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     """A request that differs in anything that counts gets the reason, as text and as JSON."""
     asking, reason, place, differences = WRONG[name]
     replay = Replay()
-    plays = replay.player.reply_count
+    plays = replay.player.tally.reply_count
 
     miss = replay.miss(with_id(asking(replay.states), "my-id"))
 
@@ -225,8 +225,8 @@ def test_what_was_not_recorded_is_a_miss(name: str) -> None:
     ]
 
     assert found == differences or name == "answers of another turn"
-    assert replay.player.misses == [miss]
-    assert replay.player.reply_count == plays
+    assert replay.player.tally.misses == [miss]
+    assert replay.player.tally.reply_count == plays
 
     report = reported_miss(miss, Cassette("talk.json"))
     body = json.loads(error_body(report, miss.call))
@@ -349,8 +349,8 @@ def test_miss_changes_nothing() -> None:
     assert said(play(player, retry(SELL, {"price": 9}, state=states[2]))) == "sold"
     assert said(play(player, retry(WIPE, {"sure": YES}))) == "wiped"
     assert said(play(player, rpc("tools/list"))) == "listed"
-    assert len(player.misses) == len(WRONG)
-    assert player.unplayed_numbers == []
+    assert len(player.tally.misses) == len(WRONG)
+    assert player.played_part.unplayed_numbers == []
 
 
 @pytest.mark.parametrize(

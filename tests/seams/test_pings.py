@@ -102,4 +102,8 @@ def test_replay_waits_for_no_pong_and_takes_any(
     told(listening)
 
     assert told(calling)[-1] is End.COMPLETE
-    assert (player.misses, player.harmless, player.unplayed_numbers) == ([], [], [])
+    assert (
+        player.tally.misses,
+        player.tally.harmless,
+        player.played_part.unplayed_numbers,
+    ) == ([], [], [])

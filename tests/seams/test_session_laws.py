@@ -693,8 +693,8 @@ def test_session_plays_again_stream_by_stream(data: st.DataObject) -> None:
         for client in clients:
             assert_same_history(client)
 
-        assert not player.misses
-        assert not player.unplayed_numbers
+        assert not player.tally.misses
+        assert not player.played_part.unplayed_numbers
 
 
 @settings(max_examples=settings.default.max_examples // 2)
@@ -743,5 +743,5 @@ def test_session_that_was_recorded_over_plays_as_it_is_now(data: st.DataObject) 
     for client in clients:
         assert_same_history(client)
 
-    assert not player.misses
-    assert not player.unplayed_numbers
+    assert not player.tally.misses
+    assert not player.played_part.unplayed_numbers

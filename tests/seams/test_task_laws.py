@@ -280,4 +280,4 @@ def test_clients_that_answer_alike_see_alike(
         assert place < last
         assert events[place - 1].kind == "state"
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []

@@ -124,11 +124,11 @@ def test_trial_gets_what_its_live_twin_gives_or_a_miss(
 
                 assert call.name in message
 
-        divergences = player.divergences
+        divergences = player.tally.divergences
         if trial in runs:
-            assert not player.misses
+            assert not player.tally.misses
             assert divergences.longest_followed is None
 
-        if player.misses:
+        if player.tally.misses:
             assert divergences.longest_followed is not None
             assert len(divergences.first_divergences) == len(runs)

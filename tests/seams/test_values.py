@@ -82,7 +82,7 @@ def recorded(folder: str, texts: dict[str, str] | None = None) -> Cassette:
 def played(cassette: Cassette, folder: str, texts: dict[str, str]) -> list[bytes]:
     """Return what a client in a folder gets."""
     player = Player(cassette)
-    player.values = Values(cassette.values, texts)
+    player.normaliser.values = Values(cassette.values, texts)
     got: list[bytes] = []
     for request, _ in script(folder):
         sent = request
@@ -92,7 +92,7 @@ def played(cassette: Cassette, folder: str, texts: dict[str, str]) -> list[bytes
 
         got.append(play(player, sent))
 
-    assert not player.misses
+    assert not player.tally.misses
     return got
 
 
@@ -125,10 +125,10 @@ def test_another_file_is_a_miss() -> None:
     """Whoever asks for two.txt doesn't get one.txt, with or without a text for the value."""
     for texts in ({"root": THERE}, {}):
         player = Player(recorded(HERE))
-        player.values = Values(["root"], texts)
+        player.normaliser.values = Values(["root"], texts)
 
         assert missed(player, read(THERE, "two.txt")).reason is Reason.ARGUMENTS_DIFFER
-        assert not player.learned
+        assert not player.tally.learned
 
 
 def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
@@ -139,7 +139,7 @@ def test_a_value_is_learned_from_the_first_request_and_held_to() -> None:
 
     assert THERE.encode() in play(player, read(THERE, "one.txt"))
     assert b"/elsewhere" in play(template.fresh_player(), read("/elsewhere", "one.txt"))
-    assert player.learned == {"root": THERE}
+    assert player.tally.learned == {"root": THERE}
     assert (
         missed(player, read("/elsewhere", "one.txt")).reason is Reason.ARGUMENTS_DIFFER
     )
@@ -156,9 +156,9 @@ def test_each_play_of_a_cassette_learns_by_itself() -> None:
         player = first.fresh_player()
 
         assert folder.encode() in play(player, read(folder, "one.txt"))
-        assert player.learned == {"root": folder}
+        assert player.tally.learned == {"root": folder}
 
-    assert not first.learned
+    assert not first.tally.learned
 
 
 def test_a_number_teaches_a_value_too() -> None:
@@ -173,7 +173,7 @@ def test_a_number_teaches_a_value_too() -> None:
     player = Player(load(dump(assemble(header, journal, "test")), "f"))
 
     assert b"to 5999" in play(player, tool("connect", port=5999))
-    assert player.learned == {"port": "5999"}
+    assert player.tally.learned == {"port": "5999"}
     assert b"to 80" in play(player, tool("connect", port=80))
 
 
@@ -202,7 +202,7 @@ def test_an_ambiguous_request_teaches_nothing() -> None:
 
     play(player, tool("list", path="/wk"))
 
-    assert player.learned == {"root": "/wk"}
+    assert player.tally.learned == {"root": "/wk"}
 
     play(player, tool("list", path="/wk/sub"))
 
@@ -240,7 +240,7 @@ def test_playing_with_other_values_is_recording_with_them(
     cassette, _ = run(first, {"root": first})
     plain, request = run(second, {})
     player = Player(cassette)
-    player.values = Values(("root",), {"root": second})
+    player.normaliser.values = Values(("root",), {"root": second})
 
     assert play(player, request) == play(Player(plain), request)
 

@@ -161,7 +161,7 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(
 
     async with playing(path) as replay:
         assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
 
 @looped
@@ -246,7 +246,7 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
 
     async with playing(path) as replay:
         assert await in_session(replay.url, "one", "two", "three") == responses
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
 
 def pushing_server(run: str) -> Script:
@@ -310,7 +310,7 @@ async def test_answer_to_a_live_push_goes_to_the_server_that_asked(
 
             assert done["result"]["by"] == run
 
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
 
 def breaking_server(run: str) -> Script:
@@ -369,7 +369,7 @@ async def test_stream_of_a_live_call_is_resumed_with_the_server_that_began_it(
 
             assert rest == {"by": run, "was": name}
 
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
 
 @looped
@@ -762,4 +762,4 @@ async def test_an_id_of_a_played_call_is_the_live_servers_own(
 
     async with playing(path) as replay:
         assert await opened_page(replay.url, tool) == ("first-0a7f3c", "the page")
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []

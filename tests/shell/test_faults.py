@@ -49,11 +49,14 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
     async with playing(path, faults=[fault]) as replay_run:
         refused = await post(replay_run.url, DEPLOY)
 
-        assert replay_run.player.reply_count == 0
+        assert replay_run.player.tally.reply_count == 0
 
         answered = await converse(replay_run.url)
 
-        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+        assert (
+            replay_run.player.played_part.unplayed_numbers,
+            replay_run.player.tally.misses,
+        ) == (
             [],
             [],
         )
@@ -141,7 +144,10 @@ async def test_a_dropped_stream_can_be_asked_for_again(
 
         whole = await post(replay_run.url, DEPLOY)
 
-        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+        assert (
+            replay_run.player.played_part.unplayed_numbers,
+            replay_run.player.tally.misses,
+        ) == (
             [],
             [],
         )
@@ -160,7 +166,10 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
         refused = await post(replay_run.url, tool_call("deploy", id="x", **params))
         await converse(replay_run.url)
 
-        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+        assert (
+            replay_run.player.played_part.unplayed_numbers,
+            replay_run.player.tally.misses,
+        ) == (
             [],
             [],
         )
@@ -187,7 +196,10 @@ async def test_a_dropped_answer_lets_the_call_begin_again(
         await broken(replay_run, tool_call("deploy", id="x", **params))
         await converse(replay_run.url)
 
-        assert (replay_run.player.unplayed_numbers, replay_run.player.misses) == (
+        assert (
+            replay_run.player.played_part.unplayed_numbers,
+            replay_run.player.tally.misses,
+        ) == (
             [],
             [],
         )
@@ -210,8 +222,8 @@ async def test_a_refused_answer_to_a_task_can_be_given_again(tmp_path: Path) -> 
             answer = await http("POST", replay_run.url, *headers, body=request.body)
             statuses.append(answer.status)
 
-        assert replay_run.player.misses == []
-        assert 1 not in replay_run.player.unplayed_numbers
+        assert replay_run.player.tally.misses == []
+        assert 1 not in replay_run.player.played_part.unplayed_numbers
 
     assert statuses == [200, 200, 200, 503, 200, 200]
 
@@ -235,7 +247,7 @@ async def test_a_lost_session_stays_lost(tmp_path: Path) -> None:
                 (opened,) = answer.head.values("mcp-session-id")
 
         assert counts(replay_run) == [(1, 2)]
-        assert replay_run.player.misses == []
+        assert replay_run.player.tally.misses == []
 
     assert statuses == [200, 404, 404, 200, 200]
 
@@ -259,7 +271,7 @@ async def test_time_is_taken_as_faults_say(tmp_path: Path) -> None:
             answer = await post(replay_run.url, LIST)
             times.append(round(now - began, 6))
 
-        assert replay_run.player.reply_count == 3
+        assert replay_run.player.tally.reply_count == 3
 
     assert times == [1.5, len(answer.body) / 10, 0]
     assert answer.is_whole

@@ -139,7 +139,7 @@ async def test_patient_client_is_told_that_no_response_was_recorded(
     assert error["error"]["message"].startswith(
         "miss: no-response: its response was not recorded\n"
     )
-    assert [miss.reason.value for miss in player.misses] == ["no-response"]
+    assert [miss.reason.value for miss in player.tally.misses] == ["no-response"]
 
     report = report_of_replay(player)
     told_at_last = '  no response was recorded: #1 tools/call "slow"'
@@ -184,8 +184,8 @@ async def test_patient_client_of_http_sse_is_told_on_its_stream() -> None:
     error = json.loads(stream.got.removeprefix(told).split(b"data: ")[-1])
 
     assert (error["id"], error["error"]["code"]) == ("mine", -32010)
-    assert [miss.reason.value for miss in player.misses] == ["no-response"]
-    assert player.numbers_without_response
+    assert [miss.reason.value for miss in player.tally.misses] == ["no-response"]
+    assert player.played_part.numbers_without_response
 
     reading.cancel()
     with suppress(asyncio.CancelledError):
@@ -228,7 +228,7 @@ async def test_response_after_a_cancellation_never_comes_without_one(
     silence.passes.set()
     await handling
 
-    assert [miss.reason.value for miss in player.misses] == ["no-response"]
+    assert [miss.reason.value for miss in player.tally.misses] == ["no-response"]
     assert b"stopped" not in client.got
     assert b"recorded after its cancellation" in client.got
     assert client.is_over
@@ -273,7 +273,7 @@ async def test_what_expects_no_response_stays_open(
     await asyncio.sleep(0)
 
     assert not handling.done()
-    assert (player.misses, client.got) == ([], NEWS)
+    assert (player.tally.misses, client.got) == ([], NEWS)
     assert silence.slept == [12.0] * (received is not None)
 
     handling.cancel()

@@ -170,7 +170,7 @@ async def test_connection_that_nobody_uses_is_closed() -> None:
         elapsed_s += 0.6 * idle_s
         look()
 
-        assert (len(client.kept), server.connections) == (1, 1)
+        assert (len(client.idle_connections), server.connections) == (1, 1)
 
         _, look_again = timers[1]
         elapsed_s += idle_s

@@ -326,9 +326,9 @@ async def test_clients_of_a_recording_that_is_added_to_stay_with_the_proxy(
     async with taping(path, script, existing="append") as tape:
         await told(tape.url)
 
-        assert (tape.server.received, tape.session.elsewhere) == ([], {})
-        assert tape.session.player is not None
-        assert tape.session.player.misses == []
+        assert (tape.server.received, tape.recording_run.elsewhere) == ([], {})
+        assert tape.recording_run.player is not None
+        assert tape.recording_run.player.tally.misses == []
 
 
 ELSEWHERE_RESPONSES = {

@@ -165,9 +165,9 @@ async def test_the_latest_of_what_nobody_hears_is_kept() -> None:
     told = Request("POST", "/mcp", (), notification("notifications/x"))
     listening = Request("GET", "/mcp", (("Accept", "text/event-stream"),), b"")
     try:
-        await upstream.send(told)
+        await upstream.send_request(told)
         await server.has_said_all.wait()
-        stream = await upstream.send(listening)
+        stream = await upstream.send_request(listening)
         events = stream.read_now().split(b"\n\n")[:-1]
     finally:
         await upstream.close(asyncio.Event())

@@ -116,7 +116,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(
             await _send(replay.url, sent)
             texts = [
                 reported_miss(miss, Cassette("c.json")).text
-                for miss in replay.player.misses
+                for miss in replay.player.tally.misses
             ]
 
             assert not texts, (sent.row.name, texts)
@@ -170,7 +170,7 @@ async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
         assert json.loads((await post(replay.url, retry(asked))).body)["result"] == {
             "ok": 1
         }
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
 
 @looped
@@ -289,7 +289,7 @@ async def test_advice_for_an_unread_body_helps(tmp_path: Path) -> None:
         async with taping(tmp_path / name, encode_twice, **options) as tape:
             await http("POST", tape.url, JSON, "Accept-Encoding: gzip", body=CALL)
 
-        return tape.session.report.unread, tape.log
+        return tape.recording_run.report.unread, tape.log
 
     count, log = await unread_count("a.json")
 

@@ -208,7 +208,7 @@ async def test_responses_that_clients_did_not_get_whole_are_counted(
     async with relaying(tmp_path / "c.json", Server(Response(list(chunks)))) as given:
         relay, session = given
         with suppress(ConnectionResetError):
-            await relay.handle(request, Client(has_left=has_left))
+            await relay.relay_exchange(request, Client(has_left=has_left))
 
     assert session.report.incomplete == count
 

@@ -220,7 +220,7 @@ async def test_the_proxys_own_address_is_shown_whatever_is_secret(
     rules = {"redact": ["[0-9]{2,}"]}
     async with taping(path, answering(response()), path="/v2024/", **rules) as tape:
         await http("GET", tape.url)
-        url, shown = tape.session.url, tape.session.shown_url
+        url, shown = tape.recording_run.url, tape.recording_run.shown_url
 
     assert (url.endswith("/v2024/"), shown.endswith("/v%3Ccustom-1:1%3E/")) == (
         True,

@@ -88,7 +88,7 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     async with playing(tmp_path / "c.json", log=log.append) as replay:
         body = b'{"method":"tools/call","id":"\\u0041","params":{"name":"x","arguments":{"a":2}},"jsonrpc":"2.0"}'
         answer = await post(replay.url, body)
-        (miss,) = replay.player.misses
+        (miss,) = replay.player.tally.misses
 
     assert (answer.status, answer.head.values("content-type")) == (
         200,
@@ -133,7 +133,7 @@ async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> 
         probe = await post(replay.url, message("server/discover"))
         metadata = await http("GET", replay.url, target="/.well-known/x")
 
-        assert replay.player.misses == []
+        assert replay.player.tally.misses == []
 
     assert ping.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert probe.json["error"]["code"] == -32601
@@ -262,7 +262,7 @@ async def test_task_follows_the_clock_of_the_replay(tmp_path: Path) -> None:
             (await post(replay.url, request)).json["result"] for request in requests
         ]
 
-        assert replay.player.unplayed_numbers == []
+        assert replay.player.played_part.unplayed_numbers == []
 
     for task in (told[0], told[1], told[3]):
         assert task["createdAt"] == "1970-01-01T00:01:00Z"
@@ -298,7 +298,7 @@ async def test_call_without_a_response_is_no_miss_of_a_run_that_has_ended(
 
     assert accepted.status == 202
     assert [event["event"] for event in events] == ["played"]
-    assert not replay.player.misses
+    assert not replay.player.tally.misses
 
 
 @looped
@@ -322,7 +322,7 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
     await server.answer_request(call, downstream)
 
     assert b'"done":1' in downstream.got
-    assert not player.misses
+    assert not player.tally.misses
 
 
 def steps_beside_listening_sessions(count: int) -> int:
@@ -404,7 +404,7 @@ async def test_call_whose_client_does_not_hear_the_question_is_a_miss() -> None:
 
     await server.answer_request(call, downstream)
 
-    assert [miss.reason for miss in player.misses] == [Reason.NOT_LISTENING]
+    assert [miss.reason for miss in player.tally.misses] == [Reason.NOT_LISTENING]
     assert b"not-listening" in downstream.got
 
 

@@ -109,11 +109,11 @@ async def test_a_folder_reaches_no_disk_and_a_run_in_another_one_plays(
             f"deleted {THERE}/one.txt of file://{THERE}",
         ]
 
-        assert not replay_run.player.misses
+        assert not replay_run.player.tally.misses
 
         await post(replay_run.url, on(THERE, "read", "two.txt"))
 
-        assert replay_run.player.misses[0].reason is Reason.ARGUMENTS_DIFFER
+        assert replay_run.player.tally.misses[0].reason is Reason.ARGUMENTS_DIFFER
 
     await recorded(cassette, THERE, existing="replace")
 
@@ -253,7 +253,7 @@ async def test_a_secret_beside_a_value_stays_redacted(tmp_path: Path) -> None:
     async with playing(cassette, values={"root": THERE}) as replay_run:
         await post(replay_run.url, on(THERE, "read", f"ghp_{'z9Y8x7W6v5U4' * 3}"))
 
-        assert not replay_run.player.misses
+        assert not replay_run.player.tally.misses
 
 
 @looped
@@ -264,8 +264,8 @@ async def test_a_ping_needs_no_value(tmp_path: Path) -> None:
     async with playing(cassette) as replay_run:
         await post(replay_run.url, message("ping"))
 
-        assert replay_run.player.learned == {}
+        assert replay_run.player.tally.learned == {}
 
         await talk(replay_run.url, THERE)
 
-        assert replay_run.player.learned == {"root": THERE}
+        assert replay_run.player.tally.learned == {"root": THERE}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.cassette.lookup import LookupKey
@@ -458,6 +459,11 @@ class Entries(NamedTuple):
     steps: dict[ReplayEntry, list[ReplayEntry]]
     answered_by_proxy: dict[ReplayEntry, ReplayEntry]
     pings: PingIds
+
+    @property
+    def in_file_order(self) -> list[ReplayEntry]:
+        """All exchanges, as the file has them."""
+        return list(chain.from_iterable(self.by_interaction))
 
 
 ReadRequest = Callable[[Request], tuple[Call, NormalisedRequest]]

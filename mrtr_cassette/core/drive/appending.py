@@ -222,7 +222,7 @@ class RecordedAsks:
         self._player = player
         self._new_recorder = new_recorder
         self._entries_by_state: dict[str, list[ReplayEntry]] = {}
-        for entry in player.entries:
+        for entry in player.entries.in_file_order:
             ask = entry.exchange.ask
             if ask is not None and ask.request_state is not None:
                 asking_entries = self._entries_by_state.setdefault(
@@ -264,7 +264,7 @@ class RecordedAsks:
             return False
 
         list_key = (call.method, call.endpoint)
-        for entry in self._player.entries:
+        for entry in self._player.entries.in_file_order:
             key = entry.key
             is_page = (key.method, key.endpoint) == list_key
             if is_page and entry.exchange.next_cursor == call.cursor:
@@ -456,7 +456,7 @@ class PlayedCallRepeater:
         ):
             self._plays_by_issued_text.setdefault(text, play)
 
-        if self._player.is_write(play.entry):
+        if self._player.effects.is_write(play.entry):
             self._unmade_writes.append(play)
 
     def issued_texts_sent_in(self, request: Request) -> list[str]:
@@ -508,7 +508,9 @@ class PlayedCallRepeater:
         yield write
         self._diverged_write = write.difference_at_end()
         for change in write.recorded_script.findings.left_out:
-            self._player.note_ignored_in_response(partial(is_below, change.pointer))
+            self._player.normaliser.note_ignored_in_response(
+                partial(is_below, change.pointer)
+            )
 
         return None
 
@@ -521,7 +523,7 @@ class PlayedCallRepeater:
             if call is None or self.handles.knows_live_handle_for(text):
                 continue
 
-            is_write = self._player.is_write(call.entry)
+            is_write = self._player.effects.is_write(call.entry)
             reason = why_not_repeatable(self._recorded_interaction_of(call))
             if not is_write and reason is None:
                 read = self._conversation_of_play(call)
@@ -541,7 +543,7 @@ class PlayedCallRepeater:
             interaction,
             ignored,
             handles=self.handles,
-            repeated_values=self._player.differing_values(
+            repeated_values=self._player.normaliser.differing_values(
                 call.entry.exchange.request, call.request
             ),
         )
@@ -616,7 +618,7 @@ class Appending:
             return decision
 
         # What the cassette lacks is no miss of a run that records it.
-        self._player.misses.pop()
+        self._player.tally.misses.pop()
         if not isinstance(decision, Miss):
             return decision.call
 
@@ -631,7 +633,7 @@ class Appending:
         method = play.entry.key.method
         self._sessions.note_play(play.request, method, exchange.response)
         self._played_calls.note_play(play)
-        if self._player.is_write(play.entry) and exchange.number is not None:
+        if self._player.effects.is_write(play.entry) and exchange.number is not None:
             request = self.request_as_recorded(play.request)
             self._recorder.note_played_write(request, exchange.number)
 

@@ -77,8 +77,8 @@ class _Dependencies:
 
         player = Player(cassette)
         self._numbers_of_writes: set[int] = set()
-        for entry in player.entries:
-            if player.is_write(entry):
+        for entry in player.entries.in_file_order:
+            if player.effects.is_write(entry):
                 self._numbers_of_writes.add(entry.interaction)
 
     def numbers_of_writes_before(self, number: int) -> Iterator[int]:

@@ -152,7 +152,7 @@ class RequestNormaliser:
         self.matchers = matchers if isinstance(matchers, Matchers) else None
         self.hook = matchers if isinstance(matchers, MatchHook) else None
         self._remembers = remembers
-        self._ignored_members = ignored
+        self.ignored_members = ignored
         exchanges = list(cassette.exchanges)
         requests = [exchange.request for exchange in exchanges]
         self._recorded_sessions = {
@@ -173,7 +173,7 @@ class RequestNormaliser:
         if self.matchers is not None:
             self.matchers = self.matchers.for_another_play()
 
-        self.unused_ignored_members = list(self._ignored_members)
+        self.unused_ignored_members = list(self.ignored_members)
         # A cassette that was written by hand has no rules, but what is shown of it has.
         rules = self._cassette.redaction or RedactionRules()
         self._redactor = numbering_redactor(rules)
@@ -278,7 +278,7 @@ class RequestNormaliser:
         secrets: tuple[Ref, ...] = ()
         if self.has_placeholders and _has_placeholders(request):
             called_key, _, answers = lookup_key(
-                read_call(request), self._ignored_members
+                read_call(request), self.ignored_members
             )
             looked_up_text = "\n".join([*called_key, answers or ""])
             secrets = tuple(
@@ -287,7 +287,7 @@ class RequestNormaliser:
             request = _with_one_secret_per_rule(request)
 
         call = read_call(request)
-        key, lookup = self._call_and_lookup_key(call, self._ignored_members)
+        key, lookup = self._call_and_lookup_key(call, self.ignored_members)
         traits = call.traits(self._user_header_names)
         digest = None
         if (
@@ -344,7 +344,7 @@ class RequestNormaliser:
                 user_headers.append((name.lower(), value))
 
         _, lookup = self._call_and_lookup_key(
-            read_call(alike_secrets_request), self._ignored_members
+            read_call(alike_secrets_request), self.ignored_members
         )
         return lookup, tuple(sorted(user_headers))
 

@@ -5,16 +5,15 @@ The closest match is never played; docs/matching.md says which recording a reque
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.entries import (
+    Entries,
     MadeWrite,
     NormalisedRequest,
     ReplayEntry,
@@ -40,11 +39,10 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.hooks import RecordHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, hides_response
-from mrtr_cassette.core.protocol.methods import CANCELLED, DISCOVER
+from mrtr_cassette.core.protocol.methods import CANCELLED
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.replay.deliveries import Deliveries, Delivery, Play
 from mrtr_cassette.core.replay.diagnosis import (
-    Divergences,
     Miss,
     MissSearch,
     NoStep,
@@ -71,8 +69,8 @@ from mrtr_cassette.core.replay.matching import (
 )
 from mrtr_cassette.core.replay.order import ChosenRecording, History, PlayOrder, Repeat
 from mrtr_cassette.core.replay.sessions import LiveSession
+from mrtr_cassette.core.replay.tally import PlayedPart, Tally
 from mrtr_cassette.core.secrets.shapes import SHARED_NAMES
-from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import ACCEPTED, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
@@ -104,30 +102,18 @@ class Player:
     """One replay of one cassette.
 
     Attributes:
-        path: the cassette's path, as shown in messages.
+        recording: the cassette.
         paths: the cassettes that are played together.
         adds_to: the file to which a recording may add, the first one where several are played.
-        recording: the cassette.
-        interactions: for each interaction, the exchanges that no earlier one has.
-        play_counts: how often each exchange was played.
-        reply_count: how many requests got a recorded reply.
-        match_counts_by_kind: how many values of clients matched others, by what their kind is:
-            those of a matcher, or of what was taken out to share the cassette; and how many
-            requests did as a user's function says, by its name.
-        is_write: tells whether an exchange ends a call that may have changed something.
-        add_settings: takes credentials, to be looked for in what clients send from now on.
-        shown_text: gives a text for the terminal, without known secrets.
-        note_ignored_in_response: takes note of where an ignored pointer has left something out.
-        differing_values: gives the recorded values that match others of a request by their kind.
-        has_discovered: an earlier process of the client has played `server/discover`.
+        entries: the exchanges of the cassette as they are matched.
+        normaliser: brings requests into the form in which they are compared with the cassette's.
+        effects: tells which calls may change something.
+        tally: what was counted so far.
+        played_part: how much of the cassette was played so far.
         before_record: a user's function that changes requests before they are matched, or None.
-        stops: after a miss, requests get the same miss; `stopped_request_count` is how many did.
-        unknown_tools: how often each tool was called that the recorded server doesn't have.
-        divergences: where the play left each recording.
-        learned: the texts of values that requests have taught, by name.
+        stops: after a miss, requests get the same miss.
     """
 
-    has_discovered = False
     before_record: RecordHook | None = None
     stops = False
 
@@ -156,67 +142,49 @@ class Player:
         Raises:
             CassetteError: the cassette can't be played without memory.
         """
-        self.path = cassette.path
-        self._ignored_members = tuple(ignored)
-        self.adds_to = cassette.path
-        self.paths: tuple[str, ...] = (cassette.path,)
         self.recording = cassette
-        self._strict = strict
-        self._value_names = cassette.values
-        self._normaliser = RequestNormaliser(
-            cassette, self._ignored_members, remembers=not stateless, matchers=matchers
-        )
-        entries = entries_of(cassette, self._normaliser.normalised_recorded_request)
-        self._recorded_requests = RecordedRequests(entries.by_arrival)
-        self.interactions = entries.by_interaction
-        self._entries_by_arrival = entries.by_arrival
+        self.paths: tuple[str, ...] = (cassette.path,)
+        self.adds_to = cassette.path
         self._recorded_origin = origin_of(cassette)
-        self._answered_by_proxy = entries.answered_by_proxy
-        self._recorded_pings = entries.pings
+        self._strict = strict
+        self.normaliser = RequestNormaliser(
+            cassette, tuple(ignored), remembers=not stateless, matchers=matchers
+        )
+        self.entries = entries_of(cassette, self.normaliser.normalised_recorded_request)
+        self._recorded_requests = RecordedRequests(self.entries.by_arrival)
         issued_names = None
         if stateless:
-            issued_names = self._normaliser.issued_names
+            issued_names = self.normaliser.issued_names
 
         self._play_order = PlayOrder(
-            cassette, entries, repeat, history, reads, issued_names
+            cassette, self.entries, repeat, history, reads, issued_names
         )
-        self._write_histories = self._play_order.histories
-        self._call_effects = self._play_order.effects
-        self._timelines = self._play_order.timelines
+        self.effects = self._play_order.effects
         self._deliveries = Deliveries(
-            entries.by_arrival,
-            self._timelines,
+            self.entries.by_arrival,
+            self._play_order.timelines,
             stateless=stateless,
-            matchers=self._normaliser.matchers,
+            matchers=self.normaliser.matchers,
         )
         self.start_afresh()
 
     def start_afresh(self) -> None:
         """Forget what was played; what a play changes is its own."""
-        self._normaliser = copy(self._normaliser)
-        self._normaliser.start_afresh()
+        self.normaliser = copy(self.normaliser)
+        self.normaliser.start_afresh()
         self._deliveries = copy(self._deliveries)
         self._deliveries.start_afresh()
-        if self._value_names:
-            self._deliveries.current_values = lambda: self.values
+        if self.recording.values:
+            self._deliveries.current_values = lambda: self.normaliser.values
 
         self._play_order = copy(self._play_order)
-        self._play_order.match_hook = self._normaliser.hook
+        self._play_order.match_hook = self.normaliser.hook
         self._play_order.start_afresh()
-        self.misses: list[Miss] = []
-        self.harmless: list[HarmlessReply] = []
-        self.unknown_tools: Counter[str] = Counter()
-        self.stopped_request_count = 0
-        self.reply_count = 0
-        self.learned: dict[str, str] = {}
-        self.match_counts_by_kind: Counter[str] = Counter()
-        self.divergences = Divergences(self._write_histories.held_recording_count)
-        self.play_counts = self._play_order.play_counts
-        self.is_write = self._call_effects.is_write
-        self.add_settings = self._normaliser.add_settings
-        self.shown_text = self._normaliser.shown_text
-        self.note_ignored_in_response = self._normaliser.note_ignored_in_response
-        self.differing_values = self._normaliser.differing_values
+        self._explainer = _MissExplainer(
+            self.entries, self.normaliser, self._play_order
+        )
+        self.tally = Tally(self._play_order.histories.held_recording_count)
+        self.played_part = PlayedPart(self.entries.by_arrival, self._play_order)
 
     def send_piece_by_piece(self) -> None:
         """Send the pieces of a stream one by one, as the shell keeps the recorded rhythm."""
@@ -237,35 +205,19 @@ class Player:
 
         return player
 
-    @property
-    def entries(self) -> list[ReplayEntry]:
-        """All recorded exchanges, as the file has them."""
-        return list(chain.from_iterable(self.interactions))
-
     @cached_property
     def _entries_leading_elsewhere(self) -> dict[ReplayEntry, str]:
         """The exchanges that send their clients away from the server, and to which origin."""
-        return entries_leading_elsewhere(
-            self._entries_by_arrival, self._recorded_origin
-        )
+        return entries_leading_elsewhere(self.entries.by_arrival, self._recorded_origin)
 
     @cached_property
     def origin(self) -> ServerOrigin:
         """The origin of the recorded server, as its responses tell of it."""
-        return learned_origin(self.entries, self._recorded_origin)
-
-    @property
-    def values(self) -> Values:
-        """The texts of the cassette's values, as far as they are known by now."""
-        return self._normaliser.values
-
-    @values.setter
-    def values(self, values: Values) -> None:
-        self._normaliser.values = values
+        return learned_origin(self.entries.in_file_order, self._recorded_origin)
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
-        return call.key(self._ignored_members)
+        return call.key(self.normaliser.ignored_members)
 
     def request_received(
         self, request: Request, wall_s: float | None = None
@@ -282,14 +234,14 @@ class Player:
 
         Notifications and answers don't get it: nobody waits for a response.
         """
-        if not self.stops or not self.misses:
+        if not self.stops or not self.tally.misses:
             return None
 
         if read_call(request).kind is not Kind.REQUEST:
             return None
 
-        self.stopped_request_count += 1
-        return self.misses[0]
+        self.tally.stopped_request_count += 1
+        return self.tally.misses[0]
 
     # Choosing
 
@@ -299,14 +251,14 @@ class Player:
         request_as_recorded, hook_failure = self._request_as_recorded(request, session)
         prepared = self._recorded_requests.recognised_request(request_as_recorded)
         if prepared is None:
-            prepared = self._normaliser.prepared_request(request_as_recorded)
+            prepared = self.normaliser.prepared_request(request_as_recorded)
 
         if hook_failure:
             chosen_recording = ChosenRecording(None, hook_failure=hook_failure)
         else:
-            if self._value_names:
+            if self.recording.values:
                 prepared = self._recorded_requests.with_learned_values(
-                    prepared, request_as_recorded, self._normaliser
+                    prepared, request_as_recorded, self.normaliser
                 )
 
             chosen_recording = self._play_order.choose_recording(
@@ -345,26 +297,30 @@ class Player:
 
     def _take_learned_values(self, choice: Choice) -> Miss | None:
         """Hold to what a request has taught; return a miss if its response needs more than that."""
-        if not self._value_names:
+        if not self.recording.values:
             return None
 
         learned_values = choice.prepared.learned_values
         if learned_values is not None:
-            for name in self.values.unknown:
+            for name in self.normaliser.values.unknown:
                 if name in learned_values.texts:
-                    self.learned[name] = self.shown_text(learned_values.texts[name])
+                    self.tally.learned[name] = self.normaliser.shown_text(
+                        learned_values.texts[name]
+                    )
 
-            self.values = learned_values
+            self.normaliser.values = learned_values
 
         entry = choice.recording.entry
         if entry is None or entry.exchange.response is None:
             return None
 
-        unknown_names = unknown_values_in(entry.exchange.response, self.values)
+        unknown_names = unknown_values_in(
+            entry.exchange.response, self.normaliser.values
+        )
         if not unknown_names:
             return None
 
-        shown_call = self._shown_call(choice.request_as_recorded)
+        shown_call = self._explainer.shown_call(choice.request_as_recorded)
         return miss_of_unlearned_value(shown_call, unknown_names, entry)
 
     # What is not played
@@ -375,8 +331,8 @@ class Player:
         if entry is None:
             return None
 
-        while entry in self._answered_by_proxy:
-            entry = self._answered_by_proxy[entry]
+        while entry in self.entries.answered_by_proxy:
+            entry = self.entries.answered_by_proxy[entry]
 
         session = choice.session
         if entry.opens_session:
@@ -400,9 +356,9 @@ class Player:
         self._play_order.remember_session(session)
         miss_for_value = self._take_learned_values(choice)
         if miss_for_value is not None:
-            return self._count_miss(miss_for_value)
+            return self.tally.count_miss(miss_for_value)
 
-        self._normaliser.note_ignored_members_in(choice.prepared.normalised.request)
+        self.normaliser.note_ignored_members_in(choice.prepared.normalised.request)
         if choice.prepared.normalised.lookup.call.method == CANCELLED:
             _note_cancelled_request(choice.request_as_recorded, session)
 
@@ -414,7 +370,7 @@ class Player:
         if chosen_recording.other_recorded_session is not None:
             session.switch_to_session(chosen_recording.other_recorded_session)
             for stream in self._deliveries.switch_streams_of_session(session):
-                self.play_counts[stream] += 1
+                self.played_part.play_counts[stream] += 1
                 session.note_played(stream)
 
         entry = chosen_recording.entry
@@ -424,8 +380,8 @@ class Player:
             self._switch_pending_call(choice.switched_delivery, entry)
 
         if not self._is_playable_to_caller(entry, choice.prepared.caller_values.id):
-            call = self._shown_call(choice.request_as_recorded)
-            return self._count_miss(miss_of_other_id(call, entry))
+            call = self._explainer.shown_call(choice.request_as_recorded)
+            return self.tally.count_miss(miss_of_other_id(call, entry))
 
         choice = self._with_counted_matches_and_echoes(choice, entry)
         self._play_order.swap_calls_up_to_ask(
@@ -435,8 +391,10 @@ class Player:
         foreign_origin = self._entries_leading_elsewhere.get(entry)
         if foreign_origin is not None:
             # What the client asks the server to which it is sent counts as missed.
-            call = self._shown_call(choice.request_as_recorded)
-            miss = self._count_miss(miss_led_elsewhere(call, entry, foreign_origin))
+            call = self._explainer.shown_call(choice.request_as_recorded)
+            miss = self.tally.count_miss(
+                miss_led_elsewhere(call, entry, foreign_origin)
+            )
             return play._replace(miss=miss)
 
         return play
@@ -453,9 +411,9 @@ class Player:
     ) -> Choice:
         """Count what a recording matches by; return the choice with what it repeats."""
         if choice.recording.hook_name:
-            self.match_counts_by_kind[choice.recording.hook_name] += 1
+            self.tally.match_counts_by_kind[choice.recording.hook_name] += 1
 
-        matchers = self._normaliser.matchers
+        matchers = self.normaliser.matchers
         if matchers is None:
             return choice
 
@@ -468,7 +426,7 @@ class Player:
         used_matchers = matchers.matchers_of_differences(
             recorded_request, choice.request_as_recorded
         )
-        self.match_counts_by_kind.update(used_matchers)
+        self.tally.match_counts_by_kind.update(used_matchers)
         if not matchers.echo:
             return choice
 
@@ -482,7 +440,7 @@ class Player:
         self, choice: Choice, entry: ReplayEntry, session: LiveSession
     ) -> Play:
         """Play an exchange, or the end of what the proxy answered while recording."""
-        divergences = self.divergences
+        divergences = self.tally.divergences
         if divergences.recording_count > 1 and divergences.followed_recordings:
             self._leave_other_recordings(entry, session)
 
@@ -492,12 +450,12 @@ class Player:
             session = self._play_order.note_play(
                 entry, normalised.secrets, session, choice.wall_s
             )
-            self.reply_count += 1
+            self.tally.reply_count += 1
             self._count_matches_by_kind(normalised)
-            if entry not in self._answered_by_proxy:
+            if entry not in self.entries.answered_by_proxy:
                 break
 
-            entry = self._answered_by_proxy[entry]
+            entry = self.entries.answered_by_proxy[entry]
 
         session.note_arrival(entry, caller_values)
         delivery = self._deliveries.delivery_of_chosen(entry, session, caller_values)
@@ -506,17 +464,17 @@ class Player:
 
     def _leave_other_recordings(self, entry: ReplayEntry, session: LiveSession) -> None:
         """Leave the recordings that don't have a call where this play is."""
-        followed = self.divergences.followed_recordings
-        recordings = self._write_histories.recordings_with(
+        followed = self.tally.divergences.followed_recordings
+        recordings = self._play_order.histories.recordings_with(
             entry, session.played_writes, followed
         )
-        self.divergences.note_play(entry, recordings, self.reply_count)
+        self.tally.divergences.note_play(entry, recordings, self.tally.reply_count)
 
     def _count_matches_by_kind(self, normalised: NormalisedRequest) -> None:
         """Count the texts of a request that were matched by their kinds alone."""
         for secret in normalised.secrets:
             if secret.kind in SHARED_NAMES and is_sent_by_client(secret):
-                self.match_counts_by_kind[secret.kind] += 1
+                self.tally.match_counts_by_kind[secret.kind] += 1
 
     def _play_of_entry(
         self,
@@ -526,8 +484,8 @@ class Player:
         delivery: Delivery | None,
     ) -> Play:
         """Return what a request gets, played as often as it is by now."""
-        patience = self._timelines.patience_with(entry)
-        play_count = self.play_counts[entry]
+        patience = self._play_order.timelines.patience_with(entry)
+        play_count = self.played_part.play_counts[entry]
         return Play(request, entry, session, delivery, play_count, patience)
 
     def _play_task_step(self, choice: Choice) -> Play | Miss | None:
@@ -539,15 +497,17 @@ class Player:
 
         self._play_order.note_step(step_choice, session)
         if isinstance(step_choice.step, NoStep):
-            call = self._shown_call(choice.request_as_recorded)
-            miss = miss_without_step(call, step_choice.step, self._ignored_members)
-            return self._count_miss(miss)
+            call = self._explainer.shown_call(choice.request_as_recorded)
+            miss = miss_without_step(
+                call, step_choice.step, self.normaliser.ignored_members
+            )
+            return self.tally.count_miss(miss)
 
         for arrived_entry in dict.fromkeys(step_choice.step.arrived_entries):
             self._play_order.note_play(arrived_entry, (), session, choice.wall_s)
             session.note_arrival(arrived_entry, choice.prepared.caller_values)
 
-        self.reply_count += 1
+        self.tally.reply_count += 1
         entry = step_choice.step.entry
         delivery = self._deliveries.new_delivery(
             entry, session, choice.prepared.caller_values
@@ -571,33 +531,25 @@ class Player:
 
     # Misses
 
-    def _count_miss(self, miss: Miss) -> Miss:
-        """Count a miss."""
-        self.misses.append(miss)
-        self.divergences.note_miss(miss, self.reply_count)
-        return miss
-
-    def _shown_call(self, request_as_recorded: Request) -> Call:
-        """Return a request as messages may show it: without secrets."""
-        return read_call(self._normaliser.shown_request(request_as_recorded))
-
     def _play_without_recording(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Return what a request gets that gets no recording from its beginning."""
         session = choice.session
         call = read_call(choice.request_as_recorded)
         hook_failure = choice.recording.hook_failure
         if hook_failure:
-            shown_call = self._shown_call(choice.request_as_recorded)
-            return self._count_miss(Miss(shown_call, Reason.HOOK_FAILED, hook_failure))
+            shown_call = self._explainer.shown_call(choice.request_as_recorded)
+            return self.tally.count_miss(
+                Miss(shown_call, Reason.HOOK_FAILED, hook_failure)
+            )
 
-        if answers_ping(session.recorded_session, call.message, self._recorded_pings):
+        if answers_ping(session.recorded_session, call.message, self.entries.pings):
             return reply_without_body(call, ACCEPTED)
 
         rest_of_stream = self._deliveries.delivery_after_event(
             resumed_event_id(choice.request), session
         )
         if rest_of_stream is not None:
-            self.reply_count += 1
+            self.tally.reply_count += 1
             entry = rest_of_stream.entry
             return self._play_of_entry(choice.request, entry, session, rest_of_stream)
 
@@ -606,14 +558,14 @@ class Player:
             if harmless is not None:
                 return harmless
 
-        shown_call = self._shown_call(choice.request_as_recorded)
-        miss = self._explained_miss(shown_call, choice)
+        shown_call = self._explainer.shown_call(choice.request_as_recorded)
+        miss = self._explainer.explained_miss(shown_call, choice)
         message = miss.call.message
         if message is not None and message.kind is Kind.RESPONSE:
             is_refused = self._refuse_pending_call(message, session, miss)
             miss = replace(miss, is_refused=is_refused)
 
-        return self._count_miss(miss)
+        return self.tally.count_miss(miss)
 
     def _count_harmless_answer(
         self, call: Call, chosen_recording: ChosenRecording
@@ -624,9 +576,9 @@ class Player:
             session, call.endpoint
         )
         if not lacks_session:
-            harmless_answer = self._call_effects.unknown_tools.unknown_tool_answer(call)
+            harmless_answer = self.effects.unknown_tools.unknown_tool_answer(call)
             if harmless_answer is not None:
-                self.unknown_tools[call.name] += 1
+                self.tally.unknown_tools[call.name] += 1
                 return harmless_answer
 
         if chosen_recording.nearest_entries:
@@ -637,26 +589,149 @@ class Player:
             call, recorded_methods, lacks_session=lacks_session
         )
         if harmless_answer is not None:
-            self.harmless.append(harmless_answer)
+            self.tally.harmless.append(harmless_answer)
 
         return harmless_answer
 
-    def _explained_miss(self, call: Call, choice: Choice) -> Miss:
+    def _refuse_pending_call(
+        self, received_answer: Message, session: LiveSession, miss: Miss
+    ) -> bool:
+        """Let the call during which the server asked get a miss; return whether there is one."""
+        for entry in self._play_order.timelines.answers_with_same_id(
+            received_answer, session.recorded_session
+        ):
+            if not session.has_played_ask_of(entry) or session.has_arrived(entry):
+                continue
+
+            # Nothing else has to wait any more for the right answer, nor for later ones.
+            session.waive_request(entry)
+            call = entry.call_of_question
+            if call is None:
+                return False
+
+            for later_answer in self._play_order.timelines.answers_during(call):
+                session.waive_request(later_answer)
+
+            session.misses_of_refused_calls[call] = miss
+            return True
+
+        return False
+
+    def count_call_without_response(self, play: Play) -> Miss | None:
+        """Count a call that can't get a response as a miss, unless its client cancelled it."""
+        session = play.session
+        if session.has_cancelled(play.request_id):
+            return None
+
+        request_as_recorded, _ = self._request_as_recorded(play.request, session)
+        call = self._explainer.shown_call(request_as_recorded)
+        was_given_up = self._play_order.timelines.was_given_up(play.entry)
+        miss = miss_without_response(call, play.entry, was_given_up=was_given_up)
+        return self.tally.count_miss(miss)
+
+    def refuse_unheard_call(self, delivery: Delivery) -> Miss:
+        """Let a call whose client can't hear the question get a miss as its response."""
+        call = self._explainer.shown_call(delivery.entry.normalised.request)
+        miss = self.tally.count_miss(miss_of_unheard_question(call, delivery.entry))
+        delivery.refuse_call(miss)
+        return miss
+
+    # Beside the recording
+
+    def respond_on_stream(self, request: Request, message: bytes) -> bool:
+        """Put an unrecorded message on the stream that has all responses; tell whether one has."""
+        events = self._play_order.session_of(request).unrecorded_events
+        if events is None:
+            return False
+
+        events.append(b"event: message\ndata: %b\n\n" % message)
+        return True
+
+    def session_of(self, request: Request) -> LiveSession:
+        """Return the session in which a client sends a request."""
+        return self._play_order.session_of(request)
+
+    def call_as_shown(self, request: Request) -> Call:
+        """Return a client's request as messages may show it."""
+        session = self._play_order.session_of(request)
+        request_as_recorded, _ = self._request_as_recorded(request, session)
+        return self._explainer.shown_call(request_as_recorded)
+
+    def note_live_request(self, request: Request) -> None:
+        """Take note that a request gets an unrecorded response, which ends histories if it writes.
+
+        After a write nothing is played that may depend on it.
+        """
+        call = self.call_as_shown(request)
+        if call.kind is not Kind.REQUEST:
+            return
+
+        session = self._play_order.session_of(request)
+        self._play_order.remember_session(session)
+        key = self.key_of(call)
+        self.effects.note_live_call(key)
+        if not self.effects.is_known_to_only_read(key):
+            session.played_writes.made.append(MadeWrite(live_key=key))
+            self._play_order.has_live_writes = True
+
+    # Afterwards
+
+    def unused_options(self) -> list[tuple[str, str]]:
+        """Return the options that made no difference to any request, recorded or received.
+
+        These are pointers to what was to be left out, and the names of what was to only read.
+        """
+        for entry in self.entries.by_arrival:
+            self.normaliser.note_ignored_members_in(entry.normalised.request)
+
+        unused = []
+        for name in self.effects.unused_reads():
+            unused.append(("reads", name))
+
+        for path in self.normaliser.unused_ignored_members:
+            unused.append(("ignore", pointer_to(path)))
+
+        if self.normaliser.matchers is not None:
+            for name in self.normaliser.matchers.unused_matchers():
+                unused.append(("match", name))
+
+        return unused
+
+
+class _MissExplainer:
+    """Explains why requests get no recording."""
+
+    def __init__(
+        self, entries: Entries, normaliser: RequestNormaliser, play_order: PlayOrder
+    ) -> None:
+        self._entries = entries
+        self._normaliser = normaliser
+        self._play_order = play_order
+
+    def shown_call(self, request_as_recorded: Request) -> Call:
+        """Return a request as messages may show it: without secrets."""
+        return read_call(self._normaliser.shown_request(request_as_recorded))
+
+    def explained_miss(self, call: Call, choice: Choice) -> Miss:
         """Explain why a request gets no recording."""
         nearest_entries = choice.recording.nearest_entries
         reason = choice.recording.miss_reason
         if choice.prepared.possible_values:
             possible_values = choice.prepared.possible_values
-            return miss_of_ambiguous_value(call, possible_values, self.values)
+            return miss_of_ambiguous_value(
+                call, possible_values, self._normaliser.values
+            )
         if reason is None:
             return self._explained_mismatch(call, choice.prepared.normalised)
         if reason is Reason.ANSWERS_DIFFER:
-            return miss_of_other_answer(call, nearest_entries, self._ignored_members)
+            return miss_of_other_answer(
+                call, nearest_entries, self._normaliser.ignored_members
+            )
 
         if reason is Reason.OTHER_HISTORY:
             played_writes = choice.session.played_writes
-            entry, writes_before = self._write_histories.nearest_with_writes(
-                nearest_entries, played_writes, self.play_counts
+            entry, writes_before = self._play_order.histories.nearest_with_writes(
+                nearest_entries, played_writes, self._play_order.play_counts
             )
             made_writes = played_writes.made
             return miss_after_other_writes(call, entry, writes_before, made_writes)
@@ -687,9 +762,9 @@ class Player:
 
         search = MissSearch(
             call,
-            self.entries,
-            self._ignored_members,
-            self.play_counts,
+            self._entries.in_file_order,
+            self._normaliser.ignored_members,
+            self._play_order.play_counts,
             self._play_order.recording_index.stand_in_by_entry,
             hook_name,
             calls_matched_by_hook,
@@ -705,164 +780,7 @@ class Player:
     @cached_property
     def _placeholders_by_entry(self) -> dict[ReplayEntry, list[str]]:
         """The placeholders in each recorded response that has any."""
-        return placeholders_by_entry(self._entries_by_arrival)
-
-    def _refuse_pending_call(
-        self, received_answer: Message, session: LiveSession, miss: Miss
-    ) -> bool:
-        """Let the call during which the server asked get a miss; return whether there is one."""
-        for entry in self._timelines.answers_with_same_id(
-            received_answer, session.recorded_session
-        ):
-            if not session.has_played_ask_of(entry) or session.has_arrived(entry):
-                continue
-
-            # Nothing else has to wait any more for the right answer, nor for later ones.
-            session.waive_request(entry)
-            call = entry.call_of_question
-            if call is None:
-                return False
-
-            for later_answer in self._timelines.answers_during(call):
-                session.waive_request(later_answer)
-
-            session.misses_of_refused_calls[call] = miss
-            return True
-
-        return False
-
-    def count_call_without_response(self, play: Play) -> Miss | None:
-        """Count a call that can't get a response as a miss, unless its client cancelled it."""
-        session = play.session
-        if session.has_cancelled(play.request_id):
-            return None
-
-        request_as_recorded, _ = self._request_as_recorded(play.request, session)
-        call = self._shown_call(request_as_recorded)
-        was_given_up = self._timelines.was_given_up(play.entry)
-        miss = miss_without_response(call, play.entry, was_given_up=was_given_up)
-        return self._count_miss(miss)
-
-    def refuse_unheard_call(self, delivery: Delivery) -> Miss:
-        """Let a call whose client can't hear the question get a miss as its response."""
-        call = self._shown_call(delivery.entry.normalised.request)
-        miss = self._count_miss(miss_of_unheard_question(call, delivery.entry))
-        delivery.refuse_call(miss)
-        return miss
-
-    # Beside the recording
-
-    def respond_on_stream(self, request: Request, message: bytes) -> bool:
-        """Put an unrecorded message on the stream that has all responses; tell whether one has."""
-        events = self._play_order.session_of(request).unrecorded_events
-        if events is None:
-            return False
-
-        events.append(b"event: message\ndata: %b\n\n" % message)
-        return True
-
-    def session_of(self, request: Request) -> LiveSession:
-        """Return the session in which a client sends a request."""
-        return self._play_order.session_of(request)
-
-    def call_as_shown(self, request: Request) -> Call:
-        """Return a client's request as messages may show it."""
-        session = self._play_order.session_of(request)
-        request_as_recorded, _ = self._request_as_recorded(request, session)
-        return self._shown_call(request_as_recorded)
-
-    def note_live_request(self, request: Request) -> None:
-        """Take note that a request gets an unrecorded response, which ends histories if it writes.
-
-        After a write nothing is played that may depend on it.
-        """
-        call = self.call_as_shown(request)
-        if call.kind is not Kind.REQUEST:
-            return
-
-        session = self._play_order.session_of(request)
-        self._play_order.remember_session(session)
-        key = self.key_of(call)
-        self._call_effects.note_live_call(key)
-        if not self._call_effects.is_known_to_only_read(key):
-            session.played_writes.made.append(MadeWrite(live_key=key))
-            self._play_order.has_live_writes = True
-
-    # Afterwards
-
-    def unused_options(self) -> list[tuple[str, str]]:
-        """Return the options that made no difference to any request, recorded or received.
-
-        These are pointers to what was to be left out, and the names of what was to only read.
-        """
-        for entry in self._entries_by_arrival:
-            self._normaliser.note_ignored_members_in(entry.normalised.request)
-
-        unused = []
-        for name in self._call_effects.unused_reads():
-            unused.append(("reads", name))
-
-        for path in self._normaliser.unused_ignored_members:
-            unused.append(("ignore", pointer_to(path)))
-
-        if self._normaliser.matchers is not None:
-            for name in self._normaliser.matchers.unused_matchers():
-                unused.append(("match", name))
-
-        return unused
-
-    @property
-    def after_other_writes(self) -> dict[int, int]:
-        """How often each read was played after other writes than recorded, by its interaction."""
-        return dict(sorted(self._play_order.stray_read_counts.items()))
-
-    @property
-    def numbers_without_response(self) -> list[int]:
-        """Numbers of the interactions that were played up to a call without a recorded response."""
-        played_entries = self._play_order.played_entries
-        given_up_entries = filter(self._timelines.was_given_up, played_entries)
-        return sorted({entry.interaction for entry in given_up_entries})
-
-    @property
-    def has_only_discovered(self) -> bool:
-        """Whether a client has asked for nothing but `server/discover`."""
-        methods = {entry.key.method for entry in self._play_order.played_entries}
-        return methods == {DISCOVER} and not self.misses
-
-    @property
-    def unplayed_numbers(self) -> list[int]:
-        """Numbers of the interactions of which something was never played."""
-        played_entries = self._play_order.played_entries
-        played_lookup_numbers = {entry.numbers.lookup for entry in played_entries}
-        numbers = set()
-        for entry in self._entries_by_arrival:
-            if entry in played_entries:
-                continue
-            if self._has_to_be_played(entry, played_lookup_numbers):
-                numbers.add(entry.interaction)
-
-        return sorted(numbers)
-
-    def _has_to_be_played(
-        self, entry: ReplayEntry, played_lookup_numbers: Collection[int]
-    ) -> bool:
-        """Tell whether an exchange that was not played should have been."""
-        if entry.is_pong:
-            return False
-        if self.has_discovered and entry.key.method == DISCOVER:
-            return False
-
-        if entry.call_of_step is not None and self._call_effects.is_known_to_only_read(
-            entry.key
-        ):
-            # How often a task is polled before it ends depends on the pace.
-            is_end = entry.state is not None and entry.state.is_over
-            stand_in_by_entry = self._play_order.recording_index.stand_in_by_entry
-            return is_end and entry.call_of_step not in stand_in_by_entry
-
-        # A faster replay repeats these less often.
-        is_repeat = entry.numbers.lookup in played_lookup_numbers
-        return not (is_repeat and self._call_effects.repeats_with_time(entry))
+        return placeholders_by_entry(self._entries.by_arrival)
 
 
 def _note_cancelled_request(request: Request, session: LiveSession) -> None:

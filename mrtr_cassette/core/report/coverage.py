@@ -69,10 +69,10 @@ def _histories_by_interaction(details: CassetteDetails) -> dict[int, str]:
     player = Player(details.recorded)
     history = ""
     histories = {}
-    for number, entries in enumerate(player.interactions, start=1):
+    for number, entries in enumerate(player.entries.by_interaction, start=1):
         histories[number] = history
         for entry in entries:
-            if player.is_write(entry):
+            if player.effects.is_write(entry):
                 history = sha256_of(f"{history} {entry.key!r}")
 
     return histories

@@ -122,7 +122,9 @@ class MissesError(MrtrCassetteError):
 
 def report_of_miss(miss: Miss, player: Player, terms: Terms) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
-    return miss_report(miss, player.recording, player.shown_text, terms, player.adds_to)
+    return miss_report(
+        miss, player.recording, player.normaliser.shown_text, terms, player.adds_to
+    )
 
 
 def miss_report(
@@ -407,16 +409,18 @@ class UnplayedError(MrtrCassetteError):
 
 def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
     """Return the outcome of a replay so far."""
+    played_part = player.played_part
+    tally = player.tally
     # Many interactions are of the same call.
-    redact = cache(player.shown_text)
-    unplayed_numbers = set(player.unplayed_numbers)
+    redact = cache(player.normaliser.shown_text)
+    unplayed_numbers = set(played_part.unplayed_numbers)
     interactions = []
-    for number, entries in enumerate(player.interactions, start=1):
+    for number, entries in enumerate(player.entries.by_interaction, start=1):
         plays = 0
         for entry in entries:
             # The client decides how often it polls a task.
             if entry.call_of_step is None:
-                plays += player.play_counts[entry]
+                plays += played_part.play_counts[entry]
 
         outcome: PlayOutcome = "played"
         if number in unplayed_numbers:
@@ -426,18 +430,18 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         place = entries[0].place.in_file
         interactions.append(
             InteractionOutcome(
-                place.number, call, outcome, plays, place.file or player.path
+                place.number, call, outcome, plays, place.file or player.recording.path
             )
         )
 
     strayed_reads = []
-    for number, times in player.after_other_writes.items():
+    for number, times in played_part.after_other_writes.items():
         read = interactions[number - 1]
         strayed_reads.append(StrayedRead(read.number, read.call, times, read.cassette))
 
     times_by_harmless_request: Counter[tuple[str, str]] = Counter()
     # Another thread may replay meanwhile.
-    for request in tuple(player.harmless):
+    for request in tuple(tally.harmless):
         times_by_harmless_request[redact(request.call.title), request.answer] += 1
 
     harmless_requests = []
@@ -445,26 +449,26 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         harmless_requests.append(HarmlessRequest(title, answer, times))
 
     return ReplayReport(
-        player.path,
+        player.recording.path,
         tuple(interactions),
         _reports_of_misses(player, terms),
         tuple(harmless_requests),
-        without_response=tuple(player.numbers_without_response),
+        without_response=tuple(played_part.numbers_without_response),
         after_other_writes=tuple(strayed_reads),
         by_kind=tuple(
             [
                 KindMatch(*match_count)
-                for match_count in player.match_counts_by_kind.items()
+                for match_count in tally.match_counts_by_kind.items()
             ]
         ),
-        learned=dict(player.learned),
+        learned=dict(tally.learned),
     )
 
 
 def _reports_of_misses(player: Player, terms: Terms) -> tuple[MissReport, ...]:
     """Return the misses so far."""
     # Another thread may replay meanwhile.
-    misses = tuple(player.misses)
+    misses = tuple(player.tally.misses)
     return tuple(report_of_miss(miss, player, terms) for miss in misses)
 
 
@@ -608,7 +612,7 @@ def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
         report.interactions, cassette.interactions, strict=True
     ):
         call = str(recorded.exchanges[0].call.key())
-        # A report has no tokens of secrets, as `Player.shown_text` leaves them out.
+        # A report has no tokens of secrets, as `RequestNormaliser.shown_text` leaves them out.
         if outcome.call != without_numbers(redact(call)):
             return False
 

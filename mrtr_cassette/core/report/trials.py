@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.replay.diagnosis import Divergence
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.tally import Divergence
 from mrtr_cassette.core.report.runs import MissReport, nearest_recording
 from mrtr_cassette.core.report.text import as_data, markdown_table
 from mrtr_cassette.errors import counted, printable, shorten
@@ -57,10 +57,10 @@ def reports_of_divergences(
     player: Player, misses: Sequence[MissReport]
 ) -> RecordingsLeft:
     """Return where a play has left each recording so far, before or at the first of its misses."""
-    divergences = player.divergences
+    divergences = player.tally.divergences
     paths = player.paths
     if divergences.recording_count < len(paths):
-        paths = (player.path,)
+        paths = (player.recording.path,)
 
     # Several recordings are left by the same request.
     report_by_request: dict[tuple[int, bool], MissReport] = {}
@@ -99,13 +99,12 @@ def _why_recording_was_left(
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
 
-    call = printable(player.shown_text(str(entry.key)))
-    nearest = nearest_recording(entry, call, player.path)
+    call = printable(player.normaliser.shown_text(str(entry.key)))
+    path = player.recording.path
+    nearest = nearest_recording(entry, call, path)
     detail = f"this was played from another recording, {nearest}"
 
-    return MissReport(
-        OTHER_RECORDING, detail, call, (), player.path, nearest, (), (), detail
-    )
+    return MissReport(OTHER_RECORDING, detail, call, (), path, nearest, (), (), detail)
 
 
 @dataclass(frozen=True, slots=True)

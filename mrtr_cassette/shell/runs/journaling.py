@@ -126,7 +126,7 @@ class RecordingRun(ProxyRun):
             is_same=publication.is_same,
             redacted=publication.redacted,
             exchanges=self.exchange_count,
-            played=None if self.player is None else self.player.reply_count,
+            played=None if self.player is None else self.player.tally.reply_count,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
@@ -137,7 +137,7 @@ class RecordingRun(ProxyRun):
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
-        played_count = self.player is not None and self.player.reply_count
+        played_count = self.player is not None and self.player.tally.reply_count
         unserved_count = self.unreachable_count + len(self.unrecorded)
         return not (self.exchange_count or played_count or unserved_count)
 

@@ -211,8 +211,10 @@ async def replay_pipe(
     announcer = Announcer(options.log, given_listeners(on_event), terms)
     cassette, server = load_server(path, cassette_over_pipes, options, announcer)
     player = server.player
-    player.add_settings(credentials_given_to(server_command))
-    player.has_discovered = client is not None and client.take_note("probed", path)
+    player.normaliser.add_settings(credentials_given_to(server_command))
+    if client is not None:
+        player.played_part.has_discovered = client.take_note("probed", path)
+
     replay_run = ReplayRun("", "", path, cassette, player, terms)
     replay_run.faults = server.faults
     on_begin(replay_run)
@@ -223,10 +225,11 @@ async def replay_pipe(
             end_requested,
         )
 
-    if client is not None and player.has_only_discovered:
+    has_only_discovered = player.played_part.has_only_discovered
+    if client is not None and has_only_discovered and not player.tally.misses:
         client.leave_note("probed", path)
 
-    return replay_run, int(bool(player.misses))
+    return replay_run, int(bool(player.tally.misses))
 
 
 async def answer_pipe(

@@ -105,20 +105,21 @@ class ProxyRun:
         if player is None:
             return outcome
 
+        tally = player.tally
         misses = self._reports_of_misses(player)
         return replace(
             outcome,
             misses=misses,
-            played=player.reply_count,
-            harmless=len(player.harmless),
-            unplayed=player.unplayed_numbers,
-            after_other_writes=[*player.after_other_writes],
-            unknown_tools=dict(player.unknown_tools),
-            stopped=player.stopped_request_count,
+            played=tally.reply_count,
+            harmless=len(tally.harmless),
+            unplayed=player.played_part.unplayed_numbers,
+            after_other_writes=[*player.played_part.after_other_writes],
+            unknown_tools=dict(tally.unknown_tools),
+            stopped=tally.stopped_request_count,
             divergences=reports_of_divergences(player, misses),
             unused=player.unused_options(),
-            learned=dict(player.learned),
-            matched=dict(player.match_counts_by_kind),
+            learned=dict(tally.learned),
+            matched=dict(tally.match_counts_by_kind),
         )
 
     def _reports_of_misses(self, player: Player) -> tuple[MissReport, ...]:
@@ -127,7 +128,7 @@ class ProxyRun:
 
         reports = self._miss_reports
         # Another thread may replay meanwhile.
-        misses = tuple(player.misses)
+        misses = tuple(player.tally.misses)
         for miss in misses:
             if miss not in reports:
                 reports[miss] = report_of_miss(miss, player, self.terms)
@@ -166,13 +167,7 @@ class ReplayRun(ProxyRun):
     @property
     def outcome(self) -> RunOutcome:
         """What it came to so far."""
-        player = self.player
-        reply_counts = (player.reply_count, len(player.misses), len(player.harmless))
-        counts = (
-            reply_counts,
-            player.unknown_tools.total(),
-            player.stopped_request_count,
-        )
+        counts = self.player.tally.request_counts
         faults = self.fault_outcomes
         state = (counts, faults, self.problem)
         if self._outcome_of_state is None or self._outcome_of_state[0] != state:

@@ -232,7 +232,7 @@ class LoadedReplays:
             cassette, player = self._kept_replay(key, load_replay)
 
         if options.secrets:
-            player.add_settings(UserSettings(secrets=options.secrets))
+            player.normaliser.add_settings(UserSettings(secrets=options.secrets))
 
         return cassette, player
 
@@ -279,14 +279,14 @@ def player_of(
     )
 
     player.before_record = options.record_hook
-    player.values = values_of(
+    player.normaliser.values = values_of(
         cassette.values,
         options.texts,
         cassette.path,
         needs_all=bool(player_options.get("stateless")),
     )
 
-    player.add_settings(settings._replace(secrets=options.secrets))
+    player.normaliser.add_settings(settings._replace(secrets=options.secrets))
 
     return player
 
@@ -354,7 +354,9 @@ class ReplayServer:
     ) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
-        call = self.player.shown_text(str(choice.prepared.normalised.lookup.call))
+        call = self.player.normaliser.shown_text(
+            str(choice.prepared.normalised.lookup.call)
+        )
         self.announcer.say(fault_log_line, fault.name, call)
         await self.clock.sleep(fault.delay)
         if fault.slow:

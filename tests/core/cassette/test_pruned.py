@@ -57,7 +57,7 @@ def test_what_stays_is_as_it_was(path: Path) -> None:
 
         again = load(dump(rest), "pruned.json")
 
-        assert len(Player(again).interactions) == len(before) - 1
+        assert len(Player(again).entries.by_interaction) == len(before) - 1
 
 
 def test_an_interaction_that_others_need_is_named() -> None:

@@ -194,7 +194,7 @@ def test_same_client_still_plays_and_another_user_too() -> None:
     play(player, AGAIN)
     play(player, SCRIPT[3][0])
 
-    assert player.match_counts_by_kind == {
+    assert player.tally.match_counts_by_kind == {
         "shared-user": 3,
         "shared-email": 2,
         "shared-ip": 2,

@@ -340,8 +340,8 @@ def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
             numbered.append(replace(interaction, number=len(numbered) + 1))
 
     player = Player(replace(answered[0], interactions=tuple(numbered)))
-    for entries in player.interactions[:played]:
-        player.play_counts[entries[-1]] += 1
+    for entries in player.entries.by_interaction[:played]:
+        player.played_part.play_counts[entries[-1]] += 1
 
     return missed(player, in_sealed_session(request))
 
@@ -450,7 +450,11 @@ def test_ping_gets_an_empty_result_with_its_own_id() -> None:
     assert decision.status == 200
     assert json.loads(decision.body) == {"jsonrpc": "2.0", "id": "p-1", "result": {}}
     assert dict(decision.headers) == {"Content-Type": "application/json"}
-    assert (player.harmless, player.misses, player.reply_count) == ([decision], [], 0)
+    assert (player.tally.harmless, player.tally.misses, player.tally.reply_count) == (
+        [decision],
+        [],
+        0,
+    )
 
 
 def test_discovery_is_refused_by_a_recorded_server_of_2025() -> None:
@@ -489,7 +493,7 @@ def test_strict_replay_misses_them(request_: bytes | Request) -> None:
     player = player_of(*RECORDED, strict=True)
 
     assert missed(player, request_).reason is Reason.UNKNOWN_METHOD
-    assert player.harmless == []
+    assert player.tally.harmless == []
 
 
 @pytest.mark.parametrize("body", [PING, DISCOVER, notification("notifications/x")])
@@ -528,7 +532,7 @@ def test_recorded_requests_are_played() -> None:
 
     assert said(play(player, PING)) == "recorded"
     assert play(player, LISTENING) == b"recorded"
-    assert player.harmless == []
+    assert player.tally.harmless == []
 
 
 def test_requests_over_a_pipe_may_be_harmless_too() -> None:

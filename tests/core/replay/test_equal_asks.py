@@ -60,7 +60,7 @@ def test_client_that_answers_otherwise_gets_what_an_equal_call_got(
     for answers in played:
         assert ends(player, begins(player), *answers.split("-")) == answers
 
-    assert (player.misses, player.unplayed_numbers) == ([], [])
+    assert (player.tally.misses, player.played_part.unplayed_numbers) == ([], [])
 
 
 def test_answer_that_an_equal_call_got_is_played_once() -> None:
@@ -68,7 +68,7 @@ def test_answer_that_an_equal_call_got_is_played_once() -> None:
     player = player_of(*answered(1, "yes"), *answered(2, "no"))
 
     assert ends(player, begins(player), "no") == "no"
-    assert player.unplayed_numbers == [1]
+    assert player.played_part.unplayed_numbers == [1]
     assert ends(player, begins(player), "no") == "miss answers-differ"
 
 

@@ -217,7 +217,7 @@ def test_miss_tells_both_histories() -> None:
     player = player_of(HINTED, *STORE, (SET_2, text("set")))
     told(player, SET_2, GET)
 
-    (miss,) = player.misses
+    (miss,) = player.tally.misses
 
     assert miss.reason is Reason.OTHER_HISTORY
 
@@ -239,7 +239,7 @@ def test_write_that_a_live_server_got_is_the_recorded_one_where_histories_part()
     player.note_live_request(as_request(SET))
     told(player, GET)
 
-    (miss,) = player.misses
+    (miss,) = player.tally.misses
 
     assert miss.reason is Reason.OTHER_HISTORY
     assert "this run has made unrecorded tools/call" in miss.detail
@@ -498,12 +498,12 @@ def test_read_that_is_let_through_is_known(
     player = player_of(*script)
 
     assert OTHER not in told(player, *requests)
-    assert player.after_other_writes == strayed
+    assert player.played_part.after_other_writes == strayed
 
     ordered = player_of(*script, history=History.ORDER)
     told(ordered, *requests)
 
-    assert ordered.after_other_writes == {}
+    assert ordered.played_part.after_other_writes == {}
 
     if strayed:
         assert OTHER in told(player_of(*script, history=History.STRICT), *requests)

@@ -55,7 +55,7 @@ def test_the_function_is_asked_where_no_equal_recording_is_free() -> None:
     assert [received.arguments for _, received in asked] == [{"id": "3a"}] * 2
     assert heard(player, made("2a")) == "miss already-played"
     assert heard(player, made("3a")) == "miss already-played"
-    assert player.match_counts_by_kind == {"same_end": 1}
+    assert player.tally.match_counts_by_kind == {"same_end": 1}
 
 
 def test_a_miss_says_that_the_function_matched_none() -> None:
@@ -106,7 +106,7 @@ def test_answers_and_states_match_by_themselves() -> None:
     retried = retry(made("2a"), {"k": YES}, state=state)
 
     assert said(play(player, retried)) == "yes"
-    assert player.match_counts_by_kind == {"same_end": 2}
+    assert player.tally.match_counts_by_kind == {"same_end": 2}
 
 
 def test_what_is_no_call_of_the_same_tool_is_not_asked_about() -> None:

@@ -105,7 +105,7 @@ def test_answer_to_an_equal_ask_plays() -> None:
     play(player, CALL)
 
     assert said(play(player, retry(CALL, {"a": NO}))) == "left"
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 @pytest.mark.parametrize(
@@ -198,19 +198,19 @@ def test_unplayed_interactions_are_counted() -> None:
         (tool("other"), text("y")),
     )
 
-    assert player.unplayed_numbers == [1, 2]
+    assert player.played_part.unplayed_numbers == [1, 2]
 
     play(player, tool("other"))
 
-    assert player.unplayed_numbers == [1]
+    assert player.played_part.unplayed_numbers == [1]
 
     play(player, CALL)
 
-    assert player.unplayed_numbers == [1]
+    assert player.played_part.unplayed_numbers == [1]
 
     play(player, retry(CALL, {"a": YES}))
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 @pytest.mark.parametrize(
@@ -233,11 +233,11 @@ def test_repeat_that_time_causes_is_not_missing(
     """A faster replay polls less often, and asks less often for what it has in its cache."""
     player = player_of((request_, result), (request_, result))
 
-    assert player.unplayed_numbers == [1, 2]
+    assert player.played_part.unplayed_numbers == [1, 2]
 
     play(player, request_)
 
-    assert player.unplayed_numbers == unplayed
+    assert player.played_part.unplayed_numbers == unplayed
 
 
 def test_arrival_of_other_traffic_counts_too() -> None:
@@ -293,7 +293,7 @@ def test_state_in_what_is_no_retry_plays(odd: bytes, was_issued: bool) -> None: 
     missed(player, odd % b"another")
 
     assert play(player, odd % sent.encode()) == b"seen"
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 # Traits and headers

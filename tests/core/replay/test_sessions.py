@@ -137,7 +137,7 @@ def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
         assert said(play(player, within(session, tool("work", n=n)))) == f"done {n}"
         assert said(play(player, within(session, CALL))) == f"end {n}"
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 def test_client_that_is_told_apart_late_hears_what_its_session_was_told() -> None:

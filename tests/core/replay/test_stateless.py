@@ -124,7 +124,7 @@ def test_what_the_recorder_answered_is_answered_here_too() -> None:
     (player,) = replicas(*answered("done", FIRST), *answered("done", SECOND), number=1)
 
     assert said(play(player, CALL)) == "done"
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
     assert "#1, #2" in refused(*answered("one", FIRST), *answered("two", SECOND))
 
 
@@ -147,7 +147,7 @@ def test_interaction_of_which_only_the_beginning_is_like_another_is_unplayed() -
     (player,) = replicas(*BOTH, number=1)
     play(player, retry(CALL, {"a": YES}, state=state_in(play(player, CALL))))
 
-    assert player.unplayed_numbers == [2]
+    assert player.played_part.unplayed_numbers == [2]
 
 
 def test_poll_is_refused_by_name() -> None:
@@ -259,7 +259,7 @@ def test_sessions_that_begin_alike_are_one() -> None:
 
         assert header_value(delivery.headers, SESSION_HEADER) == carried
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 def test_sessions_that_begin_alike_and_differ_later_are_refused() -> None:

@@ -324,15 +324,15 @@ def test_unplayed_are_updates_and_ends() -> None:
     player = player_of(WORKING, ASKS_A, A, WORKING, DONE)
     play(player, CALL)
     for request in (POLL, POLL, gives("a"), POLL):
-        assert player.unplayed_numbers == [1]
+        assert player.played_part.unplayed_numbers == [1]
 
         play(player, request)
 
-    assert player.unplayed_numbers == [1]
+    assert player.played_part.unplayed_numbers == [1]
 
     play(player, POLL)
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 def test_stateless_replay_plays_the_last_state() -> None:
@@ -373,7 +373,7 @@ def test_equal_tasks_are_one_answer() -> None:
     for request in (CALL, POLL, tool("sell"), CALL, POLL):
         play(replica, request)
 
-    assert replica.unplayed_numbers == []
+    assert replica.played_part.unplayed_numbers == []
 
 
 def notified(*args: str) -> bytes:
@@ -412,7 +412,7 @@ def test_notification_waits_for_the_update_before_it() -> None:
         assert b'"createdAt":"1970-01-01T00:00:00Z"' in last
         assert does(player, POLL) == "completed"
 
-    assert player.unplayed_numbers == []
+    assert player.played_part.unplayed_numbers == []
 
 
 def test_two_cassettes_have_tasks_of_their_own() -> None:
@@ -497,7 +497,7 @@ def test_answer_chooses_among_the_tasks_of_equal_calls() -> None:
     assert (first, second) == ("task-one", "task-two")
     assert ends(player, first, "decline") == "left"
     assert ends(player, second, "accept") == "booked"
-    assert player.unplayed_numbers == [1, 3, 5]
+    assert player.played_part.unplayed_numbers == [1, 3, 5]
     assert does(player, update(first, {"a": {"action": "accept"}})) == "answers-differ"
 
 

@@ -100,9 +100,9 @@ def test_unknown_tool_gets_what_the_server_said_of_others(
     fly = tool("fly", to="moon")
 
     assert told(player, fly, SET, fly, GET) == [said_now, "set", said_now, "1"]
-    assert player.unknown_tools == {"fly": 2}
-    assert not player.misses
-    assert not player.harmless
+    assert player.tally.unknown_tools == {"fly": 2}
+    assert not player.tally.misses
+    assert not player.tally.harmless
 
 
 def test_tool_is_unknown_only_where_a_whole_list_was_recorded() -> None:
@@ -127,7 +127,7 @@ def test_all_requests_get_the_miss_that_stops_a_play() -> None:
     assert player.stopping_miss_for(as_request(GET)) is None
     assert told(player, tool("look")) == ["unknown-name"]
 
-    (miss,) = player.misses
+    (miss,) = player.tally.misses
 
     assert player.stopping_miss_for(as_request(GET)) is miss
     assert player.stopping_miss_for(as_request(tool("fly"))) is miss
@@ -135,7 +135,7 @@ def test_all_requests_get_the_miss_that_stops_a_play() -> None:
     ping = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
     assert player.stopping_miss_for(as_request(ping)) is None
-    assert player.stopped_request_count == 2
+    assert player.tally.stopped_request_count == 2
 
 
 # The nearest recording
@@ -150,7 +150,7 @@ def union(*scripts: tuple[Step, ...]) -> Cassette:
 def diverged(player: Player) -> list[tuple[int, int, bool]]:
     """Return which recordings a play has left, after how many requests, and whether by a miss."""
     found = []
-    for divergence in player.divergences.first_divergences:
+    for divergence in player.tally.divergences.first_divergences:
         found.append(
             (
                 divergence.recording,
@@ -176,14 +176,15 @@ def test_the_nearest_recording_is_the_one_that_a_play_left_last() -> None:
 
     assert told(player, GET, GET, SET) == ["0", "0", "set"]
     assert diverged(player) == [(2, 0, False), (1, 2, False)]
-    assert player.divergences.longest_followed is None
+    assert player.tally.divergences.longest_followed is None
 
     player = template.fresh_player()
 
     assert told(player, GET, look, SET) == ["0", "a", "set"]
     assert diverged(player) == [(2, 0, False), (0, 1, False), (1, 2, False)]
     assert (
-        player.divergences.longest_followed is player.divergences.first_divergences[-1]
+        player.tally.divergences.longest_followed
+        is player.tally.divergences.first_divergences[-1]
     )
 
     player = template.fresh_player()
@@ -201,10 +202,14 @@ def test_players_of_one_loaded_recording_know_nothing_of_each_other() -> None:
     assert told(first, GET, SET, GET) == ["0", "set", "1"]
     assert told(second, GET, tool("look"), GET) == ["0", "unknown-name", "0"]
     assert told(template.fresh_player(), SET, GET) == ["set", "1"]
-    assert (first.reply_count, len(first.misses), len(first.unplayed_numbers)) == (
+    assert (
+        first.tally.reply_count,
+        len(first.tally.misses),
+        len(first.played_part.unplayed_numbers),
+    ) == (
         3,
         0,
         1,
     )
-    assert isinstance(second.misses[0], Miss)
-    assert not template.reply_count
+    assert isinstance(second.tally.misses[0], Miss)
+    assert not template.tally.reply_count

@@ -717,7 +717,7 @@ def test_client_that_declines_first_gets_what_the_later_session_got(where: str) 
 
         assert told(calling) == [expected, End.COMPLETE]
 
-    assert (player.misses, player.unplayed_numbers) == ([], [])
+    assert (player.tally.misses, player.played_part.unplayed_numbers) == ([], [])
 
 
 def test_client_that_declines_first_gets_what_the_later_call_got() -> None:
@@ -733,7 +733,7 @@ def test_client_that_declines_first_gets_what_the_later_call_got() -> None:
 
         assert told(calling) == [sse(result), End.COMPLETE]
 
-    assert (player.misses, player.unplayed_numbers) == ([], [2])
+    assert (player.tally.misses, player.played_part.unplayed_numbers) == ([], [2])
 
 
 def test_answer_to_a_later_question_with_the_same_id_is_a_wrong_one() -> None:

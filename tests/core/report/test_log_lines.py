@@ -143,12 +143,12 @@ def replay_told(name: str, dialect: str) -> Told:
         yield "harmless_event", replay_events.harmless_event(harmless)
 
     yield "fault_log_line", replay_events.fault_log_line(name, name)
-    player.path = name
+    player.recording = replace(player.recording, path=name)
     came_to = replace(
         report_of_replay(player), elsewhere=(name,), without_response=(1,)
     )
     yield "replay_log_line", events.replay_log_line(came_to)
-    asker, _ = player.interactions[0]
+    asker, _ = player.entries.by_interaction[0]
     yield "caught_up_log_line", events.caught_up_log_line(asker)
     yield "repeated_log_line", events.repeated_log_line(asker)
     cassette = asked_once(elicit(words=name), YES, call, text(name))

@@ -221,8 +221,8 @@ def test_interactions_of_several_files_have_their_own_numbers() -> None:
     assert '\n  nearest:  #2 (tools/call "get") in b.json\n' in miss.text
     assert 'after other writes than recorded: #2 tools/call "get" in b.json' in summary
     assert event["unplayed"] == [[1, "a.json"], [2, "a.json"], [1, "b.json"]]
-    assert missed_event(player.misses[0])["nearest"] == [2, 0]
-    assert missed_event(player.misses[0])["cassette"] == "b.json"
+    assert missed_event(player.tally.misses[0])["nearest"] == [2, 0]
+    assert missed_event(player.tally.misses[0])["cassette"] == "b.json"
     assert miss_annotation(miss).startswith("::error file=b.json,")
     assert b'name="#2 tools/call &quot;get&quot; in b.json"' in replay_junit(report)
     assert saved_report(orjson.dumps(summary_data(report))) == report
@@ -819,7 +819,7 @@ def not_recorded() -> Miss:
     player = player_of(
         (CALL, asks("a", state="S")), (retry(CALL, {"a": YES}, state="S"), text("x"))
     )
-    ((asking, _),) = player.interactions
+    ((asking, _),) = player.entries.by_interaction
     call = read_call(post(with_id(retry(CALL, {"a": 1}, state="S"), "mine")))
     differences = (
         Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
@@ -1004,7 +1004,7 @@ def unread_bodies() -> Told:
 
 def other_events() -> Told:
     """Tell what goes on in a run."""
-    asker, _ = player_of(*BRANCHED).interactions[0]
+    asker, _ = player_of(*BRANCHED).entries.by_interaction[0]
     yield unreachable_log_line("POST /mcp", "refused")
     yield failure_log_line("disk full")
     yield caught_up_log_line(asker)
