@@ -6,8 +6,9 @@ after its ask. Where nothing is remembered (`stateless`), equal recordings are o
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Sequence
+from copy import copy
 from enum import Enum
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -21,10 +22,10 @@ from mrtr_cassette.core.cassette.entries import (
 )
 from mrtr_cassette.core.cassette.lookup import LookupKey
 from mrtr_cassette.core.cassette.recorded import Cassette
-from mrtr_cassette.core.protocol.calls import NO_SESSION, Traits, session_of
+from mrtr_cassette.core.protocol.calls import Traits
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
+from mrtr_cassette.core.protocol.methods import INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.histories import CallSequence, WriteHistories
 from mrtr_cassette.core.replay.index import (
@@ -33,11 +34,10 @@ from mrtr_cassette.core.replay.index import (
     SecretMapping,
     StatelessIndex,
 )
-from mrtr_cassette.core.replay.sessions import LiveSession
+from mrtr_cassette.core.replay.sessions import LiveSession, LiveSessions
 from mrtr_cassette.core.replay.tasks import RecordedTasks, StepChoice
 from mrtr_cassette.core.replay.timelines import Timelines
-from mrtr_cassette.core.secrets.names import Ref, session_number, session_surrogate
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.secrets.names import Ref
 from mrtr_cassette.errors import HookError
 
 _SAFE_HTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -95,6 +95,7 @@ class PlayOrder:
     """Chooses among the recordings that have the key of a request.
 
     Attributes:
+        live_sessions: the sessions of this play.
         timelines: what the clients of each recorded session sent.
         effects: tells which calls write.
         repeat: whether an exchange that has been played may be played again.
@@ -161,18 +162,11 @@ class PlayOrder:
             self.recording_index = self._stateless_index
 
         self._candidates_by_key: dict[tuple[LookupKey, Traits], Candidates] = {}
-        self._lookups_by_session: dict[str, set[int]] = {}
-        self._handshakes: dict[str, list[ReplayEntry]] = {}
-        for entry in entries.by_arrival:
-            session = entry.session
-            if not session:
-                continue
+        equal_name_of = None
+        if self._stateless_index is not None:
+            equal_name_of = self._stateless_index.first_equal_name
 
-            lookups = self._lookups_by_session.setdefault(session, set())
-            lookups.add(entry.numbers.lookup)
-            if entry.key.method == INITIALIZED:
-                self._handshakes.setdefault(session, []).append(entry)
-
+        self.live_sessions = LiveSessions(entries.by_arrival, equal_name_of)
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -184,13 +178,8 @@ class PlayOrder:
         self.has_live_writes = False
         """A write of this run was made where nothing is recorded of what it changed."""
         self._secret_mapping = SecretMapping()
-        self._session_without_id = LiveSession()
-        self._sessions_by_id: dict[str, LiveSession] = {}
-        self._latest_sessions: dict[str, LiveSession] = {}
-        """The session that was opened last, by recorded session."""
-        self._last_session_number = max(
-            map(session_number, self._lookups_by_session), default=0
-        )
+        self.live_sessions = copy(self.live_sessions)
+        self.live_sessions.start_afresh()
 
     @property
     def played_entries(self) -> set[ReplayEntry]:
@@ -203,66 +192,6 @@ class PlayOrder:
                 played_or_equal.add(entry)
 
         return played_or_equal
-
-    # Sessions
-
-    def session_of(self, request: Request) -> LiveSession:
-        """Return the session in which a client sends a request; a new one without memory."""
-        session_id = NO_SESSION
-        if self._lookups_by_session:
-            session_id = session_of(request)
-
-        if self._stateless_index is not None:
-            recorded_session = self._stateless_index.first_equal_name(session_id)
-            return LiveSession(recorded_session, session_id)
-        if session_id not in self._lookups_by_session:
-            return self._sessions_by_id.get(session_id, self._session_without_id)
-        if session_id in self._sessions_by_id:
-            return self._sessions_by_id[session_id]
-
-        session = LiveSession(session_id, session_id)
-        if request.is_line:
-            # A pipe is always new.
-            return session
-
-        # A client may know it from an earlier run, and not open it again.
-        for handshake in self._handshakes.get(session_id, ()):
-            session.note_arrival(handshake)
-
-        return session
-
-    def remember_session(self, session: LiveSession) -> None:
-        """Take note that a client has sent something in a session."""
-        if self._stateless_index is None and session.id in self._lookups_by_session:
-            self._sessions_by_id.setdefault(session.id, session)
-
-    def _session_opened_by(self, opening_entry: ReplayEntry) -> LiveSession:
-        """Return a new session, under its recorded_session id or a surrogate where that is taken.
-
-        A server may have opened one session for several clients, which then share it here too.
-        """
-        recorded_session = opening_entry.session
-        latest_session = self._latest_sessions.get(recorded_session)
-        if latest_session is not None:
-            is_shared = opening_entry not in latest_session.play_counts
-            if is_shared:
-                return latest_session
-
-        session_id = recorded_session
-        if recorded_session in self._sessions_by_id:
-            self._last_session_number += 1
-            session_id = session_surrogate(self._last_session_number)
-
-        session = LiveSession(recorded_session, session_id)
-        # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
-        if opening_entry.is_listening:
-            session.unrecorded_events = deque()
-
-        if self._stateless_index is None:
-            self._sessions_by_id[session_id] = session
-            self._latest_sessions[recorded_session] = session
-
-        return session
 
     # Choosing
 
@@ -417,7 +346,9 @@ class PlayOrder:
 
             return ChosenRecording(fitting_entry)
 
-        other_session = self._other_session_for(candidates.entries, session)
+        other_session = self.live_sessions.other_recorded_session(
+            candidates.entries, session
+        )
         if other_session is None:
             return self._choose_by_history(candidates, normalised, session)
 
@@ -450,33 +381,6 @@ class PlayOrder:
             return Reason.CONDITION_MISSING
 
         return self.recording_index.most_alike(allowed_entries, traits)
-
-    def _other_session_for(
-        self, entries: Sequence[ReplayEntry], session: LiveSession
-    ) -> str | None:
-        """Return the recorded session for which a live one has to be taken from now on, or None.
-
-        Clients that begin alike are told apart by what they do later: where the session that was
-        taken for this one has no such exchange, one that has what came so far is taken for it.
-        """
-        recorded_session = session.recorded_session
-        if recorded_session == NO_SESSION:
-            return None
-
-        for entry in entries:
-            if entry.session == recorded_session:
-                return None
-
-        for entry in entries:
-            lookups_in_session = self._lookups_by_session.get(entry.session)
-            if lookups_in_session is None:
-                continue
-
-            has_all_arrived = session.arrival_counts.keys() <= lookups_in_session
-            if has_all_arrived:
-                return entry.session
-
-        return None
 
     def _choose_by_history(
         self,
@@ -723,10 +627,9 @@ class PlayOrder:
         if entry.opens_session:
             # Which client it is shows only from now on.
             session.note_played(entry)
-            session = self._session_opened_by(entry)
+            session = self.live_sessions.open_session(entry)
         elif entry in session.play_counts and entry.key.method == INITIALIZE:
-            session = LiveSession()
-            self._session_without_id = session
+            session = self.live_sessions.begin_session_without_id()
 
         session.note_played(entry)
         # A task that is over may be polled for ever.

@@ -247,7 +247,7 @@ class Player:
 
     def choose_reply(self, request: Request, wall_s: float | None = None) -> Choice:
         """Return what a request gets; nothing counts as played or missed before it is committed."""
-        session = self._play_order.session_of(request)
+        session = self._play_order.live_sessions.session_of_request(request)
         request_as_recorded, hook_failure = self._request_as_recorded(request, session)
         prepared = self._recorded_requests.recognised_request(request_as_recorded)
         if prepared is None:
@@ -353,7 +353,7 @@ class Player:
     def commit_choice(self, choice: Choice) -> Play | Miss | HarmlessReply:
         """Count a request as played, missed or harmless; return what it gets."""
         session = choice.session
-        self._play_order.remember_session(session)
+        self._play_order.live_sessions.remember_session(session)
         miss_for_value = self._take_learned_values(choice)
         if miss_for_value is not None:
             return self.tally.count_miss(miss_for_value)
@@ -640,7 +640,9 @@ class Player:
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
         """Put an unrecorded message on the stream that has all responses; tell whether one has."""
-        events = self._play_order.session_of(request).unrecorded_events
+        events = self._play_order.live_sessions.session_of_request(
+            request
+        ).unrecorded_events
         if events is None:
             return False
 
@@ -649,11 +651,11 @@ class Player:
 
     def session_of(self, request: Request) -> LiveSession:
         """Return the session in which a client sends a request."""
-        return self._play_order.session_of(request)
+        return self._play_order.live_sessions.session_of_request(request)
 
     def call_as_shown(self, request: Request) -> Call:
         """Return a client's request as messages may show it."""
-        session = self._play_order.session_of(request)
+        session = self._play_order.live_sessions.session_of_request(request)
         request_as_recorded, _ = self._request_as_recorded(request, session)
         return self._explainer.shown_call(request_as_recorded)
 
@@ -666,8 +668,8 @@ class Player:
         if call.kind is not Kind.REQUEST:
             return
 
-        session = self._play_order.session_of(request)
-        self._play_order.remember_session(session)
+        session = self._play_order.live_sessions.session_of_request(request)
+        self._play_order.live_sessions.remember_session(session)
         key = self.key_of(call)
         self.effects.note_live_call(key)
         if not self.effects.is_known_to_only_read(key):

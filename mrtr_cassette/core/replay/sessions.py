@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
@@ -12,13 +13,18 @@ from weakref import WeakKeyDictionary
 from mrtr_cassette.core.cassette.entries import ReplayEntry
 from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.cassette.texts import request_with_changed_texts
-from mrtr_cassette.core.protocol.calls import NO_SESSION
+from mrtr_cassette.core.protocol.calls import NO_SESSION, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.methods import INITIALIZED
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.histories import CallSequence, PlayedWrites
 from mrtr_cassette.core.replay.tasks import LiveTask
-from mrtr_cassette.core.secrets.names import id_replacer
+from mrtr_cassette.core.secrets.names import (
+    id_replacer,
+    session_number,
+    session_surrogate,
+)
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 
@@ -211,3 +217,132 @@ class LiveSession:
         live_second_id = self.swapped_ids.get(second_id, second_id)
         self.swapped_ids[first_id] = live_second_id
         self.swapped_ids[second_id] = live_first_id
+
+
+class LiveSessions:
+    """The sessions of a replay by their ids, in which recorded ones are played."""
+
+    def __init__(
+        self,
+        entries_by_arrival: Iterable[ReplayEntry],
+        equal_name_of: Callable[[str], str] | None,
+    ) -> None:
+        """Read a recording.
+
+        Args:
+            equal_name_of: gives the recorded session that is played for any that equals it, where
+                no reply may depend on what has been played; else None.
+        """
+        self._equal_name_of = equal_name_of
+        self._lookups_by_session: dict[str, set[int]] = {}
+        self._handshakes: dict[str, list[ReplayEntry]] = {}
+        for entry in entries_by_arrival:
+            session = entry.session
+            if not session:
+                continue
+
+            lookups = self._lookups_by_session.setdefault(session, set())
+            lookups.add(entry.numbers.lookup)
+            if entry.key.method == INITIALIZED:
+                self._handshakes.setdefault(session, []).append(entry)
+
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """Forget what clients have sent."""
+        self._session_without_id = LiveSession()
+        self._sessions_by_id: dict[str, LiveSession] = {}
+        self._latest_sessions: dict[str, LiveSession] = {}
+        """The session that was opened last, by recorded session."""
+        self._last_session_number = max(
+            map(session_number, self._lookups_by_session), default=0
+        )
+
+    def begin_session_without_id(self) -> LiveSession:
+        """Return a new session for all clients without a session id."""
+        self._session_without_id = LiveSession()
+        return self._session_without_id
+
+    def session_of_request(self, request: Request) -> LiveSession:
+        """Return the session in which a client sends a request; a new one without memory."""
+        session_id = NO_SESSION
+        if self._lookups_by_session:
+            session_id = session_of(request)
+
+        if self._equal_name_of is not None:
+            return LiveSession(self._equal_name_of(session_id), session_id)
+        if session_id not in self._lookups_by_session:
+            return self._sessions_by_id.get(session_id, self._session_without_id)
+        if session_id in self._sessions_by_id:
+            return self._sessions_by_id[session_id]
+
+        session = LiveSession(session_id, session_id)
+        if request.is_line:
+            # A pipe is always new.
+            return session
+
+        # A client may know it from an earlier run, and not open it again.
+        for handshake in self._handshakes.get(session_id, ()):
+            session.note_arrival(handshake)
+
+        return session
+
+    def remember_session(self, session: LiveSession) -> None:
+        """Take note that a client has sent something in a session."""
+        if self._equal_name_of is None and session.id in self._lookups_by_session:
+            self._sessions_by_id.setdefault(session.id, session)
+
+    def open_session(self, opening_entry: ReplayEntry) -> LiveSession:
+        """Return a new session, under its recorded id or a surrogate where that is taken.
+
+        A server may have opened one session for several clients, which then share it here too.
+        """
+        recorded_session = opening_entry.session
+        latest_session = self._latest_sessions.get(recorded_session)
+        if latest_session is not None:
+            is_shared = opening_entry not in latest_session.play_counts
+            if is_shared:
+                return latest_session
+
+        session_id = recorded_session
+        if recorded_session in self._sessions_by_id:
+            self._last_session_number += 1
+            session_id = session_surrogate(self._last_session_number)
+
+        session = LiveSession(recorded_session, session_id)
+        # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
+        if opening_entry.is_listening:
+            session.unrecorded_events = deque()
+
+        if self._equal_name_of is None:
+            self._sessions_by_id[session_id] = session
+            self._latest_sessions[recorded_session] = session
+
+        return session
+
+    def other_recorded_session(
+        self, entries: Sequence[ReplayEntry], session: LiveSession
+    ) -> str | None:
+        """Return the recorded session for which a live one has to be taken from now on, or None.
+
+        Clients that begin alike are told apart by what they do later: where the session that was
+        taken for this one has no such exchange, one that has what came so far is taken for it.
+        """
+        recorded_session = session.recorded_session
+        if recorded_session == NO_SESSION:
+            return None
+
+        for entry in entries:
+            if entry.session == recorded_session:
+                return None
+
+        for entry in entries:
+            lookups_in_session = self._lookups_by_session.get(entry.session)
+            if lookups_in_session is None:
+                continue
+
+            has_all_arrived = session.arrival_counts.keys() <= lookups_in_session
+            if has_all_arrived:
+                return entry.session
+
+        return None
