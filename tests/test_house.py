@@ -31,10 +31,10 @@ SMALLEST_FOLDER_MEASURED = 100
 """Lines below which a folder's density says nothing."""
 
 SIZES = {
-    "tokens of the package": 340_000,
+    "tokens of the package": 345_000,
     "modules of the package": 150,
     "functions with more than 10 branches": 13,
-    "words of README and docs": 21_500,
+    "words of README and docs": 21_900,
     "lines of README": 150,
 }
 """Upper limits, a few percent above what is there, so that nobody packs a statement to stay below one."""

@@ -1,7 +1,8 @@
-"""What a request gets that was not recorded: a miss with its reason, or what any server answers."""
+"""Why a request gets no recording, and what a replay counts of its requests."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.cassette.entries import MadeWrite, ReplayEntry, is_answer_to
 from mrtr_cassette.core.cassette.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.cassette.recorded import posted_answer_value
+from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -782,3 +784,116 @@ def _is_orphan(entry: ReplayEntry, state: str) -> bool:
     """Tell whether a retry has a state that no recorded ask issued."""
     echoed_states = (entry.normalised.lookup.state, entry.exchange.echoed_sha256)
     return entry.answered_ask is None and state in echoed_states
+
+
+# Recordings that a play has left
+
+
+class Divergence(NamedTuple):
+    """The first request of a play that a recording doesn't have where the play is.
+
+    Attributes:
+        recording: the place of the recording among those that are played.
+        reply_count: how many requests had got a recorded reply.
+        entry: what the request got from another recording, if it is no miss.
+    """
+
+    recording: int
+    reply_count: int
+    entry: ReplayEntry | None = None
+    explained_miss: Miss | None = None
+
+
+class Divergences:
+    """Follows all recordings that are played together, each until a play leaves it.
+
+    Attributes:
+        recording_count: how many; 1 where calls are not held to them.
+    """
+
+    def __init__(self, recording_count: int) -> None:
+        self.recording_count = recording_count
+        self.first_divergences: list[Divergence] = []
+        """The first one from each recording that the play has left, in that order."""
+        self.followed_recordings = set(range(recording_count))
+        """The recordings that alone would have answered all requests."""
+
+    def note_play(
+        self,
+        entry: ReplayEntry,
+        recordings_with_entry: Collection[int],
+        reply_count: int,
+    ) -> None:
+        """Take note that a request was played that only these recordings have there."""
+        for recording in sorted(
+            self.followed_recordings.difference(recordings_with_entry)
+        ):
+            self.followed_recordings.discard(recording)
+            self.first_divergences.append(
+                Divergence(recording, reply_count, entry=entry)
+            )
+
+    def note_miss(self, miss: Miss, reply_count: int) -> None:
+        """Take note that no recording has a request there."""
+        for recording in sorted(self.followed_recordings):
+            self.first_divergences.append(
+                Divergence(recording, reply_count, explained_miss=miss)
+            )
+
+        self.followed_recordings.clear()
+
+    @property
+    def longest_followed(self) -> Divergence | None:
+        """The divergence from the recording that was followed longest; None where one still is."""
+        if self.followed_recordings:
+            return None
+
+        return max(self.first_divergences, key=attrgetter("reply_count"), default=None)
+
+
+# What a replay counts
+
+
+class Tally:
+    """What one replay has counted so far.
+
+    Attributes:
+        reply_count: how many requests got a recorded reply.
+        misses: why requests got none.
+        harmless: what requests got that any server answers alike.
+        unknown_tools: how often each tool was called that the recorded server doesn't have.
+        stopped_request_count: how many requests got the miss after which the replay stopped.
+        match_counts_by_kind: how many values of clients matched others, by what their kind is:
+            those of a matcher, or of what was taken out to share the cassette; and how many
+            requests did as a user's function says, by its name.
+        learned: the texts of values that requests have taught, by name.
+        divergences: where the play left each recording.
+    """
+
+    def __init__(self, recording_count: int) -> None:
+        """Begin to count; so many recordings are followed."""
+        self.reply_count = 0
+        self.misses: list[Miss] = []
+        self.harmless: list[HarmlessReply] = []
+        self.unknown_tools: Counter[str] = Counter()
+        self.stopped_request_count = 0
+        self.match_counts_by_kind: Counter[str] = Counter()
+        self.learned: dict[str, str] = {}
+        self.divergences = Divergences(recording_count)
+
+    @property
+    def request_counts(self) -> tuple[int, ...]:
+        """How many requests got each kind of response; one of these grows with every response."""
+        return (
+            self.reply_count,
+            len(self.misses),
+            len(self.harmless),
+            self.unknown_tools.total(),
+            self.stopped_request_count,
+        )
+
+    def count_miss(self, miss: Miss) -> Miss:
+        """Count a miss, and return it."""
+        self.misses.append(miss)
+        self.divergences.note_miss(miss, self.reply_count)
+        return miss

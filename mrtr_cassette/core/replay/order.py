@@ -25,7 +25,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Traits
 from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.methods import INITIALIZE
+from mrtr_cassette.core.protocol.methods import DISCOVER, INITIALIZE
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.histories import CallSequence, WriteHistories
 from mrtr_cassette.core.replay.index import (
@@ -681,3 +681,80 @@ class PlayOrder:
 
         session.used_counts_by_sequence.clear()
         self.histories.swap_writes(first_call, second_call, session.played_writes)
+
+
+class PlayedPart:
+    """How much of a recording has been played.
+
+    Attributes:
+        has_discovered: an earlier process of the client has played `server/discover`.
+    """
+
+    has_discovered = False
+
+    def __init__(
+        self, entries_by_arrival: Sequence[ReplayEntry], play_order: PlayOrder
+    ) -> None:
+        self._entries_by_arrival = entries_by_arrival
+        self._play_order = play_order
+
+    @property
+    def play_counts(self) -> Counter[ReplayEntry]:
+        """How often each exchange was played."""
+        return self._play_order.play_counts
+
+    @property
+    def after_other_writes(self) -> dict[int, int]:
+        """How often each read was played after other writes than recorded, by its interaction."""
+        return dict(sorted(self._play_order.stray_read_counts.items()))
+
+    @property
+    def numbers_without_response(self) -> list[int]:
+        """Numbers of the interactions that were played up to a call without a recorded response."""
+        played_entries = self._play_order.played_entries
+        given_up_entries = filter(
+            self._play_order.timelines.was_given_up, played_entries
+        )
+        return sorted({entry.interaction for entry in given_up_entries})
+
+    @property
+    def has_only_discovered(self) -> bool:
+        """Whether a client has asked for nothing but `server/discover`."""
+        methods = {entry.key.method for entry in self._play_order.played_entries}
+        return methods == {DISCOVER}
+
+    @property
+    def unplayed_numbers(self) -> list[int]:
+        """Numbers of the interactions of which something was never played."""
+        played_entries = self._play_order.played_entries
+        played_lookup_numbers = {entry.numbers.lookup for entry in played_entries}
+        numbers = set()
+        for entry in self._entries_by_arrival:
+            if entry in played_entries:
+                continue
+            if self._has_to_be_played(entry, played_lookup_numbers):
+                numbers.add(entry.interaction)
+
+        return sorted(numbers)
+
+    def _has_to_be_played(
+        self, entry: ReplayEntry, played_lookup_numbers: Collection[int]
+    ) -> bool:
+        """Tell whether an exchange that was not played should have been."""
+        if entry.is_pong:
+            return False
+        if self.has_discovered and entry.key.method == DISCOVER:
+            return False
+
+        if (
+            entry.call_of_step is not None
+            and self._play_order.effects.is_known_to_only_read(entry.key)
+        ):
+            # How often a task is polled before it ends depends on the pace.
+            is_end = entry.state is not None and entry.state.is_over
+            stand_in_by_entry = self._play_order.recording_index.stand_in_by_entry
+            return is_end and entry.call_of_step not in stand_in_by_entry
+
+        # A faster replay repeats these less often.
+        is_repeat = entry.numbers.lookup in played_lookup_numbers
+        return not (is_repeat and self._play_order.effects.repeats_with_time(entry))

@@ -47,6 +47,7 @@ from mrtr_cassette.core.replay.diagnosis import (
     MissSearch,
     NoStep,
     Reason,
+    Tally,
     miss_after_other_writes,
     miss_after_placeholders,
     miss_led_elsewhere,
@@ -67,9 +68,14 @@ from mrtr_cassette.core.replay.matching import (
     RequestNormaliser,
     unknown_values_in,
 )
-from mrtr_cassette.core.replay.order import ChosenRecording, History, PlayOrder, Repeat
+from mrtr_cassette.core.replay.order import (
+    ChosenRecording,
+    History,
+    PlayedPart,
+    PlayOrder,
+    Repeat,
+)
 from mrtr_cassette.core.replay.sessions import LiveSession
-from mrtr_cassette.core.replay.tally import PlayedPart, Tally
 from mrtr_cassette.core.secrets.shapes import SHARED_NAMES
 from mrtr_cassette.core.wire.codings import with_decoded_body
 from mrtr_cassette.core.wire.http import ACCEPTED, Request

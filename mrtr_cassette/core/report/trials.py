@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from mrtr_cassette.core.replay.diagnosis import Divergence
 from mrtr_cassette.core.replay.faults import FaultOutcome
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.tally import Divergence
 from mrtr_cassette.core.report.runs import MissReport, nearest_recording
 from mrtr_cassette.core.report.text import as_data, markdown_table
 from mrtr_cassette.errors import counted, printable, shorten

@@ -143,12 +143,8 @@ async def record_pipe(
     if plays_cassette and earlier is not None:
         check_transport(earlier, shown_place, "stdio")
         earlier = replace(earlier, path=shown_place)
-        player = player_of(
-            cassette_over_pipes(earlier),
-            options,
-            credentials_given_to(command),
-            strict=True,
-        )
+        settings = credentials_given_to(command)
+        player = player_of(cassette_over_pipes(earlier), options, settings, strict=True)
         player.recording = replace(player.recording, upstream=command_text)
 
     announcer = Announcer(options.log, given_listeners(on_event), options.terms)

@@ -186,15 +186,9 @@ async def _recording_of_target(
     player = None
     if earlier is not None:
         earlier = replace(earlier, path=str(named_place))
-        with cassettes.without_garbage_collection():
-            player = player_of(earlier, options, target.settings, strict=True)
-
         # What is played names the origin that the server had when it was recorded.
         origin.add(earlier.upstream, any_port=is_started_here(earlier.upstream))
-        # A miss names the server that is recorded now.
-        player.recording = replace(
-            earlier, upstream=server.upstream, command=server.command
-        )
+        player = _player_to_add_to(earlier, server, options, target)
 
     announcer = Announcer(options.log, site.listeners(on_event), options.terms)
     with site.opened_url() as base_url:
@@ -219,6 +213,20 @@ async def _recording_of_target(
                     serving_context = site.serving(rewriter.answer_request, announcer)
                     async with serving_context as recording_run.admin_url:
                         yield recording_run
+
+
+def _player_to_add_to(
+    earlier: Cassette, server: RecordedServer, options: RecordOptions, target: Target
+) -> Player:
+    """Return the player of a cassette that is added to."""
+    with cassettes.without_garbage_collection():
+        player = player_of(earlier, options, target.settings, strict=True)
+
+    # A miss names the server that is recorded now.
+    player.recording = replace(
+        earlier, upstream=server.upstream, command=server.command
+    )
+    return player
 
 
 @asynccontextmanager
