@@ -350,11 +350,11 @@ AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 def options_from(
-    kind: type[AnyOptions], given_options: Mapping[str, Any], owner: str
+    options_class: type[AnyOptions], given_options: Mapping[str, Any], owner: str
 ) -> AnyOptions:
     """Return the options that `owner` was given by name."""
-    check_names(given_options, options_of(kind), owner)
-    return kind(**given_options)
+    check_names(given_options, options_of(options_class), owner)
+    return options_class(**given_options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -458,15 +458,15 @@ class PipeUpstream:
 
     def _renamed_if_in_use(self, message: Message) -> RenamedRequest | None:
         """Rename a request if one that is pending has the same id or the same progress token."""
-        paths: dict[str, MemberPath] = {}
+        paths_in_use: dict[str, MemberPath] = {}
         if self._channel.is_pending(message.id or ""):
-            paths["id"] = ID_PATH
+            paths_in_use["id"] = ID_PATH
         if self._channel.is_token_in_use(message.progress_token):
-            paths["progress_token"] = TOKEN_PATH
+            paths_in_use["progress_token"] = TOKEN_PATH
 
         body = message.raw
         client_names = {}
-        for member, path in paths.items():
+        for member, path in paths_in_use.items():
             client_names[member] = message.spelled(path) or b""
             new_name = b'"mrtr-%d"' % next(self._replacement_numbers)
             body = _with_value_at(body, path, new_name)

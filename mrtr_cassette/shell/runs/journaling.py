@@ -183,7 +183,7 @@ class RecordingRun(ProxyRun):
         self, due: DueExchange, observation: Observation
     ) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
-        exchange, ask, unread = self.recorder.seal(due.exchange, due.call)
+        exchange, ask, unread_bodies = self.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             self.live_asks.add_ask(observation.call, ask)
         if self.player is not None:
@@ -194,10 +194,10 @@ class RecordingRun(ProxyRun):
             self.recorder.leave_out(exchange, observation.call)
             return exchange
 
-        if unread and not due.continues_written:
+        if unread_bodies and not due.continues_written:
             self.unread_count += 1
 
-        for body in unread:
+        for body in unread_bodies:
             if body not in self._warned_of:
                 self._warned_of.add(body)
                 self.announcer.say(unread_log_line, observation, body, self.terms)
