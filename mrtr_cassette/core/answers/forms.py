@@ -606,11 +606,10 @@ def _ask_for_value(
     prompt = _field_prompt(name, schema, is_required=is_required)
     while True:
         line = yield from _typed_line(shown, prompt)
-        value = (
-            _value_of_typed_line(line, schema)
-            if line
-            else schema.get("default", ABSENT)
-        )
+        value = schema.get("default", ABSENT)
+        if line:
+            value = _value_of_typed_line(line, schema)
+
         problem = None
         if value is not ABSENT:
             problem = problem_of_value(value, schema)

@@ -332,13 +332,11 @@ class Rounds:
     ) -> AskAnswer | None:
         """End the call at an unanswered ask, or refuse a request for roots and go on."""
         request = unanswered.asked.requests[unanswered.key]
-        if (
-            request.kind == "roots"
-            and ask.answer_if_nobody_answers
-            and not unanswered.is_fault
-        ):
+        if request.kind == "roots" and not unanswered.is_fault:
             # It is about the client, whatever call is pending.
-            return ask.answer_if_nobody_answers
+            refusal = ask.answer_if_nobody_answers
+            if refusal is not None:
+                return refusal
 
         self.unanswered = unanswered
         return None

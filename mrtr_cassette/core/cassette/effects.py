@@ -224,10 +224,8 @@ def _may_say_unknown_tool(entry: ReplayEntry) -> bool:
     if entry.exchange.result_members.get("isError") is not True:
         return False
 
-    return (
-        _whole_name_pattern(entry.key.name).search(_error_or_result_text(members))
-        is not None
-    )
+    name_pattern = _whole_name_pattern(entry.key.name)
+    return name_pattern.search(_error_or_result_text(members)) is not None
 
 
 def _whole_name_pattern(name: str) -> re.Pattern[str]:

@@ -895,6 +895,5 @@ class Leaving:
             return False
 
         response_so_far = observation.seal(End.OPEN, 0.0)
-        return (
-            count_messages_so_far(response_so_far.response) >= departure.message_count
-        )
+        message_count = count_messages_so_far(response_so_far.response)
+        return message_count >= departure.message_count

@@ -283,18 +283,15 @@ def _objections_to_call(planned: PlannedInteraction) -> Iterator[str]:
 def _has_lost_response(planned: PlannedInteraction) -> bool:
     """Tell whether no complete response was recorded where there should be one."""
     last_exchange = planned.interaction.exchanges[-1]
-    if (
-        planned.is_left
-        or planned.part == "listening"
-        or last_exchange.rpc_response is not None
-    ):
+    if planned.is_left or planned.part == "listening":
+        return False
+    if last_exchange.rpc_response is not None:
         return False
     if planned.part != "call" and planned.call.request.is_line:
         return False
 
-    return (
-        last_exchange.response is None or last_exchange.response.end is not End.COMPLETE
-    )
+    response = last_exchange.response
+    return response is None or response.end is not End.COMPLETE
 
 
 def _objections_to_request(request: Request, endpoint: str) -> Iterator[str]:

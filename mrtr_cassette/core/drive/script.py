@@ -508,11 +508,10 @@ class RecordedScript:
             if match.exchange_index == self._progress.position:
                 return match
 
-        nearest = (
-            matches_with_same_keys[0]
-            if matches_with_same_keys
-            else _AskMatch(None, changes)
-        )
+        nearest = _AskMatch(None, changes)
+        if matches_with_same_keys:
+            nearest = matches_with_same_keys[0]
+
         return self._match_with_additional_ask(nearest, live)
 
     def _unanswered_asks(

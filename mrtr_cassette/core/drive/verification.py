@@ -691,10 +691,8 @@ def _verdict_after_diverged_call(
         return verified
 
     reason = why_not_compared_after(diverged_call.number)
-    if (
-        diverged_call.explains_later_differences
-        and verified.verdict not in _QUESTION_VERDICTS
-    ):
+    asks_otherwise = verified.verdict in _QUESTION_VERDICTS
+    if diverged_call.explains_later_differences and not asks_otherwise:
         return replace(verified, verdict="skipped", changes=(), reason=reason)
 
     return replace(verified, reason=reason)

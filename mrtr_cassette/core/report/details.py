@@ -351,9 +351,8 @@ def _waited_for_server_ms(
         busy_ms += exchange.ended_ms - exchange.started_ms
 
     if recorded.steps:
-        busy_ms += (
-            recorded.steps[-1].exchange.ended_ms - unshared_exchanges[-1].ended_ms
-        )
+        task_end_ms = recorded.steps[-1].exchange.ended_ms
+        busy_ms += task_end_ms - unshared_exchanges[-1].ended_ms
 
     return max(0.0, busy_ms - person_ms["push"] - person_ms["task"])
 

@@ -265,9 +265,10 @@ def upstream_error_body(request: Request, problem: str) -> bytes:
 
 def _rpc_error_body(answered: Call | bytes | None, error: Mapping[str, Any]) -> bytes:
     """Return a JSON-RPC error for a call, or for a request with an id."""
-    caller_id = (
-        _spelled_request_id(answered) if isinstance(answered, Call) else answered
-    )
+    caller_id = answered
+    if isinstance(answered, Call):
+        caller_id = _spelled_request_id(answered)
+
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (
         caller_id or b"null",
         orjson.dumps(error),

@@ -95,9 +95,8 @@ class Decoded:
         if chars_past_start and not self._chars_per_byte[index]:
             return self._source_starts[index + 1]
 
-        return (
-            self._source_starts[index] + chars_past_start * self._chars_per_byte[index]
-        )
+        source_chars = chars_past_start * self._chars_per_byte[index]
+        return self._source_starts[index] + source_chars
 
 
 def with_real_line_ends(text: str) -> str:

@@ -291,9 +291,8 @@ class JudgedText:
 
             opening_quote = multiline_text[max(0, opening_quote_start) : name_start]
             is_member = closing_quote[-1:] == '"' and opening_quote == closing_quote
-            is_escaped = (
-                multiline_text[opening_quote_start - 1 : opening_quote_start] == "\\"
-            )
+            char_before = multiline_text[opening_quote_start - 1 : opening_quote_start]
+            is_escaped = char_before == "\\"
             if is_member and not is_escaped:
                 findings = self._secrets_of_member(
                     name, name_start, value_start, len(closing_quote) - 1

@@ -517,10 +517,9 @@ class Redactor:
                 yield from self._custom_findings_in_number(number, value.start())
                 continue
 
-            may_be_value = (
-                not colon or _VALUE_AS_NAME.search(spelled_string) is not None
-            )
-            if not spelled_string or not may_be_value:
+            if not spelled_string:
+                continue
+            if colon and not _VALUE_AS_NAME.search(spelled_string):
                 continue
 
             start = value.start(1)
