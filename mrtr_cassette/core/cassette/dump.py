@@ -32,7 +32,9 @@ _ENDS = {End.COMPLETE: b"", End.OPEN: b"open", End.BROKEN: b"broken"}
 
 def dump(cassette: Cassette) -> bytes:
     """Return the file of a recording: indented, but for the facts of each exchange, on one line."""
-    head = orjson.dumps(_head_tree(cassette), option=orjson.OPT_INDENT_2)
+    head = orjson.dumps(
+        _header_and_interactions_tree(cassette), option=orjson.OPT_INDENT_2
+    )
     file_parts = [head.removesuffix(b"\n}"), b',\n  "recording": {']
     for name, value in _recording_tree(cassette).items():
         file_parts.append(b'\n    "%b": %b,' % (name.encode(), orjson.dumps(value)))
@@ -50,7 +52,7 @@ def dump(cassette: Cassette) -> bytes:
     return b"".join(file_parts)
 
 
-def _head_tree(cassette: Cassette) -> Tree:
+def _header_and_interactions_tree(cassette: Cassette) -> Tree:
     """Return everything but the facts that differ between recordings."""
     tree: Tree = {"$schema": SCHEMA_ID, "version": VERSION}
     if cassette.transport != "http":

@@ -97,10 +97,10 @@ def decode_journal_header(line: bytes, path: str) -> JournalHeader:
             path, "its first line is damaged: the checksum doesn't match"
         )
 
-    return _header_from_members(tree)
+    return _journal_header_from_members(tree)
 
 
-def _header_from_members(tree: dict[str, Any]) -> JournalHeader:
+def _journal_header_from_members(tree: dict[str, Any]) -> JournalHeader:
     """Return a header from its members, whose arrays become tuples."""
     rules = tree.pop("redaction")
     redaction = None

@@ -49,7 +49,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.names import ISSUED, SESSION, has_kind, is_of_kind
+from mrtr_cassette.core.secrets.names import ISSUED, SESSION, has_kind, is_name_of_kind
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
@@ -145,7 +145,7 @@ class Sessions:
     def opening_of_live_session(self, call: Call) -> SessionOpening | Miss | None:
         """Return how a live session is opened for a request; None if it needs none."""
         session = call.request.header(SESSION_HEADER)
-        if not is_of_kind(session, SESSION) or session in self._live_session_ids:
+        if not is_name_of_kind(session, SESSION) or session in self._live_session_ids:
             return None
 
         was_opened = session in self._opening_requests

@@ -594,7 +594,7 @@ class Verifier:
                 pair.recorded.rpc_response, pair.response
             )
 
-        if self._has_diverged(repeated, verified):
+        if self._may_have_diverged(repeated, verified):
             self._note_diverged_call(planned, verified.verdict)
 
         if planned.opens_session:
@@ -624,7 +624,7 @@ class Verifier:
             f"its session was not opened: {why_unopened}"
         )
 
-    def _has_diverged(
+    def _may_have_diverged(
         self, repeated: RepeatedInteraction, verified: VerifiedInteraction
     ) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
@@ -645,10 +645,17 @@ class Verifier:
     ) -> None:
         """Take note that a call may have left the live server in another state."""
         has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
-        explains = has_other_course and planned.is_compared
-        earlier = self._diverged_call
-        if earlier is None or (explains and not earlier.explains_later_differences):
-            self._diverged_call = _DivergedCall(planned.interaction.number, explains)
+        explains_later_differences = has_other_course and planned.is_compared
+        diverged_call = _DivergedCall(
+            planned.interaction.number, explains_later_differences
+        )
+        earlier_call = self._diverged_call
+        if earlier_call is None:
+            self._diverged_call = diverged_call
+            return
+
+        if explains_later_differences and not earlier_call.explains_later_differences:
+            self._diverged_call = diverged_call
 
     def without_newly_ignored(
         self, verified: VerifiedInteraction

@@ -48,7 +48,7 @@ from mrtr_cassette.core.secrets.names import (
     id_surrogate,
     is_cassette_token,
     is_journal_token,
-    is_of_kind,
+    is_name_of_kind,
     occurrence_in,
     refs_in,
     renumber_secrets,
@@ -575,7 +575,7 @@ class _Assembly:
         replacements: list[tuple[Span, bytes]] = []
         for span in event_id_spans(raw):
             event_id = span.slice_of(raw)
-            if is_of_kind(event_id.decode("latin-1"), HASH):
+            if is_name_of_kind(event_id.decode("latin-1"), HASH):
                 new_id = sealed_hash(f"{self._number_offset} {event_id.decode()}")
                 self._new_event_ids[event_id] = new_id.encode()
 

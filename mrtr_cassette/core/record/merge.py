@@ -44,7 +44,7 @@ from mrtr_cassette.core.secrets.names import (
     compared_sha256,
     is_cassette_token,
     is_journal_token,
-    is_of_kind,
+    is_name_of_kind,
     renumber_secrets,
     sha256_of,
     strip_volatile,
@@ -749,5 +749,5 @@ def _journal_ref(hash_by_state: Mapping[str, str], path: str, ref: Ref) -> Ref |
 
 def _sha256_of_name(state: str, path: str) -> str:
     """Return the hash that a journal has for a name, or for a state that a cassette keeps."""
-    is_surrogate = is_of_kind(state, *ISSUED)
+    is_surrogate = is_name_of_kind(state, *ISSUED)
     return sha256_of(f"{path} {state}") if is_surrogate else compared_sha256(state)

@@ -19,7 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import response_to, splice_pieces
 from mrtr_cassette.core.protocol.origins import origin_in
 from mrtr_cassette.core.protocol.tasks import created_task_id, notified_states
 from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
-from mrtr_cassette.core.secrets.names import HASH, is_of_kind, sealed_hash
+from mrtr_cassette.core.secrets.names import HASH, is_name_of_kind, sealed_hash
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
     StatePlace,
@@ -100,7 +100,7 @@ def _with_sealed_ids(headers: Headers) -> Headers:
 def _sealed_id(plain_id: str) -> str:
     """Return the hash of the id of a session or of an event."""
     # A replay's id is sealed already when it is recorded.
-    return plain_id if is_of_kind(plain_id, HASH) else sealed_hash(plain_id)
+    return plain_id if is_name_of_kind(plain_id, HASH) else sealed_hash(plain_id)
 
 
 # Sessions in URLs and in events

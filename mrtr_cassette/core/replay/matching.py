@@ -47,7 +47,7 @@ from mrtr_cassette.core.secrets.names import (
     LIVE,
     Ref,
     has_secrets,
-    is_of_kind,
+    is_name_of_kind,
     placeholder,
     ref_of,
     refs_in,
@@ -568,7 +568,7 @@ def _without_session(request: Request) -> Request:
     session_id = request.header(SESSION_HEADER)
     if not session_id or reads_as_words(session_id):
         return request
-    if is_of_kind(session_id, *LIVE):
+    if is_name_of_kind(session_id, *LIVE):
         return request
 
     has_known_session = RepeatedSecrets()

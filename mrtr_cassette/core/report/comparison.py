@@ -320,7 +320,7 @@ def comparison_text(
         for stage in interaction.stages:
             responses.append(stage.changes)
 
-    lines += _information_lines(responses)
+    lines += _distinct_information_lines(responses)
     lines.append(difference_summary(comparison, words_by_mark))
     return printable_lines("\n".join(lines))
 
@@ -429,7 +429,7 @@ def _lines_of_changes_at(place: str, changes: Iterable[Change]) -> Iterator[str]
             yield f"      {value}"
 
 
-def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
+def _distinct_information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
     """Yield the information in several responses, each change once."""
     group_counts: Counter[ChangeGroup] = Counter()
     for changes in responses:
@@ -438,7 +438,7 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
             if change.is_information:
                 information.append(change)
 
-        groups = map(_without_place_of_server, grouped_changes(information))
+        groups = map(_with_server_info_at_one_place, grouped_changes(information))
         group_counts.update(dict.fromkeys(groups, 1))
 
     for group, count in group_counts.items():
@@ -454,7 +454,7 @@ def _information_lines(responses: Iterable[Iterable[Change]]) -> Iterator[str]:
             yield f"      {value}"
 
 
-def _without_place_of_server(group: ChangeGroup) -> ChangeGroup:
+def _with_server_info_at_one_place(group: ChangeGroup) -> ChangeGroup:
     """Return a change of a server's name or version as if all responses had these in one place."""
     _, name, member = group.pointer.partition("serverInfo/")
     if not name:
@@ -593,7 +593,7 @@ def verification_text(verification: Verification) -> str:
         if interaction.verdict != "same":
             lines += interaction_lines(interaction)
 
-    lines += _information_once(verification)
+    lines += _lines_of_distinct_information(verification)
     for call, learned_place in verification.places:
         if learned_place.reason is not None:
             lines.append(
@@ -614,13 +614,13 @@ def verification_text(verification: Verification) -> str:
     return "\n".join([*lines, summary_line(verification)])
 
 
-def _information_once(verification: Verification) -> Iterator[str]:
+def _lines_of_distinct_information(verification: Verification) -> Iterator[str]:
     """Yield the information in all calls, each change once."""
     responses: list[list[Change]] = []
     for interaction in verification.interactions:
         responses += _changes_by_turn(interaction).values()
 
-    return _information_lines(responses)
+    return _distinct_information_lines(responses)
 
 
 def _changes_by_turn(interaction: VerifiedInteraction) -> dict[int, list[Change]]:
@@ -719,7 +719,7 @@ def verification_markdown(verifications: Sequence[Verification]) -> str:
         for interaction in verification.failures:
             failing_interactions += interaction_lines(interaction, is_whole=True)
 
-        failing_interactions += _information_once(verification)
+        failing_interactions += _lines_of_distinct_information(verification)
         lines += [f"### {summary}", "", *diff_block(failing_interactions), ""]
 
     return "\n".join(lines)

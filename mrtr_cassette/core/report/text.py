@@ -75,8 +75,8 @@ def review_text(details: CassetteDetails) -> str:
 
 def _format_words(details: CassetteDetails) -> str:
     """Return in words the format version of a cassette and how it keeps request states."""
-    states = details.recorded.request_state
-    return f"format version {details.version}, request states {states}"
+    request_states = details.recorded.request_state
+    return f"format version {details.version}, request states {request_states}"
 
 
 _HandlesByCall = Mapping[int, Mapping[str, int]]

@@ -230,7 +230,7 @@ def _whole_ref(text: str) -> Ref | None:
     return None if placeholder_match is None else _ref_of_placeholder(placeholder_match)
 
 
-def is_of_kind(text: str, *kinds: str) -> bool:
+def is_name_of_kind(text: str, *kinds: str) -> bool:
     """Tell whether a text is a reference of some kinds, and nothing else."""
     return ref_of(text, *kinds) is not None
 

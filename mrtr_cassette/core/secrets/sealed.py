@@ -28,7 +28,7 @@ from mrtr_cassette.core.secrets.decode import (
     utf8_text_of_latin1,
     with_real_line_ends,
 )
-from mrtr_cassette.core.secrets.names import ANSWER, is_of_kind, sha256_of
+from mrtr_cassette.core.secrets.names import ANSWER, is_name_of_kind, sha256_of
 from mrtr_cassette.core.wire.http import Request, decoded_header
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -57,7 +57,7 @@ _ELICITATION_ACTIONS = ("accept", "decline", "cancel")
 
 def looks_sealed(text: str) -> bool:
     """Tell whether a text looks like a sealed answer."""
-    return is_of_kind(text, ANSWER)
+    return is_name_of_kind(text, ANSWER)
 
 
 def seal_answers(body: bytes, is_sealed: Callable[[str], bool] = looks_sealed) -> bytes:

@@ -14,7 +14,7 @@ from mrtr_cassette.core.secrets import names
 from mrtr_cassette.core.secrets.names import (
     Ref,
     id_replacer,
-    is_of_kind,
+    is_name_of_kind,
     ref_of,
     refs_in,
     split_at_refs,
@@ -102,8 +102,8 @@ def test_what_goes_on_is_no_name(name: str) -> None:
     assert ref_of(name) == Ref(name.partition(":")[0], tuple(name.split(":")[1:]))
     assert ref_of(f"{name}x") is None
     assert [ref.name for ref in refs_in(f"{name}x")] == [name]
-    assert is_of_kind(name, name.partition(":")[0])
-    assert not is_of_kind(name, "mrtr-withheld")
+    assert is_name_of_kind(name, name.partition(":")[0])
+    assert not is_name_of_kind(name, "mrtr-withheld")
 
 
 def test_text_with_many_references_is_no_reference_after_one_look() -> None:
