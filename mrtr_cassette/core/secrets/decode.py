@@ -65,7 +65,7 @@ class Decoded:
         undo: Callable[[str], str],
         chars_per_byte: int = 0,
     ) -> None:
-        """Undo all escapes; as many characters spell a byte, or 0 if that varies."""
+        """Undo all escapes; `chars_per_byte` is 0 if their lengths vary."""
         decoded_parts: list[str] = []
         # Of each part: where it begins, where that is spelled, and how many characters spell one
         # of its own.
