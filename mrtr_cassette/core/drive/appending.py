@@ -411,8 +411,9 @@ class DivergedWrite:
 
     def refusal_of_later_call(self, shown_call: Call) -> Miss:
         """Return why a request that may depend on the write is not sent on."""
-        detail = f"{self.entry.key} was played before it, and repeated first"
-        detail += f": {self.detail}"
+        detail = (
+            f"{self.entry.key} was played before it, and repeated first: {self.detail}"
+        )
         return unrecorded_miss(shown_call, detail, self.entry, self.differences)
 
 

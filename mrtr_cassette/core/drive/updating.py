@@ -432,9 +432,10 @@ def _objections_to_ask(
     if had_state != has_state:
         yield "a request state came or went, which the recorded answer has to repeat"
 
-    if recorded_ask.dialect != live_ask.dialect:
-        asked = f"the server asks in the dialect {live_ask.dialect}"
-        yield f"{asked}, and the answer is in {recorded_ask.dialect}"
+    asked_in = live_ask.dialect
+    answered_in = recorded_ask.dialect
+    if asked_in != answered_in:
+        yield f"the server asks in the dialect {asked_in}, and the answer is in {answered_in}"
 
     answered_keys = {*recorded_ask.input_requests, *new_keys.values()}
     unanswered_keys = set(live_ask.input_requests) - answered_keys

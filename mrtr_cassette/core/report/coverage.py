@@ -155,10 +155,12 @@ def coverage_text(covered: dict[str, ToolCoverage]) -> str:
     """Return what is covered as lines for people."""
     lines = []
     for name, tool in covered.items():
-        argument_sets = f"{counted(len(tool.arguments), 'set')} of arguments"
-        writes = f"{counted(len(tool.histories), 'sequence')} of earlier writes"
-        errors = counted(tool.errors, "error")
-        lines.append(f"{printable(name)}: {argument_sets}, {writes}, {errors}")
+        facts = [
+            f"{counted(len(tool.arguments), 'set')} of arguments",
+            f"{counted(len(tool.histories), 'sequence')} of earlier writes",
+            counted(tool.errors, "error"),
+        ]
+        lines.append(f"{printable(name)}: {', '.join(facts)}")
         for (turn, key), counts in tool.questions.items():
             question = f"turn {turn}, {printable(key)}"
             lines.append(f"  {question}: {answer_counts(counts)}")

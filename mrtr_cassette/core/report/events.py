@@ -295,9 +295,10 @@ def unread_log_line(
         "reason": printable(unread.reason),
     }
 
-    body = f"the {unread.side} of exchange {observation.number}, {observation.label},"
-    line = f"warning: {body} can't be searched for asks, states and secrets, as {unread.reason}"
-    line += "; it is recorded as it is"
+    line = (
+        f"warning: the {unread.side} of exchange {observation.number}, {observation.label}, can't "
+        f"be searched for asks, states and secrets, as {unread.reason}; it is recorded as it is"
+    )
 
     if unread.hides_id:
         line += ", and a caller with another id gets a miss"
