@@ -677,7 +677,7 @@ def _task_members(state: TaskState) -> Members:
 
 def _comparable_body(response: Response, states: States) -> Any:
     """Return a body that is no message: as a value if it is valid JSON, otherwise as a text."""
-    body = _comparable_bytes(response.body, states).decode("utf-8", "replace")
+    body = _comparable_bytes(response.body, states).decode("utf-8", "backslashreplace")
     text = without_local_ports(body)
     try:
         return parse(text.encode())

@@ -374,6 +374,19 @@ def test_a_text_that_begins_as_json_is_compared_whole(
     ]
 
 
+def test_bytes_that_are_not_utf_8_are_compared_as_they_are() -> None:
+    """Pages in Latin-1 differ though no reader of UTF-8 sees how."""
+
+    def refused(body: bytes) -> RecordedExchange:
+        return seen(Answer((body,), (("Content-Type", "text/plain"),), 503))
+
+    changes = response_changes(refused(b"gesch\xe4ft"), refused(b"gesch\xe0ft"))
+
+    assert shown(changes) == [
+        ("text-changed", "/#body", r'"gesch\\xe4ft"', r'"gesch\\xe0ft"')
+    ]
+
+
 def test_a_listening_stream_is_compared_by_what_it_says() -> None:
     """Responses on a stream of the session are messages like others; requests are asks."""
 
