@@ -6,12 +6,15 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -49,6 +52,35 @@ def status(url):
             return response.status
     except urllib.error.HTTPError as error:
         return error.code
+
+
+SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""The first and the last port that Linux gives to programs that want any."""
+
+
+@pytest.mark.skipif(not SYSTEM_PORTS.exists(), reason="Linux says which these are")
+def test_the_port_of_a_command_is_none_that_the_system_gives_away(tmp_path):
+    """Else another program could listen there while the server starts, and be recorded."""
+    first, last = map(int, SYSTEM_PORTS.read_text().split())
+    with started(python(SERVER, "{port}"), tmp_path) as running:
+        port = urlsplit(running.url).port
+
+    assert not first <= port <= last
+
+
+def test_the_port_of_a_command_is_none_where_another_program_listens(
+    tmp_path, monkeypatch
+):
+    """Ports are tried until one is free."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        free_port = listener.getsockname()[1]
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = (other.getsockname()[1], free_port)
+        monkeypatch.setattr("mrtr_cassette.shell.runs.upstreams._PORTS", ports)
+        for _ in range(5):
+            with started(python(SERVER, "{port}"), tmp_path) as running:
+                assert urlsplit(running.url).port == free_port
 
 
 def test_a_command_runs_while_the_block_does(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import inspect
 import os
+import secrets
 import socket
 import subprocess
 import tempfile
@@ -216,6 +218,10 @@ NOT_SERVED_STATUSES = (404, 405)
 PORT = "{port}"
 """Stands for the port in a command."""
 
+_PORTS = range(20_000, 30_000)
+"""The ports of servers that we start. Linux and macOS give none of them to programs that want any:
+another one would have the time to take it while the server starts, and be recorded instead."""
+
 _LOCAL_HOST = "localhost"
 _POLL_S = 0.02
 """Seconds between two checks of something that gives no notice."""
@@ -261,9 +267,7 @@ async def running_command(
     """
     without_secrets = text_redactor(BUILT_IN_RULES, credentials_given_to(command))
     shown_words = command_in_words(command)
-    with socket.create_server(("127.0.0.1", 0)) as free_port_socket:
-        port = free_port_socket.getsockname()[1]
-
+    port = _free_port()
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, S603  it is the user's own command
@@ -293,6 +297,19 @@ async def running_command(
                 yield running_server
             finally:
                 await ProcessGroup(process).stop_in_thread(_GRACE_S)
+
+
+def _free_port() -> int:
+    """Return a port where nothing listens; suites that run at once get others."""
+    while True:
+        port = secrets.choice(_PORTS)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return port
 
 
 async def _why_not_listening(
