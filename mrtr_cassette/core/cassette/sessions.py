@@ -90,6 +90,7 @@ def endpoint_piece(response: Response) -> tuple[int, bytes | None]:
 def post_target(listening_target: str, url: str) -> str:
     """Return the target to which a client posts if the stream that it opened names a URL."""
     path, _, _ = url.removeprefix(origin_in(url)).partition("#")
+    path = without_empty_query(path)
     if path.startswith("/"):
         return path
     if origin_in(url):
@@ -100,6 +101,11 @@ def post_target(listening_target: str, url: str) -> str:
         base_path = base_path[: base_path.rfind("/") + 1]
 
     return base_path + path
+
+
+def without_empty_query(target: str) -> str:
+    """Return a target as clients spell it that send no `?` without a query."""
+    return target.removesuffix("?")
 
 
 def is_endpoint_event(event: bytes) -> bool:

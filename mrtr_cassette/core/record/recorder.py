@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.sessions import (
     is_listening_stream,
     may_precede_endpoint,
     post_target,
+    without_empty_query,
 )
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -142,6 +143,10 @@ class Endpoints:
 
     by_target: dict[str, str] = field(default_factory=dict)
 
+    def sealed_target(self, target: str) -> str:
+        """Return what the disk has for the target of a request."""
+        return self.by_target.get(without_empty_query(target), target)
+
 
 @dataclass(slots=True)
 class Recorder:
@@ -181,7 +186,7 @@ class Recorder:
     def loggable_text(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if is_target:
-            text = self.endpoints.by_target.get(text, text)
+            text = self.endpoints.sealed_target(text)
 
         if self.credentials is not None:
             text = self.credentials.known_secrets.sealed_text(text)
@@ -394,7 +399,7 @@ class Recorder:
 
     def _kept_request(self, request: Request) -> Request:
         """Return a request with what is kept of its target and its headers."""
-        target = self.endpoints.by_target.get(request.target, request.target)
+        target = self.endpoints.sealed_target(request.target)
         headers = kept_headers_of_request(request.headers, self.kept_headers)
         return Request(request.method, target, headers, request.body)
 
@@ -482,7 +487,8 @@ def _misframed_lines(request: Request, response: Response) -> list[UnreadBody]:
 
 def _channel_of(request: Request) -> str:
     """Return what all requests of a session share, whether a header or the URL has its id."""
-    return header_value(request.headers, SESSION_HEADER) or request.target
+    id_in_header = header_value(request.headers, SESSION_HEADER)
+    return id_in_header or without_empty_query(request.target)
 
 
 class _OnDisk(Enum):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -454,15 +455,21 @@ def test_branch_shares_pushed_turns() -> None:
     ] == [1, 1, 0]
 
 
-def legacy_session(name: str, events: list[str]) -> CassetteModel:
-    """Return a session over HTTP+SSE whose id is `name`, with these event ids."""
+def legacy_session(
+    name: str, events: list[str], *, endpoint: str = "", target: str = ""
+) -> CassetteModel:
+    """Return a session over HTTP+SSE whose id is `name`, with these event ids.
+
+    The server may name another endpoint, and its client may spell that otherwise.
+    """
     talk = Conversation(redacts=True)
     sse_headers = (("Content-Type", "text/event-stream"),)
     stream = talk.request(get("/sse"))
     seen = talk.observation(stream)
     seen.response_started(200, sse_headers)
-    target = f"/messages?session_id={name}"
-    seen.response_bytes(f"event: endpoint\ndata: {target}\n\n".encode(), talk.tick())
+    endpoint = endpoint or f"/messages?session_id={name}"
+    target = target or endpoint
+    seen.response_bytes(f"event: endpoint\ndata: {endpoint}\n\n".encode(), talk.tick())
     for request in (rpc("initialize"), CALL):
         number = talk.request(post(request, target=target))
         talk.response(number, Answer((b"Accepted",), (), 202))
@@ -473,6 +480,23 @@ def legacy_session(name: str, events: list[str]) -> CassetteModel:
 
     talk.response(stream, Answer((), sse_headers, end=End.OPEN))
     return talk.cassette()
+
+
+@pytest.mark.parametrize("endpoint", ["/messages", "/messages?", "messages?"])
+@pytest.mark.parametrize("target", ["/messages", "/messages?"])
+def test_an_empty_query_in_the_endpoint_makes_no_difference(
+    endpoint: str, target: str
+) -> None:
+    """Some clients post with it, others without, as with WHATWG's URLs."""
+    cassette = legacy_session("s", ["a-1", "a-2"], endpoint=endpoint, target=target)
+    stream, opening, call = loaded(cassette).interactions
+    (first, *_) = stream.exchanges[0].response.pieces
+    (named,) = re.findall(
+        rb"data: (/messages[?]session_id=mrtr-session:1)\n", first.raw
+    )
+
+    assert opening.exchanges[0].request.target == named.decode()
+    assert call.exchanges[0].request.target == named.decode()
 
 
 def test_ids_of_the_old_transport_are_sealed() -> None:
