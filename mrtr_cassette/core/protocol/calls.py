@@ -333,9 +333,9 @@ class Call(NamedTuple):
         return answers_in(rpc.params)
 
     @property
-    def named_id(self) -> str | None:
+    def named_task_id(self) -> str | None:
         """The id, which a response issued, of the task that it is about; None for any other."""
-        return self._message_or_empty.named_id
+        return self._message_or_empty.named_task_id
 
     @property
     def is_poll(self) -> bool:
@@ -349,8 +349,8 @@ class Call(NamedTuple):
     @property
     def echoed(self) -> str | None:
         """The id that it names, or the request state that it carries, or None."""
-        if self.named_id:
-            return self.named_id
+        if self.named_task_id:
+            return self.named_task_id
 
         answers = self.answers
         return None if answers is None else answers.request_state

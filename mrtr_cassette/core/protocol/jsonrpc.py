@@ -97,10 +97,10 @@ class Message(NamedTuple):
         return id_or_token_text(self.meta.get("progressToken"))
 
     @property
-    def named_id(self) -> str | None:
+    def named_task_id(self) -> str | None:
         """The id, which a response issued, of the task that it is about; None for any other."""
         method = method_of(self.method)
-        if not method.names_issued_id:
+        if not method.names_task:
             return None
 
         task_id = self.params.get(method.named_by)

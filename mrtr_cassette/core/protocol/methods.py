@@ -66,7 +66,7 @@ class Method:
     listed_by: tuple[str, ...] = ()
 
     @property
-    def names_issued_id(self) -> bool:
+    def names_task(self) -> bool:
         """Whether what it names is the id of a task, which a response issued."""
         return self.named_by == TASK_ID
 

@@ -84,7 +84,7 @@ def created_task(request: Message | None, response: Message | None) -> TaskState
     result = _result_in(response)
     if result.get(RESULT_TYPE) != TASK:
         return None
-    if request is not None and request.named_id is not None:
+    if request is not None and request.named_task_id is not None:
         return None
 
     return _task_state_in(result)

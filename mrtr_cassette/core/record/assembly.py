@@ -263,7 +263,7 @@ class _SurrogateNames:
             self.issued_name_by_number[number] = new_name
             self.state_names.setdefault(issued_hash, new_name)
 
-        if echoed_hash is not None and exchange.call.named_id is None:
+        if echoed_hash is not None and exchange.call.named_task_id is None:
             answered_state = None
             if turn:
                 answered_state = self.issued_name_by_number.get(

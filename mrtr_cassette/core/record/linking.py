@@ -195,7 +195,7 @@ def _id_if_kind(message: Message | None, kind: Kind) -> str | None:
 def _task_facts_of(exchange: RecordedExchange) -> TaskFacts:
     """Return what an exchange tells of the task that its request names."""
     call = exchange.call
-    task_id = call.named_id if method_of(call.method).is_step else None
+    task_id = call.named_task_id if method_of(call.method).is_step else None
     if task_id is None:
         return NO_TASK
 

@@ -511,7 +511,7 @@ def _notes_on_missing_causes(
     missing_causes: dict[tuple[str, str], list[_Cause]] = {}
     for (source, exchange), cause in _needed_causes(recorders):
         # A task may be older than all recordings.
-        if cause not in providers and exchange.call.named_id is None:
+        if cause not in providers and exchange.call.named_task_id is None:
             kind_of_cause, *_ = cause
             missing_causes.setdefault((kind_of_cause, source.name), []).append(cause)
 

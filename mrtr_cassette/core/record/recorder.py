@@ -212,7 +212,7 @@ class Recorder:
         request = call.request
         method = call.method
         if method:
-            is_id = self.seals_states and call.named_id is not None
+            is_id = self.seals_states and call.named_task_id is not None
             name = "" if is_id else call.name
             title = str(CallKey("", method, name, ""))
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.sealed import (
     is_searched_everywhere,
     may_have_states_or_task_ids,
     state_replacements,
-    with_named_id,
+    with_named_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import (
@@ -184,8 +184,8 @@ class ExchangeNames(NamedTuple):
 def names_in_exchange(call: Call, response: Response) -> ExchangeNames:
     """Return the states and the tasks that a call and its response name."""
     mentioned_ids = [state.id for state in notified_states(response)]
-    if call.named_id:
-        mentioned_ids.insert(0, call.named_id)
+    if call.named_task_id:
+        mentioned_ids.insert(0, call.named_task_id)
 
     # A short id whose creation is not recorded is no secret.
     ids = list(filter(is_searched_everywhere, mentioned_ids))
@@ -223,10 +223,14 @@ def with_sealed_states(request: Request, known_states: RepeatedSecrets) -> Reque
         with_known_sealed = known_states.sealed_text(state)
         return sealed_hash(state) if with_known_sealed == state else with_known_sealed
 
-    def sealed_id(named_id: str) -> str:
-        return sealed_hash(named_id) if named_id in known_states else named_id
+    def sealed_id(named_task_id: str) -> str:
+        return (
+            sealed_hash(named_task_id)
+            if named_task_id in known_states
+            else named_task_id
+        )
 
-    request = with_named_id(request, sealed_id)
+    request = with_named_task_id(request, sealed_id)
     places = find_states_and_task_ids(request.body, known_states)
     if not places:
         return request

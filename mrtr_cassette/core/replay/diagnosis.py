@@ -358,7 +358,7 @@ def _writes_in_words(descriptions: Sequence[str], shared_count: int) -> str:
 
 def _detail_of_unknown_name(key: CallKey, same_method: Sequence[ReplayEntry]) -> str:
     """Say for which names a method was recorded."""
-    if method_of(key.method).names_issued_id:
+    if method_of(key.method).names_task:
         return "no call that was recorded created this task"
 
     quoted_names = {f'"{entry.key.name}"' for entry in same_method}

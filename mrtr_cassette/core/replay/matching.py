@@ -66,7 +66,7 @@ from mrtr_cassette.core.secrets.sealed import (
     reads_as_words,
     seal_answers,
     seal_states,
-    with_named_id,
+    with_named_task_id,
 )
 from mrtr_cassette.core.secrets.values import Values
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response
@@ -446,7 +446,7 @@ class RequestNormaliser:
             return looks_sealed(text) and is_issued(text)
 
         if self._seals_states:
-            request = with_named_id(request, new_id)
+            request = with_named_task_id(request, new_id)
 
         body = request.body
         may_have_hash = b"sha256" in body or b"\\u" in body

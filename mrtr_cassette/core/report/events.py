@@ -70,7 +70,7 @@ def request_event(observation: Observation) -> Event:
         return event
 
     via = "result"
-    if call.named_id is not None:
+    if call.named_task_id is not None:
         via = "task"
 
     if push is not None:
@@ -97,7 +97,7 @@ def _answers_by_key(call: Call, push: OpenPush | None) -> dict[str, Any] | None:
 
     if call.answers is None:
         return None
-    return _without_task_id(call.answers.input_responses or {}, call.named_id)
+    return _without_task_id(call.answers.input_responses or {}, call.named_task_id)
 
 
 def _without_task_id(members: Mapping[str, Any], task: str | None) -> dict[str, Any]:

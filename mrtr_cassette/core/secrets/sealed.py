@@ -427,24 +427,24 @@ def find_task_ids(raw: bytes, known_ids: Container[str]) -> list[StatePlace]:
     return places
 
 
-def with_named_id(request: Request, new_id_of: Callable[[str], str]) -> Request:
+def with_named_task_id(request: Request, new_id_of: Callable[[str], str]) -> Request:
     """Return a request with another id of what it is about, in its body and its header."""
     message = message_in(request.body)
-    named_id = None if message is None else message.named_id
-    if named_id is None:
+    named_task_id = None if message is None else message.named_task_id
+    if named_task_id is None:
         return request
 
-    places = find_task_ids(request.body, {named_id})
+    places = find_task_ids(request.body, {named_task_id})
     body = splice(request.body, state_replacements(places, new_id_of))
-    if is_searched_everywhere(named_id):
+    if is_searched_everywhere(named_task_id):
         # Servers make keys of questions that begin with it.
-        body = body.replace(named_id.encode(), new_id_of(named_id).encode())
+        body = body.replace(named_task_id.encode(), new_id_of(named_task_id).encode())
 
     headers = []
     for name, value in request.headers:
         is_name_header = name.lower() == "mcp-name"
-        if is_name_header and (decoded_header(value) or value) == named_id:
-            headers.append((name, new_id_of(named_id)))
+        if is_name_header and (decoded_header(value) or value) == named_task_id:
+            headers.append((name, new_id_of(named_task_id)))
         else:
             headers.append((name, value))
 
