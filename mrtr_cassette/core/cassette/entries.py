@@ -767,11 +767,16 @@ class OpenedSessions:
     def __init__(self, entries: Sequence[ReplayEntry]) -> None:
         """Find the sessions that were opened, and the paths at which clients named any."""
         self._opened_ids: set[str] = set()
+        issued_ids: set[str] = set()
+        named_ids: set[str] = set()
         for entry in entries:
-            self._opened_ids.add(issued_session(entry.exchange))
-            if entry.exchange.request.is_line:
+            issued_ids.add(issued_session(entry.exchange))
+            named_ids.add(session_of(entry.exchange.request))
+            if entry.opens_session or entry.exchange.request.is_line:
                 self._opened_ids.add(entry.session)
 
+        # One that replaced another, and in which nobody was recorded, can't be played.
+        self._opened_ids |= issued_ids & named_ids
         self._opened_ids.discard(NO_SESSION)
         self._session_paths: set[str] = set()
         if not self._opened_ids:

@@ -4,6 +4,7 @@ import pytest
 from builders import (
     INITIALIZE,
     INITIALIZED,
+    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     Conversation,
@@ -37,7 +38,7 @@ from messages import text
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.runs import report_of_miss
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
 from mrtr_cassette.terms import SHELL_TERMS
 
 CALL = tool("work")
@@ -192,6 +193,20 @@ def test_client_that_knows_a_recorded_session_needs_not_open_it() -> None:
     assert (
         missed(player, within("mrtr-session:1", CALL)).reason is Reason.ALREADY_PLAYED
     )
+
+
+def test_session_that_a_call_is_given_and_nobody_was_recorded_in_is_unknown() -> None:
+    """A server may change the id with each response; after the last one nothing is recorded."""
+    headers = (*JSON_HEADERS, ("Mcp-Session-Id", TWO))
+    changed = Answer((answer(CALL, text("one")),), headers)
+    player = replay_of(*session_steps(ONE, (CALL, changed)))
+    session = begin(player)
+    given = header_value(
+        delivery_of(player, within(session, CALL)).headers, SESSION_HEADER
+    )
+
+    assert given not in ("", session)
+    assert missed(player, within(given, CALL)).reason is Reason.SESSION_UNKNOWN
 
 
 def test_listening_stream_is_resumed_where_it_was_left() -> None:
