@@ -137,7 +137,7 @@ class TalkativeServer:
     async def _wait(self) -> None:
         """There is room."""
 
-    async def reads(self, _longest: int) -> AsyncIterator[Any]:
+    async def stdout_reads(self, _longest: int) -> AsyncIterator[Any]:
         yield SimpleNamespace(lines=[SimpleNamespace(raw=raw) for raw in self._lines])
         self.has_said_all.set()
         await asyncio.Event().wait()
@@ -145,7 +145,7 @@ class TalkativeServer:
     async def close_stdin(self) -> None:
         """Nothing is sent any more."""
 
-    async def ended(self, *_awaited: Any) -> None:
+    async def wait_until_ended(self, *_awaited: Any) -> None:
         """It has ended."""
 
     exit_code = 0

@@ -585,7 +585,7 @@ class Conversation:
         elif method == UPDATE_TASK and is_failure(exchange):
             self.stopping_point = FinishedCall(self._ask_count + 1, exchange, response)
         elif method == CANCEL_TASK and self._last_ask is not None:
-            self.task = None
+            self.state = None
             self.stopping_point = FinishedCall(
                 self._ask_count + 1, self._last_ask.exchange, self._last_ask.response
             )
