@@ -32,8 +32,8 @@ from mrtr_cassette.terms import (
 from mrtr_cassette.testing.settings import (
     OptionSource,
     combined_options,
+    option_source_of_call,
     settings_from,
-    source_of_call,
 )
 from mrtr_cassette.testing.suite_cassette import Settings, TestOutcome
 
@@ -94,7 +94,9 @@ def sources_of_markers(node: pytest.Item | pytest.Collector) -> list[OptionSourc
     marks = reversed(list(node.iter_markers(MARKER)))
     sources = []
     for mark in marks:
-        sources.append(source_of_call(f"the marker {MARKER}", mark.args, mark.kwargs))
+        sources.append(
+            option_source_of_call(f"the marker {MARKER}", mark.args, mark.kwargs)
+        )
 
     return sources
 

@@ -43,8 +43,8 @@ from mrtr_cassette.testing.settings import (
     OPTIONS,
     OptionSource,
     combined_options,
+    option_source_of_call,
     settings_from,
-    source_of_call,
 )
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
@@ -512,7 +512,7 @@ class Plays:
         if trials_setup is None:
             check_names(values, _PLAY_OPTIONS, _A_PLAY)
             values["cassette"] = self._named_cassettes(values)
-            return [source_of_call(_A_PLAY, (), values)]
+            return [option_source_of_call(_A_PLAY, (), values)]
 
         for name in ("cassette", "upstream"):
             if name in values:

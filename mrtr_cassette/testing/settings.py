@@ -75,7 +75,7 @@ class OptionSource(NamedTuple):
     files: tuple[str | os.PathLike[str], ...] = ()
 
 
-def source_of_call(
+def option_source_of_call(
     name: str, names: Sequence[Any], keywords: Mapping[str, Any]
 ) -> OptionSource:
     """Return what a marker, or a call of `mrtr_cassettes`, sets.

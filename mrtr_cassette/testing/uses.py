@@ -43,7 +43,7 @@ from mrtr_cassette.testing.names import (
     shown_path,
     sources_of_markers,
 )
-from mrtr_cassette.testing.settings import OptionSource, source_of_call
+from mrtr_cassette.testing.settings import OptionSource, option_source_of_call
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
     Settings,
@@ -140,7 +140,7 @@ class CassetteUses:
             def source_of_this_call() -> list[OptionSource]:
                 if not name:
                     raise UsageError("mrtr_cassettes needs the name of a file")
-                return [source_of_call("mrtr_cassettes", name, options)]
+                return [option_source_of_call("mrtr_cassettes", name, options)]
 
             use = self._begin_use(request, source_of_this_call)
             exit_stack.callback(use.stop)

@@ -4,7 +4,7 @@ import pytest
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.testing.names import settings_of
-from mrtr_cassette.testing.settings import OptionSource, source_of_call
+from mrtr_cassette.testing.settings import OptionSource, option_source_of_call
 
 
 def test_the_nearest_place_has_the_last_word():
@@ -15,10 +15,10 @@ def test_the_nearest_place_has_the_last_word():
                 "ini", {"repeat": "never", "port": 1, "request_state": "verbatim"}
             ),
             OptionSource("suite", {"port": 2, "upstream": "http://suite"}),
-            source_of_call(
+            option_source_of_call(
                 "module", ["module.json"], {"upstream": "http://a", "repeat": "always"}
             ),
-            source_of_call("test", [], {"port": 3}),
+            option_source_of_call("test", [], {"port": 3}),
         ]
     )
 
@@ -118,20 +118,20 @@ def test_a_wrong_option_is_named(options, text):
 def test_a_file_is_named_once(names, text):
     """The one positional argument is the name of a file."""
     with pytest.raises(UsageError, match=text):
-        source_of_call("the marker", names, {})
+        option_source_of_call("the marker", names, {})
 
 
 @pytest.mark.parametrize("value", [None, 5, [], {}, ["a", 5], ["a", ""]], ids=repr)
 def test_cassette_names_files(value):
     """The keyword is for one name or several; anything else is told as a wrong name is."""
     with pytest.raises(UsageError, match="takes the name of a file, and"):
-        source_of_call("the marker", (), {"cassette": value})
+        option_source_of_call("the marker", (), {"cassette": value})
 
 
 def test_files_of_the_nearest_place_count():
     """One file of a test replaces the several of its module."""
-    module = source_of_call("module", (), {"cassette": ["a", "b"]})
-    settings = settings_of([module, source_of_call("test", ["c"], {})])
+    module = option_source_of_call("module", (), {"cassette": ["a", "b"]})
+    settings = settings_of([module, option_source_of_call("test", ["c"], {})])
 
     assert settings.name == "c"
     assert not settings.replay.beside

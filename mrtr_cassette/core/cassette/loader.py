@@ -160,7 +160,8 @@ class _Loader:
             steps=tuple(self._task_steps(number, model)),
         )
         self._interactions_so_far.append(interaction)
-        if number in self._branched_numbers or _has_pushed_turns(model):
+        is_needed_later = number in self._branched_numbers or _has_pushed_turns(model)
+        if is_needed_later:
             self._kept_models[number] = model
 
     def _exchanges_shared_with_origin(

@@ -659,9 +659,9 @@ def _stages_of(
     old: _ComparableInteraction | None, new: _ComparableInteraction | None
 ) -> Iterator[Stage]:
     """Yield the questions, the answers and the outcome of two interactions, compared."""
-    verdict: Verdict = "rounds-changed"
+    verdict_without_partner: Verdict = "rounds-changed"
     if old is None or new is None:
-        verdict = "shape-changed"
+        verdict_without_partner = "shape-changed"
 
     old_questions = _question_texts(old)
     new_questions = _question_texts(new)
@@ -671,7 +671,7 @@ def _stages_of(
         index = new_index if old_index is None else old_index
         turn_number = 1 + (index or 0)
         mark = _mark_of(old_index, new_index)
-        asked, answered = _turn_changes(old_turn, new_turn, verdict)
+        asked, answered = _turn_changes(old_turn, new_turn, verdict_without_partner)
         yield Stage("ask", turn_number, mark, tuple(asked))
         if old_turn.answers is not ABSENT or new_turn.answers is not ABSENT:
             yield Stage("answer", turn_number, mark, tuple(answered))
@@ -730,10 +730,11 @@ def _mark_of(old: object, new: object) -> Mark:
 
 
 def _turn_changes(
-    old: _ComparedTurn, new: _ComparedTurn, verdict: Verdict
+    old: _ComparedTurn, new: _ComparedTurn, verdict_without_partner: Verdict
 ) -> tuple[list[Change], list[Change]]:
     """Return the differences of the questions of two turns, and of their answers."""
     if _ABSENT_TURN in (old, new):
+        verdict = verdict_without_partner
         asked = change_of(verdict, ASKS_POINTER, old.question, new.question)
         answered = change_of(verdict, _ANSWERS_POINTER, old.answers, new.answers)
         return [asked], [answered]

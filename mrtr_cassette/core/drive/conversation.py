@@ -789,7 +789,8 @@ class AnsweredPoll(Conversation):
         self.session.response_received(observation)
         self.leaving.pending_request = None
         exchange = observation.seal(End.COMPLETE, 0.0)
-        if observation.call.method != UPDATE_TASK:
+        is_update = observation.call.method == UPDATE_TASK
+        if not is_update:
             self._take_task_state(exchange, observation.response)
         elif is_failure(exchange):
             self._mark_questions(self._answered_by_key, is_answered=False)

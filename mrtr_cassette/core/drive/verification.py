@@ -598,7 +598,7 @@ class Verifier:
             self._note_diverged_call(planned, verified.verdict)
 
         if planned.opens_session:
-            self._note_session_opening(planned.opens_session, verified)
+            self._note_if_session_unopened(planned.opens_session, verified)
 
         if not planned.is_compared and verified.verdict != "not-reached":
             reason = _ONLY_NEEDED if planned.is_needed else _NOT_SELECTED
@@ -606,7 +606,7 @@ class Verifier:
 
         return _verdict_after_diverged_call(verified, repeated.diverged_call)
 
-    def _note_session_opening(
+    def _note_if_session_unopened(
         self, session: str, verified: VerifiedInteraction
     ) -> None:
         """Take note of whether a session was opened."""
@@ -681,7 +681,7 @@ class Verifier:
         """Return that an interaction got no response, and why."""
         verified = VerifiedInteraction(planned, "not-reached", reason=reason)
         if planned.opens_session:
-            self._note_session_opening(planned.opens_session, verified)
+            self._note_if_session_unopened(planned.opens_session, verified)
 
         if self._may_write(planned):
             self._note_diverged_call(planned, "not-reached")

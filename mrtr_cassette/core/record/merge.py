@@ -487,9 +487,10 @@ def _merged_exchanges(
 
         # All recorders are one world, whose order the clocks tell.
         exchange = replace(exchange, played_writes=())
-        merged_exchanges[position] = exchange_with_changed_texts(
+        with_merged_numbers = exchange_with_changed_texts(
             exchange, lambda raw, _: renumber_secrets(raw, token_of)
         )
+        merged_exchanges[position] = with_merged_numbers
 
     return merged_exchanges
 

@@ -194,7 +194,7 @@ class _Sharing:
         """Return an exchange without what rules find in it, and without the server's place."""
         request = exchange.request
         response = exchange.response or NO_RESPONSE
-        request = replace(request, body=self._with_short_client(request.body))
+        request = replace(request, body=self._with_short_client_info(request.body))
         request, response = without_known_secrets(request, response, self._hosts)
         self._credentials.add_headers(request.headers)
         request, response = redacted_messages(request, response, self._redactor)
@@ -232,7 +232,7 @@ class _Sharing:
 
         return raw
 
-    def _with_short_client(self, body: bytes) -> bytes:
+    def _with_short_client_info(self, body: bytes) -> bytes:
         """Return a request's body with no more of its client than name and version."""
         if b"clientInfo" not in body:
             return body
@@ -242,7 +242,7 @@ class _Sharing:
         except NotJsonError:
             return body
 
-        replacements = []
+        client_info_replacements = []
         for _, span in client_infos:
             client_info = parse(span.slice_of(body))
             short_info = {}
@@ -251,10 +251,11 @@ class _Sharing:
                     short_info[name] = client_info[name]
 
             if short_info != client_info:
-                replacements.append((span, canonical(short_info).encode()))
+                shortened = canonical(short_info).encode()
+                client_info_replacements.append((span, shortened))
 
-        self.shortened_client_count += len(replacements)
-        return splice(body, replacements)
+        self.shortened_client_count += len(client_info_replacements)
+        return splice(body, client_info_replacements)
 
 
 def _numbers_after(cassette: Cassette) -> SecretNumbers:

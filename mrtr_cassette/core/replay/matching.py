@@ -699,7 +699,9 @@ def _learnable_values(
     received_call = read_call(values.sealed_request(request))
     values_by_texts: dict[tuple[tuple[str, str], ...], Values] = {}
     for entry in recorded_entries:
-        texts = _texts_between(values, entry.exchange.call, received_call)
+        texts = _value_texts_that_match_calls(
+            values, entry.exchange.call, received_call
+        )
         if texts:
             sorted_texts = tuple(sorted(texts.items()))
             values_by_texts.setdefault(sorted_texts, values.with_further_texts(texts))
@@ -707,7 +709,7 @@ def _learnable_values(
     return list(values_by_texts.values())
 
 
-def _texts_between(
+def _value_texts_that_match_calls(
     values: Values, recorded_call: Call, received_call: Call
 ) -> dict[str, str] | None:
     """Return the texts with which a recorded call may be a received one; None without any."""

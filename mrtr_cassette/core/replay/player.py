@@ -623,7 +623,7 @@ class Player:
 
         return False
 
-    def count_call_without_response(self, play: Play) -> Miss | None:
+    def count_uncancelled_call_without_response(self, play: Play) -> Miss | None:
         """Count a call that can't get a response as a miss, unless its client cancelled it."""
         session = play.session
         if session.has_cancelled(play.request_id):

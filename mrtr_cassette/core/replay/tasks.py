@@ -285,14 +285,14 @@ class LiveTask:
     def _current_polls(self) -> list[int]:
         """The polls of the present stretch, or the latest one before it."""
         task = self.recorded
-        next_cause = self._next_cause
-        last_cause = -1
-        for cause in task.answers_by_cause:
-            if cause < next_cause:
-                last_cause = cause
+        stretch_end = self._next_cause
+        stretch_start = -1
+        for cause_place in task.answers_by_cause:
+            if cause_place < stretch_end:
+                stretch_start = cause_place
 
-        polls_so_far = [poll for poll in task.poll_places if poll < next_cause]
-        polls_in_stretch = [poll for poll in polls_so_far if poll > last_cause]
+        polls_so_far = [poll for poll in task.poll_places if poll < stretch_end]
+        polls_in_stretch = [poll for poll in polls_so_far if poll > stretch_start]
         return polls_in_stretch or polls_so_far[-1:]
 
     def _polled_step(self) -> PlayedStep | NoStep:

@@ -489,7 +489,7 @@ class ReplayServer:
             return None
 
         await self.clock.sleep(patience.seconds)
-        miss = self.player.count_call_without_response(play)
+        miss = self.player.count_uncancelled_call_without_response(play)
         if miss is not None:
             self._tell_miss(miss)
 

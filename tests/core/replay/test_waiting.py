@@ -358,7 +358,7 @@ def test_response_after_a_cancellation_is_for_a_client_that_cancels(
     player.request_received(within(cancellation("mine", reason="closed")))
 
     assert told(calling) == [sse(with_id(STOPPED, "mine")), End.COMPLETE]
-    assert player.count_call_without_response(play) is None
+    assert player.count_uncancelled_call_without_response(play) is None
 
 
 @pytest.mark.parametrize("where", ["call", "all"])
@@ -380,7 +380,7 @@ def test_call_whose_client_never_cancels_is_refused(where: str) -> None:
 
     assert with_id(other, "b") in said
 
-    miss = player.count_call_without_response(play)
+    miss = player.count_uncancelled_call_without_response(play)
     assert miss is not None
     calling.refuse_call(miss)
 
@@ -403,7 +403,7 @@ def test_refused_call_holds_up_nothing_with_its_cancellation() -> None:
 
     assert told(ending) == []
 
-    miss = player.count_call_without_response(play)
+    miss = player.count_uncancelled_call_without_response(play)
     assert miss is not None
     assert play.delivery is not None
     play.delivery.refuse_call(miss)
