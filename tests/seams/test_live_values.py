@@ -161,7 +161,7 @@ class Driver:
             token_of=lambda _, secret: sha256_of(secret)[:24],
         )
 
-        self.verifier.add_settings(
+        self.verifier.sessions.add_settings(
             UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
         )
         self._plan = iter(planned_interactions(cassette))

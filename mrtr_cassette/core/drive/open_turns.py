@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import (
+    Cassette,
     PushedRequest,
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
     RecordedTurn,
 )
-from mrtr_cassette.core.cassette.sessions import is_listening_stream
+from mrtr_cassette.core.cassette.sessions import (
+    is_listening_stream,
+    session_of_exchange,
+)
 from mrtr_cassette.core.compare.responses import polled_questions, question_of
 from mrtr_cassette.core.drive.conversation import AskAnswer
+from mrtr_cassette.core.drive.plan import PlannedInteraction
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.methods import LIST_ROOTS
 from mrtr_cassette.core.wire.jsonbytes import to_json
@@ -72,6 +78,43 @@ class OpenTurn:
 
 SessionTurns = dict[int, list[OpenTurn]]
 """The open turns of one session, by the numbers of their interactions until these have ended."""
+
+
+class ExpectedTurns:
+    """The open turns of a cassette's interactions, by session, until these have ended."""
+
+    def __init__(self, cassette: Cassette) -> None:
+        self._turns_by_session: dict[str, SessionTurns] = defaultdict(dict)
+        for interaction in cassette.interactions:
+            turns = self.in_session_of(interaction)
+            turns[interaction.number] = open_turns(interaction)
+
+    def in_session_of(self, interaction: RecordedInteraction) -> SessionTurns:
+        """Return the open turns of an interaction's session."""
+        return self._turns_by_session[session_of_exchange(interaction.exchanges[0])]
+
+    def remove(self, interaction: RecordedInteraction) -> None:
+        """Stop expecting the turns of an interaction."""
+        self.in_session_of(interaction).pop(interaction.number, None)
+
+    def overdue_turns(self, planned: PlannedInteraction) -> list[tuple[int, OpenTurn]]:
+        """Return the turns that had been answered when a call came, with their interactions."""
+        request_number = planned.interaction.exchanges[0].number
+        turns = unprompted_turns(self.in_session_of(planned.interaction))
+        return [
+            (number, turn)
+            for number, turn in turns
+            if turn.was_answered_before(request_number)
+        ]
+
+    def awaits_question_before_call(self, planned: PlannedInteraction) -> bool:
+        """Tell whether its call has to wait for a question that was answered before it came."""
+        return planned.why_skipped is None and bool(self.overdue_turns(planned))
+
+    def awaits_question_of_pending_call(self, planned: PlannedInteraction) -> bool:
+        """Tell whether a question is still to come that was asked while its call was pending."""
+        turns = unprompted_turns(self.in_session_of(planned.interaction))
+        return any(number == planned.interaction.number for number, _ in turns)
 
 
 def unprompted_turns(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
-from mrtr_cassette.core.cassette.sessions import issued_session, session_of_exchange
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import issued_session
 from mrtr_cassette.core.compare.conversations import IgnoredFor
 from mrtr_cassette.core.compare.handles import Handles, handles_in
 from mrtr_cassette.core.compare.responses import first_calls_on_pipes, response_changes
@@ -36,11 +36,7 @@ from mrtr_cassette.core.drive.live_session import (
     with_live_names,
     with_texts_replaced_at,
 )
-from mrtr_cassette.core.drive.open_turns import (
-    SessionTurns,
-    open_turns,
-    unprompted_turns,
-)
+from mrtr_cassette.core.drive.open_turns import ExpectedTurns, open_turns
 from mrtr_cassette.core.drive.plan import PlannedInteraction, endpoint_of, is_sent_to
 from mrtr_cassette.core.drive.script import (
     Findings,
@@ -245,8 +241,209 @@ Accepts = Callable[[VerifiedInteraction, int], bool]
 """Tells whether what the live server says now in a turn, or 0 for the end, is accepted."""
 
 
+class ServerSessions:
+    """The sessions with a live server, and recorded requests as they are made in them.
+
+    Attributes:
+        handles: the ids that the live server has issued in the place of recorded ones.
+    """
+
+    def __init__(
+        self,
+        cassette: Cassette,
+        endpoint: str,
+        *,
+        token_of: Callable[[str, str], str],
+        largest_body: int,
+        values: Values,
+    ) -> None:
+        """Take a cassette, and the endpoint of the live server."""
+        redactor = None
+        if cassette.redaction is not None:
+            redactor = Redactor(cassette.redaction, token_of)
+
+        self._credentials = Credentials(
+            redactor or Redactor(BUILT_IN_RULES, token_of),
+            seals_sessions=redactor is not None,
+        )
+        self._new_recorder = partial(
+            Recorder,
+            seals_states=True,
+            redactor=redactor,
+            credentials=self._credentials,
+            values=values,
+            largest_body=largest_body,
+        )
+        self._live_endpoint = endpoint
+        self._recorded_endpoint = endpoint_of(cassette.upstream)
+        self._sessions: dict[str, ServerSession] = {}
+        self._issued_sessions: set[str] = set()
+        for interaction in cassette.interactions:
+            self._issued_sessions.update(
+                map(issued_session, interaction.unshared_exchanges)
+            )
+
+        self._live_values: dict[str, str] = {}
+        """Other values that it has issued, by the recorded ones."""
+        self.handles = Handles(handles_in(cassette))
+
+    def add_settings(self, settings: UserSettings) -> None:
+        """Look for the credentials in what the user gives for the server from now on."""
+        self._credentials.add_settings(settings)
+
+    def session_of(self, planned: PlannedInteraction) -> ServerSession:
+        """Return the live session that takes the place of an interaction's recorded session."""
+        key = planned.opens_session or planned.session
+        if key not in self._sessions:
+            # What nobody issued then names no session now either.
+            is_named = bool(planned.session) and not planned.call.request.is_line
+            is_unknown = is_named and key not in self._issued_sessions
+            self._sessions[key] = ServerSession(
+                self._new_recorder(), key if is_unknown else NO_SESSION
+            )
+
+        return self._sessions[key]
+
+    def forget_session_of(self, planned: PlannedInteraction) -> None:
+        """Begin the session of an interaction anew: it was lost."""
+        self._sessions.pop(planned.opens_session or planned.session, None)
+
+    def note_issued_values(self, pair: LivePair) -> None:
+        """Take the values that the live server has issued in the place of recorded ones."""
+        self._live_values |= issued_values(pair.recorded.rpc_response, pair.response)
+
+    def with_live_values(self, request: Request) -> Request:
+        """Return a recorded request for the live server, with that server's path and ids."""
+        if is_sent_to(self._recorded_endpoint, request):
+            request = replace(request, target=self._live_endpoint)
+
+        live_headers = []
+        for name, value in request.headers:
+            # Of a credential or a condition only the name was kept.
+            if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS:
+                live_headers.append((name, value))
+
+        request = replace(request, headers=tuple(live_headers))
+        body = request.body
+        if self._live_values and body:
+            body = with_texts_replaced_at(body, SENT_BACK_PATHS, self._live_values.get)
+
+        live_ids_by_session = {}
+        for recorded, session in self._sessions.items():
+            live_ids_by_session[recorded] = session.id
+
+        request = with_body(request, with_live_names(body, live_ids_by_session))
+        return self.handles.with_live_handles(request)
+
+
+class LiveTools:
+    """The tools of a live server, as it lists them, and which calls may change something."""
+
+    def __init__(self, sessions: ServerSessions, *, allows_destructive: bool) -> None:
+        self._sessions = sessions
+        self._allows_destructive = allows_destructive
+        self._consented_names: Collection[str] = ()
+        self._lists_by_session: dict[str, ToolList] = {}
+
+    def consent_to(self, names: Collection[str]) -> None:
+        """Also call tools with these names if they are destructive."""
+        self._consented_names = names
+
+    def list_needed_for(self, planned: PlannedInteraction) -> ToolList | None:
+        """Return what has to be followed before a call, to know what its tool does; or None."""
+        if planned.call.method != CALL_TOOL or not planned.is_sent:
+            return None
+
+        if planned.session not in self._lists_by_session:
+            list_request = other_request_of_client(
+                self._sessions.with_live_values(planned.call.request), LIST_TOOLS
+            )
+            self._lists_by_session[planned.session] = ToolList(
+                list_request, self._sessions.session_of(planned)
+            )
+
+        tools = self._lists_by_session[planned.session]
+        return None if tools.is_over else tools
+
+    def only_reads(self, planned: PlannedInteraction) -> bool:
+        """Tell whether an interaction changes nothing, as the protocol or the server says."""
+        if planned.part == "call" and method_of(planned.call.method).reads:
+            return True
+        return self._hints_of(planned).get("readOnlyHint") is True
+
+    def may_write(self, planned: PlannedInteraction) -> bool:
+        """Tell whether the recorded call may have changed something."""
+        return planned.may_write and not self.only_reads(planned)
+
+    def may_destroy(self, planned: PlannedInteraction) -> bool:
+        """Tell whether a call's tool may destroy something, which nobody has allowed."""
+        if planned.call.name in self._consented_names:
+            return False
+
+        hints = self._hints_of(planned)
+        is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
+        return bool(is_destructive) and not self._allows_destructive
+
+    def input_schema(self, planned: PlannedInteraction) -> Mapping[str, Any]:
+        """Return the schema of a tool's arguments, as the live server lists it."""
+        return members_of(self._tool_of(planned).get("inputSchema"))
+
+    def _hints_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
+        """Return what the server says that the tool of a call does to the world."""
+        return members_of(self._tool_of(planned).get("annotations"))
+
+    def _tool_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
+        """Return the tool of a call, as the live server lists it; nothing if it lists none."""
+        tools = self._lists_by_session.get(planned.session)
+        if tools is None or planned.call.method != CALL_TOOL:
+            return {}
+        return tools.members_of_tool(planned.call.name)
+
+
+@dataclass(slots=True)
+class _WritesOfRun:
+    """The calls of a run that may change something, on which later ones may depend.
+
+    Attributes:
+        were_made: one was made.
+        first_unsent_number: the number of the first one that was not sent.
+        diverged_call: the first that did not end as recorded, or the first that explains later
+            differences.
+    """
+
+    were_made: bool = False
+    first_unsent_number: int | None = None
+    diverged_call: _DivergedCall | None = None
+
+    def note_unsent_call(self, number: int) -> None:
+        """Take note that the call with a number was not sent."""
+        if self.first_unsent_number is None:
+            self.first_unsent_number = number
+
+    def note_diverged_call(self, planned: PlannedInteraction, verdict: Verdict) -> None:
+        """Take note that a call may have left the live server in another state."""
+        has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
+        explains_later_differences = has_other_course and planned.is_compared
+        diverged_call = _DivergedCall(
+            planned.interaction.number, explains_later_differences
+        )
+        earlier_call = self.diverged_call
+        if earlier_call is None:
+            self.diverged_call = diverged_call
+            return
+
+        if explains_later_differences and not earlier_call.explains_later_differences:
+            self.diverged_call = diverged_call
+
+
 class Verifier:
-    """One cassette, recorded over the live server's transport, and one live server."""
+    """One cassette, recorded over the live server's transport, and one live server.
+
+    Attributes:
+        sessions: those with the live server, in which recorded requests are made.
+        tools: those of the live server.
+        expected_turns: the recorded turns that the live server has not asked so far.
+    """
 
     def __init__(
         self,
@@ -261,117 +458,28 @@ class Verifier:
         values: Values,
     ) -> None:
         """Take a cassette; destructive tools are called if all are allowed, or by consent."""
-        self._accepts_changes = accepts
-        self._value_texts = values
-        self._live_endpoint = endpoint
-        self._recorded_endpoint = endpoint_of(cassette.upstream)
-        self._ignored_for = ignored_for
-        self._allows_destructive = allows_destructive
-        self._consented_tools: Collection[str] = ()
-        self._largest_body = largest_body
-        self._redactor: Redactor | None = None
-        if cassette.redaction is not None:
-            self._redactor = Redactor(cassette.redaction, token_of)
-
-        self._credentials = Credentials(
-            self._redactor or Redactor(BUILT_IN_RULES, token_of),
-            seals_sessions=self._redactor is not None,
+        self.sessions = ServerSessions(
+            cassette,
+            endpoint,
+            token_of=token_of,
+            largest_body=largest_body,
+            values=values,
         )
-
-        self._sessions: dict[str, ServerSession] = {}
-        self._issued_sessions: set[str] = set()
+        self.tools = LiveTools(self.sessions, allows_destructive=allows_destructive)
+        self.expected_turns = ExpectedTurns(cassette)
+        self._accepts_changes = accepts
+        self._ignored_for = ignored_for
         self._first_calls_on_pipes = first_calls_on_pipes(cassette.interactions)
         self._why_unopened_by_session: dict[str, str] = {}
-        self._tool_lists: dict[str, ToolList] = {}
-        self._turns_by_session: dict[str, SessionTurns] = defaultdict(dict)
-        for interaction in cassette.interactions:
-            self._issued_sessions.update(
-                map(issued_session, interaction.unshared_exchanges)
-            )
-            turns = self._session_turns(interaction)
-            turns[interaction.number] = open_turns(interaction)
-
         self._repeated_by_number: dict[int, RepeatedInteraction] = {}
         """The interactions that have begun."""
-        self._live_values: dict[str, str] = {}
-        self._handles = Handles(handles_in(cassette))
-        self._first_unmade_write: int | None = None
-        """The number of the first call that was not sent and may have changed something."""
-        self._has_written = False
-        self._diverged_call: _DivergedCall | None = None
-        """That of the first call, or of the first that explains later differences."""
-
-    def consent_to(self, tools: Collection[str]) -> None:
-        """Also call tools with these names if they are destructive."""
-        self._consented_tools = tools
-
-    def add_settings(self, settings: UserSettings) -> None:
-        """Look for the credentials in what the user gives for the server from now on."""
-        self._credentials.add_settings(settings)
-
-    def _live_session_of(self, planned: PlannedInteraction) -> ServerSession:
-        """Return the live session that takes the place of an interaction's recorded session."""
-        key = planned.opens_session or planned.session
-        if key not in self._sessions:
-            recorder = Recorder(
-                seals_states=True,
-                redactor=self._redactor,
-                credentials=self._credentials,
-                values=self._value_texts,
-                largest_body=self._largest_body,
-            )
-
-            # What nobody issued then names no session now either.
-            is_named = bool(planned.session) and not planned.call.request.is_line
-            is_unknown = is_named and key not in self._issued_sessions
-            self._sessions[key] = ServerSession(
-                recorder, key if is_unknown else NO_SESSION
-            )
-
-        return self._sessions[key]
-
-    def tool_list_needed_for(self, planned: PlannedInteraction) -> ToolList | None:
-        """Return what has to be followed before a call, to know what its tool does; or None."""
-        if planned.call.method != CALL_TOOL or not planned.is_sent:
-            return None
-
-        if planned.session not in self._tool_lists:
-            list_request = other_request_of_client(
-                self._request_for_live_server(planned.call.request), LIST_TOOLS
-            )
-            self._tool_lists[planned.session] = ToolList(
-                list_request, self._live_session_of(planned)
-            )
-
-        tools = self._tool_lists[planned.session]
-        return None if tools.is_over else tools
-
-    def only_reads(self, planned: PlannedInteraction) -> bool:
-        """Tell whether an interaction changes nothing, as the protocol or the server says."""
-        if planned.part == "call" and method_of(planned.call.method).reads:
-            return True
-        return self._hints_of(planned).get("readOnlyHint") is True
+        self._writes = _WritesOfRun()
 
     def may_show_written_values(self, planned: PlannedInteraction) -> bool:
         """Tell whether what a call says may be something that was written in this run."""
-        if planned.call.depends_on_writes and self._has_written:
+        if planned.call.depends_on_writes and self._writes.were_made:
             return True
-        return self._may_write(planned)
-
-    def input_schema(self, planned: PlannedInteraction) -> Mapping[str, Any]:
-        """Return the schema of a tool's arguments, as the live server lists it."""
-        return members_of(self._tool_of(planned).get("inputSchema"))
-
-    def _hints_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
-        """Return what the server says that the tool of a call does to the world."""
-        return members_of(self._tool_of(planned).get("annotations"))
-
-    def _tool_of(self, planned: PlannedInteraction) -> Mapping[str, Any]:
-        """Return the tool of a call, as the live server lists it; nothing if it lists none."""
-        tools = self._tool_lists.get(planned.session)
-        if tools is None or planned.call.method != CALL_TOOL:
-            return {}
-        return tools.members_of_tool(planned.call.name)
+        return self.tools.may_write(planned)
 
     def begin_interaction(
         self, planned: PlannedInteraction
@@ -398,7 +506,7 @@ class Verifier:
         repeated = RepeatedInteraction(planned, conversation, script)
         self._repeated_by_number[planned.interaction.number] = repeated
         if planned.call.depends_on_writes:
-            repeated.diverged_call = self._diverged_call
+            repeated.diverged_call = self._writes.diverged_call
 
         accepts = self._change_acceptance_for(planned)
         if accepts is not None:
@@ -406,15 +514,11 @@ class Verifier:
 
         return repeated
 
-    def forget_session(self, planned: PlannedInteraction) -> None:
-        """Begin the session of an interaction anew: it was lost."""
-        self._sessions.pop(planned.opens_session or planned.session, None)
-
     def separate_script(self, planned: PlannedInteraction) -> RecordedScript:
         """Return the answers of an interaction, for a conversation apart from all others."""
         script = self._recorded_script_of(planned)
         # It answers what the server asks in this conversation alone.
-        self._stop_expecting_turns(planned.interaction)
+        self.expected_turns.remove(planned.interaction)
         return script
 
     def conversation_with(
@@ -424,9 +528,9 @@ class Verifier:
         departure: Departure | None = None,
     ) -> Conversation:
         """Return a conversation with the call of an interaction, answered by a script."""
-        session = self._live_session_of(planned)
+        session = self.sessions.session_of(planned)
         return Conversation(
-            self._request_for_live_server(planned.call.request),
+            self.sessions.with_live_values(planned.call.request),
             script,
             session,
             departure=departure,
@@ -437,7 +541,7 @@ class Verifier:
         """Return the questions and answers of an interaction that is repeated."""
         interaction = planned.interaction
         number = interaction.number
-        turns = self._session_turns(interaction)
+        turns = self.expected_turns.in_session_of(interaction)
         if number in self._repeated_by_number or number not in turns:
             # It is repeated once more.
             turns[number] = open_turns(interaction)
@@ -447,7 +551,7 @@ class Verifier:
             self._ignored_for(planned.call),
             turns[number],
             turns,
-            self._handles,
+            self.sessions.handles,
             renames_keys=True,
             is_at_start=number in self._first_calls_on_pipes,
         )
@@ -476,126 +580,63 @@ class Verifier:
     ) -> VerifiedInteraction | None:
         """Return the verdict on an interaction that is not sent, or None."""
         may_destroy = False
-        unmade_write = self._first_unmade_write
+        unsent_write = self._writes.first_unsent_number
         reason = planned.why_skipped
         if reason is None:
             if not self._is_to_be_sent(planned):
                 return VerifiedInteraction(planned, "skipped", reason=_NOT_SELECTED)
 
-            may_destroy = self.may_destroy(planned)
+            may_destroy = self.tools.may_destroy(planned)
             if may_destroy:
                 reason = "the server says that the tool may destroy something"
-            elif unmade_write is not None and planned.call.depends_on_writes:
-                reason = f"it may depend on #{unmade_write}, which was not sent"
+            elif unsent_write is not None and planned.call.depends_on_writes:
+                reason = f"it may depend on #{unsent_write}, which was not sent"
 
         if reason is None:
             return None
 
-        is_unmade_write = planned.is_sent and self._may_write(planned)
-        if unmade_write is None and is_unmade_write:
-            self._first_unmade_write = planned.interaction.number
+        if planned.is_sent and self.tools.may_write(planned):
+            self._writes.note_unsent_call(planned.interaction.number)
 
-        self._stop_expecting_turns(planned.interaction)
+        self.expected_turns.remove(planned.interaction)
         return VerifiedInteraction(
             planned, "skipped", reason=reason, may_destroy=may_destroy
         )
 
     def _is_to_be_sent(self, planned: PlannedInteraction) -> bool:
         """Tell whether an interaction is sent: one that is needed only if it may write."""
-        if planned.is_needed and self.only_reads(planned):
+        if planned.is_needed and self.tools.only_reads(planned):
             return False
         return planned.is_sent
-
-    def may_destroy(self, planned: PlannedInteraction) -> bool:
-        """Tell whether a call's tool may destroy something, which nobody has allowed."""
-        if planned.call.name in self._consented_tools:
-            return False
-
-        hints = self._hints_of(planned)
-        is_destructive = hints.get("destructiveHint") and not hints.get("readOnlyHint")
-        return bool(is_destructive) and not self._allows_destructive
-
-    def _may_write(self, planned: PlannedInteraction) -> bool:
-        """Tell whether the recorded call may have changed something."""
-        return planned.may_write and not self.only_reads(planned)
 
     def _change_acceptance_for(self, planned: PlannedInteraction) -> Accepts | None:
         """Return what accepts changes of an interaction: of what was not selected, nothing does."""
         return self._accepts_changes if planned.is_compared else None
 
-    def _session_turns(self, interaction: RecordedInteraction) -> SessionTurns:
-        """Return the open turns of an interaction's session."""
-        return self._turns_by_session[session_of_exchange(interaction.exchanges[0])]
-
-    def _stop_expecting_turns(self, interaction: RecordedInteraction) -> None:
-        """Stop expecting the turns of an interaction."""
-        self._session_turns(interaction).pop(interaction.number, None)
-
-    def awaits_question_before_call(self, planned: PlannedInteraction) -> bool:
-        """Tell whether its call has to wait for a question that was answered before it came."""
-        number = planned.interaction.exchanges[0].number
-        turns = unprompted_turns(self._session_turns(planned.interaction))
-        return planned.why_skipped is None and any(
-            turn.was_answered_before(number) for _, turn in turns
-        )
-
-    def awaits_question_of_pending_call(self, planned: PlannedInteraction) -> bool:
-        """Tell whether a question is still to come that was asked while its call was pending."""
-        turns = unprompted_turns(self._session_turns(planned.interaction))
-        return any(number == planned.interaction.number for number, _ in turns)
-
     def give_up_overdue_turns(self, planned: PlannedInteraction) -> None:
         """Expect no more what its call has waited for in vain; that is told of the stream."""
-        request_number = planned.interaction.exchanges[0].number
-        session_turns = self._session_turns(planned.interaction)
-        for number, turn in unprompted_turns(session_turns):
-            if turn.was_answered_before(request_number):
-                asking = self._repeated_by_number.get(number)
-                if asking is not None and asking.planned.part == "listening":
-                    asking.script.note_unasked_turn(turn)
+        for number, turn in self.expected_turns.overdue_turns(planned):
+            asking = self._repeated_by_number.get(number)
+            if asking is not None and asking.planned.part == "listening":
+                asking.script.note_unasked_turn(turn)
 
-                turn.questions.clear()
-
-    def _request_for_live_server(self, request: Request) -> Request:
-        """Return a recorded request for the live server, with that server's path and ids."""
-        if is_sent_to(self._recorded_endpoint, request):
-            request = replace(request, target=self._live_endpoint)
-
-        live_headers = []
-        for name, value in request.headers:
-            # Of a credential or a condition only the name was kept.
-            if value or name.lower() not in CREDENTIAL_HEADERS | CONDITION_HEADERS:
-                live_headers.append((name, value))
-
-        request = replace(request, headers=tuple(live_headers))
-        body = request.body
-        if self._live_values and body:
-            body = with_texts_replaced_at(body, SENT_BACK_PATHS, self._live_values.get)
-
-        live_ids_by_session = {}
-        for recorded, session in self._sessions.items():
-            live_ids_by_session[recorded] = session.id
-
-        request = with_body(request, with_live_names(body, live_ids_by_session))
-        return self._handles.with_live_handles(request)
+            turn.questions.clear()
 
     def end_interaction(self, repeated: RepeatedInteraction) -> VerifiedInteraction:
         """Return what came of an interaction, and take what others need of it."""
         verified = repeated.verified_interaction()
         planned = verified.planned
         if planned.part != "listening":
-            self._stop_expecting_turns(planned.interaction)
+            self.expected_turns.remove(planned.interaction)
 
-        if self._may_write(planned):
-            self._has_written = True
+        if self.tools.may_write(planned):
+            self._writes.were_made = True
 
         for pair in verified.findings.response_pairs:
-            self._live_values |= issued_values(
-                pair.recorded.rpc_response, pair.response
-            )
+            self.sessions.note_issued_values(pair)
 
         if self._may_have_diverged(repeated, verified):
-            self._note_diverged_call(planned, verified.verdict)
+            self._writes.note_diverged_call(planned, verified.verdict)
 
         if planned.opens_session:
             self._note_if_session_unopened(planned.opens_session, verified)
@@ -628,7 +669,7 @@ class Verifier:
         self, repeated: RepeatedInteraction, verified: VerifiedInteraction
     ) -> bool:
         """Tell whether a call may leave the live server in another state than recorded."""
-        if not self._may_write(verified.planned):
+        if not self.tools.may_write(verified.planned):
             return False
         if repeated.was_refused or verified.verdict == "not-reached":
             return True
@@ -639,23 +680,6 @@ class Verifier:
 
         accepts = self._change_acceptance_for(verified.planned)
         return accepts is None or not accepts(verified, turn)
-
-    def _note_diverged_call(
-        self, planned: PlannedInteraction, verdict: Verdict
-    ) -> None:
-        """Take note that a call may have left the live server in another state."""
-        has_other_course = VERDICTS.index(verdict) > _HEAVIEST_OF_SAME_COURSE
-        explains_later_differences = has_other_course and planned.is_compared
-        diverged_call = _DivergedCall(
-            planned.interaction.number, explains_later_differences
-        )
-        earlier_call = self._diverged_call
-        if earlier_call is None:
-            self._diverged_call = diverged_call
-            return
-
-        if explains_later_differences and not earlier_call.explains_later_differences:
-            self._diverged_call = diverged_call
 
     def without_newly_ignored(
         self, verified: VerifiedInteraction
@@ -683,8 +707,8 @@ class Verifier:
         if planned.opens_session:
             self._note_if_session_unopened(planned.opens_session, verified)
 
-        if self._may_write(planned):
-            self._note_diverged_call(planned, "not-reached")
+        if self.tools.may_write(planned):
+            self._writes.note_diverged_call(planned, "not-reached")
 
         return verified
 

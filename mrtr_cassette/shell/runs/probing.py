@@ -672,7 +672,7 @@ class _Prober:
             self.branches.branch_requests = None
 
         await self.run.close_server_of(call)
-        self.run.verifier.forget_session(call)
+        self.run.verifier.sessions.forget_session_of(call)
         for opening_call in self.plan:
             is_opening = opening_call.part in ("opening", "listening")
             session = opening_call.opens_session or opening_call.session
@@ -777,7 +777,7 @@ class _Prober:
     async def _ask_after_other_arguments(self, ask: ProbedAsk) -> LiveAsk | None:
         """Make a call with another argument; return what the server asks first."""
         conversation, script = self._conversation_and_script(ask, None)
-        schema = self.run.verifier.input_schema(ask.planned)
+        schema = self.run.verifier.tools.input_schema(ask.planned)
         body = with_another_argument(conversation.request.body, schema)
         if body is None:
             return None
@@ -804,7 +804,7 @@ class _Prober:
                 continue
             if is_of_tool and canonical(planned.call.arguments) == arguments:
                 continue
-            if planned.why_skipped or self.run.verifier.may_destroy(planned):
+            if planned.why_skipped or self.run.verifier.tools.may_destroy(planned):
                 continue
 
             if other_ask.index == ask.index:

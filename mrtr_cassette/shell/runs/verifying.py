@@ -250,8 +250,8 @@ async def live_run(
             values=_values_known_to(cassette, options),
         )
 
-        verifier.add_settings(UserSettings(secrets=options.secrets))
-        verifier.consent_to(consented_tools)
+        verifier.sessions.add_settings(UserSettings(secrets=options.secrets))
+        verifier.tools.consent_to(consented_tools)
         called_target = target
         if is_over_old_transport(cassette):
             called_target = _target_over_lines(target)
@@ -382,7 +382,7 @@ class LiveRun:
         if server_key not in self.servers_by_session:
             target = self.target
             connection = await self.exit_stack.enter_async_context(AsyncExitStack())
-            client_context = target.connect(self.verifier.add_settings)
+            client_context = target.connect(self.verifier.sessions.add_settings)
             server = LiveServer(
                 await connection.enter_async_context(client_context),
                 target.origin,
@@ -429,12 +429,13 @@ class LiveRun:
         """Repeat one conversation; a listening stream is verified at the end."""
         try:
             server = await self.server_for(call)
+            expected_turns = self.verifier.expected_turns
             if not await server.wait_for_due_questions(
-                partial(self.verifier.awaits_question_before_call, call)
+                partial(expected_turns.awaits_question_before_call, call)
             ):
                 self.verifier.give_up_overdue_turns(call)
 
-            tools = self.verifier.tool_list_needed_for(call)
+            tools = self.verifier.tools.list_needed_for(call)
             if tools is not None:
                 await server.follow_conversation(tools)
 
@@ -449,7 +450,7 @@ class LiveRun:
 
             await server.follow_conversation(repeated.conversation)
             await server.wait_for_due_questions(
-                partial(self.verifier.awaits_question_of_pending_call, call)
+                partial(expected_turns.awaits_question_of_pending_call, call)
             )
             verified = self.verifier.end_interaction(repeated)
             if call.is_setup or verified.verdict in ("skipped", "not-reached"):
@@ -471,7 +472,7 @@ class LiveRun:
             return first_result
 
         second_result: VerifiedInteraction | None = None
-        if self.verifier.only_reads(first_result.planned):
+        if self.verifier.tools.only_reads(first_result.planned):
             repeated = self.verifier.begin_interaction(first_result.planned)
             has_response = bool(first_result.findings.response_pairs)
             if has_response and isinstance(repeated, RepeatedInteraction):

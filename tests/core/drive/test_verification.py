@@ -112,7 +112,7 @@ def test_requests_without_params_are_repeated(params: bytes, method: str) -> Non
     """Whatever a client sends for absent params, its call is repeated, and so are the tools."""
     call = rpc(method).replace(b"}", b',"params":%b}' % params)
     verifier, (plan,) = scripted((call, {}))
-    tools = verifier.tool_list_needed_for(plan)
+    tools = verifier.tools.list_needed_for(plan)
     if tools is not None:
         pages = {"tools": [], "nextCursor": "2"}, {"tools": []}
         listed = follow(tools, *pages)
@@ -404,16 +404,16 @@ def test_tool_that_may_destroy_is_not_called(
 ) -> None:
     """What the live server says of its tools decides, once for each session."""
     verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
-    tools = verifier.tool_list_needed_for(plan)
+    tools = verifier.tools.list_needed_for(plan)
     follow(
         tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]}
     )
 
-    assert verifier.tool_list_needed_for(plan) is None
+    assert verifier.tools.list_needed_for(plan) is None
     assert (
         isinstance(verifier.begin_interaction(plan), RepeatedInteraction) is is_called
     )
-    assert verifier.only_reads(plan) is False
+    assert verifier.tools.only_reads(plan) is False
 
 
 HINTS = {"tools": [
@@ -445,7 +445,7 @@ def test_what_may_depend_on_a_call_that_is_not_sent_is_skipped_with_it(
     verifier, plans = verifier_of(cassette, allows_destructive=allows)
     found = {}
     for plan in plans:
-        tools = verifier.tool_list_needed_for(plan)
+        tools = verifier.tools.list_needed_for(plan)
         if tools is not None:
             follow(tools, HINTS)
 
@@ -472,7 +472,7 @@ def test_what_was_not_selected_is_skipped() -> None:
 
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
     assert str(begun(verifier, second).reason) == "it was not selected"
-    assert verifier.tool_list_needed_for(second) is None
+    assert verifier.tools.list_needed_for(second) is None
 
 
 def all_repeated(
@@ -481,7 +481,7 @@ def all_repeated(
     """Repeat a plan with a server that gives every call one result; return what came of it."""
     found = {}
     for item in plan:
-        tools = verifier.tool_list_needed_for(item)
+        tools = verifier.tools.list_needed_for(item)
         if tools is not None:
             follow(tools, HINTS)
 
@@ -754,13 +754,16 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         stream_ = begun(verifier, listening)
         observation = stream_.conversation.next_request()
 
-        assert verifier.awaits_question_before_call(calling) is not during_call
+        assert (
+            verifier.expected_turns.awaits_question_before_call(calling)
+            is not during_call
+        )
 
         if is_early:
             push = push_on(observation, roots("early"))
 
             assert stream_.conversation.session.give_push_to_owner(push) is not None
-            assert not verifier.awaits_question_before_call(calling)
+            assert not verifier.expected_turns.awaits_question_before_call(calling)
 
         running = begun(verifier, calling)
         calls = running.conversation.next_request()
@@ -771,7 +774,7 @@ def test_what_a_server_asks_of_its_own_accord_may_come_at_another_time(
         show(calls, lambda body: stream(answer(body, text("done"))))
         running.conversation.response_received(calls)
 
-        assert not verifier.awaits_question_of_pending_call(calling)
+        assert not verifier.expected_turns.awaits_question_of_pending_call(calling)
         assert verifier.end_interaction(running).verdict == "same"
         assert verifier.end_interaction(stream_).verdict == "skipped"
 
@@ -783,7 +786,7 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     stream_.conversation.next_request()
     verifier.give_up_overdue_turns(calling)
 
-    assert not verifier.awaits_question_before_call(calling)
+    assert not verifier.expected_turns.awaits_question_before_call(calling)
     assert verifier.end_interaction(stream_).verdict == "rounds-changed"
 
     verifier, (_, calling) = verifier_of(told_roots(during_call=True))
@@ -792,9 +795,9 @@ def test_what_a_server_does_not_ask_any_more_is_told() -> None:
     show(calls, lambda body: stream(answer(body, text("done"))))
     running.conversation.response_received(calls)
 
-    assert verifier.awaits_question_of_pending_call(calling)
+    assert verifier.expected_turns.awaits_question_of_pending_call(calling)
     assert verifier.end_interaction(running).verdict == "rounds-changed"
-    assert not verifier.awaits_question_of_pending_call(calling)
+    assert not verifier.expected_turns.awaits_question_of_pending_call(calling)
 
 
 # Places that don't count
