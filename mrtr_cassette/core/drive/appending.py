@@ -508,7 +508,7 @@ class PlayedCallRepeater:
         yield write
         self._diverged_write = write.difference_at_end()
         for change in write.recorded_script.findings.left_out:
-            self._player.normaliser.note_ignored_in_response(
+            self._player.normaliser.keys.note_ignored_in_response(
                 partial(is_below, change.pointer)
             )
 
@@ -543,7 +543,7 @@ class PlayedCallRepeater:
             interaction,
             ignored,
             handles=self.handles,
-            repeated_values=self._player.normaliser.differing_values(
+            repeated_values=self._player.normaliser.keys.differing_values(
                 call.entry.exchange.request, call.request
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
@@ -32,14 +33,9 @@ from mrtr_cassette.core.protocol.hooks import MatchHook
 from mrtr_cassette.core.replay.placed_secrets import (
     NOT_ISSUED_MARK,
     PlacedSecrets,
-    numbering_redactor,
+    SentSecrets,
 )
-from mrtr_cassette.core.secrets.credentials import (
-    Credentials,
-    RepeatedSecrets,
-    UserSettings,
-    is_secret_anywhere,
-)
+from mrtr_cassette.core.secrets.credentials import RepeatedSecrets
 from mrtr_cassette.core.secrets.names import (
     ANSWER,
     HASH,
@@ -131,67 +127,13 @@ class _WithoutSecrets(NamedTuple):
         return self.request is request and self.values is values
 
 
-class RequestNormaliser:
-    """Turns requests into the form in which they are compared with one cassette's.
+class RequestSealer:
+    """Seals the states, ids and answers of requests as they are in a cassette."""
 
-    Attributes:
-        unused_ignored_members: the ignored members that no request or response has had so far.
-    """
-
-    def __init__(
-        self,
-        cassette: Cassette,
-        ignored: Collection[MemberPath],
-        *,
-        remembers: bool = True,
-        matchers: Matching | None = None,
-    ) -> None:
-        """Read a cassette; with `remembers`, secrets of earlier requests are recognised."""
-        self.values = Values(cassette.values)
+    def __init__(self, cassette: Cassette) -> None:
         self._cassette = cassette
-        self.matchers = matchers if isinstance(matchers, Matchers) else None
-        self.hook = matchers if isinstance(matchers, MatchHook) else None
-        self._remembers = remembers
-        self.ignored_members = ignored
-        exchanges = list(cassette.exchanges)
-        requests = [exchange.request for exchange in exchanges]
-        self._recorded_sessions = {
-            request.header(SESSION_HEADER) for request in requests
-        }
-        self._resumed_events = resumed_events(exchanges)
-        self._user_header_names = cassette.kept_headers
+        self._resumed_events = resumed_events(list(cassette.exchanges))
         self._seals_states = cassette.request_state == "sealed"
-        self._redacts = cassette.redaction is not None
-        self.has_placeholders = self._redacts and any(map(_has_placeholders, requests))
-        self._recorded_keys: set[tuple[LookupKey, Headers]] = set()
-        """What tells the recorded requests apart, as they are matched."""
-        self._placed_secrets = PlacedSecrets(cassette, self._sealed_recorded_request)
-        self.start_afresh()
-
-    def start_afresh(self) -> None:
-        """Forget what clients have sent."""
-        if self.matchers is not None:
-            self.matchers = self.matchers.for_another_play()
-
-        self.unused_ignored_members = list(self.ignored_members)
-        # A cassette that was written by hand has no rules, but what is shown of it has.
-        rules = self._cassette.redaction or RedactionRules()
-        self._redactor = numbering_redactor(rules)
-        self._credentials = Credentials(self._redactor, seals_sessions=False)
-        # The credentials know what was given or is in headers; what is found is known apart.
-        self._redactor.on_find = self._note_sent_secret
-        self._secrets_sent_before = RepeatedSecrets()
-        """The secrets that clients have sent, which no message shows."""
-        self._secrets_sent_now = RepeatedSecrets()
-        """The secrets of the request that is read."""
-        self._learned_secrets: dict[tuple[str, Ref], str] = {}
-        """What the clients of sessions sent for secrets that are told nowhere before."""
-        self._latest_without_secrets: _WithoutSecrets | None = None
-        """The request that was read last, and itself without secrets: a miss shows it again."""
-
-    def add_settings(self, settings: UserSettings) -> None:
-        """Take credentials, to be looked for in what clients send from now on."""
-        self._credentials.add_settings(settings)
 
     @cached_property
     def issued_names(self) -> frozenset[str]:
@@ -217,46 +159,109 @@ class RequestNormaliser:
 
         return frozenset(names)
 
-    # As they are matched
+    def sealed_recorded_request(self, recorded_request: Request) -> Request:
+        """Return a recorded request with states, ids and answers sealed: all are issued."""
+        return self._with_sealed_states(recorded_request, lambda _token: True)
 
-    def normalised_recorded_request(
-        self, request: Request
-    ) -> tuple[Call, NormalisedRequest]:
-        """Return a recorded request as it is matched, read."""
-        request = self._sealed_recorded_request(request)
-        if self.has_placeholders:
-            request = self._redacted_request(request)
-
-        request = self.values.request_without_spellings(request)
-        if self.has_placeholders:
-            self._recorded_keys.add(self._distinguishing_key(request))
-
-        is_matched_by_body_bytes = self._is_matched_by_body_bytes(request)
-        return self._call_with_normalised_request(
-            request, is_matched_by_body_bytes=is_matched_by_body_bytes
+    def sealed_request(self, request: Request) -> Request:
+        """Return a client's request with states, ids and answers sealed."""
+        request = with_event_as_recorded(request, self._resumed_events)
+        return self._with_sealed_states(
+            request, lambda token: token in self.issued_names
         )
 
-    def _is_matched_by_body_bytes(self, recorded_request: Request) -> bool:
-        """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
-        if self.has_placeholders or self._cassette.seals_answers:
-            return False
-        if self._user_header_names or self.values.names:
-            return False
-        # The hash of a state counts only where it was issued.
-        body = recorded_request.body
-        return b"sha256" not in body or not may_have_states_or_task_ids(body)
+    def _with_sealed_states(
+        self, request: Request, is_issued: Callable[[str], bool]
+    ) -> Request:
+        """Return a request with states, ids and answers sealed as they are in the cassette.
 
-    def prepared_request(self, request: Request) -> PreparedRequest:
-        """Return how a client's request is matched, and its caller's values."""
-        call, normalised = self._call_with_normalised_request(
-            self._without_any_secrets(request)
+        `is_issued` tells whether a hash is the cassette's and stays as it is.
+        """
+
+        def new_state(state: str) -> str:
+            if self._is_state_kept(state, is_issued):
+                return state
+            return sealed_hash(state)
+
+        def new_id(name: str) -> str:
+            return new_state(name) if is_searched_everywhere(name) else name
+
+        def is_sealed_answer(text: str) -> bool:
+            return looks_sealed(text) and is_issued(text)
+
+        if self._seals_states:
+            request = with_named_task_id(request, new_id)
+
+        body = request.body
+        may_have_hash = b"sha256" in body or b"\\u" in body
+        if self._seals_states or may_have_hash:
+            body = seal_states(body, new_state)
+
+        if self._cassette.seals_answers:
+            body = seal_answers(body, is_sealed_answer)
+
+        if body == request.body:
+            return request
+
+        return replace(request, body=body)
+
+    def _is_state_kept(self, state: str, is_issued: Callable[[str], bool]) -> bool:
+        """Tell whether a request state, or the id of a task, stays as it is."""
+        ref = ref_of(state, *ISSUED, HASH)
+        if ref is None:
+            return not self._seals_states
+        if ref.kind != HASH:
+            return True
+
+        return self._seals_states and is_issued(ref.name)
+
+    def with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
+        """Mark the placeholders that the cassette has not issued."""
+
+        def mark_of_unissued_token(rule: str, token: str) -> str | None:
+            """Return another token for one that was not issued."""
+            if placeholder(rule, token) in self.issued_names:
+                return None
+            return NOT_ISSUED_MARK
+
+        return renumber_secrets(raw, mark_of_unissued_token)
+
+
+class RequestKeys:
+    """The keys of requests without secrets, by which they are looked up among a cassette's.
+
+    Attributes:
+        unused_ignored_members: the ignored members that no request or response has had so far.
+        has_placeholders: the cassette's requests have placeholders of secrets.
+    """
+
+    def __init__(
+        self,
+        cassette: Cassette,
+        ignored: Collection[MemberPath],
+        matchers: Matching | None,
+    ) -> None:
+        """Take a cassette, and what a user lets differ."""
+        self.matchers = matchers if isinstance(matchers, Matchers) else None
+        self.hook = matchers if isinstance(matchers, MatchHook) else None
+        self.ignored_members = ignored
+        self.unused_ignored_members = list(ignored)
+        requests = [exchange.request for exchange in cassette.exchanges]
+        self.has_placeholders = cassette.redaction is not None and any(
+            map(_has_placeholders, requests)
         )
-        if normalised.request is not request:
-            call = read_call(request)
+        self._user_header_names = cassette.kept_headers
 
-        return PreparedRequest(normalised, caller_values_in(call))
+    def for_another_play(self) -> RequestKeys:
+        """Return the same, of which nothing was used."""
+        keys = copy(self)
+        keys.unused_ignored_members = list(self.ignored_members)
+        if self.matchers is not None:
+            keys.matchers = self.matchers.for_another_play()
 
-    def _call_with_normalised_request(
+        return keys
+
+    def call_and_normalised_request(
         self, with_secrets: Request, *, is_matched_by_body_bytes: bool = False
     ) -> tuple[Call, NormalisedRequest]:
         """Make all secrets of a rule the same one, and tell which they are.
@@ -335,7 +340,7 @@ class RequestNormaliser:
         call_without_rules = CallKey(*map(without_rules, lookup.call))
         return lookup.call, LookupKey(call_without_rules, lookup.state, answers)
 
-    def _distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
+    def distinguishing_key(self, request: Request) -> tuple[LookupKey, Headers]:
         """Return what tells a request apart from others, whatever its secrets."""
         alike_secrets_request = _with_one_secret_per_rule(request)
         user_headers = []
@@ -348,146 +353,13 @@ class RequestNormaliser:
         )
         return lookup, tuple(sorted(user_headers))
 
-    def _without_any_secrets(self, request: Request) -> Request:
-        """Return a client's request without secrets, which is remembered of the latest one."""
-        latest = self._latest_without_secrets
-        if latest is not None and latest.is_of(request, self.values):
-            return latest.without_secrets
-
-        without_secrets = self._with_secrets_replaced(request)
-        self._latest_without_secrets = _WithoutSecrets(
-            request, self.values, without_secrets
-        )
-        return without_secrets
-
-    def _with_secrets_replaced(self, request: Request) -> Request:
-        """Return a client's request with placeholders for secrets.
-
-        Where that is not what was recorded, secrets are looked for that are not found by
-        themselves: those that were sent before, and what stands in the places of placeholders.
-        """
-        self._secrets_sent_now = RepeatedSecrets()
-        without_secrets = self.values.sealed_request(self._with_placeholders(request))
-        without_secrets = self.values.request_without_spellings(without_secrets)
-        if not self.has_placeholders or self._is_recorded(without_secrets):
-            return without_secrets
-
-        sent_secrets = self._secrets_sent_now
-        if self._remembers:
-            sent_secrets = self._secrets_sent_before
-
-        without_secrets = sent_secrets.sealed_request(without_secrets)
-        learned_secrets = self._learned_secrets if self._remembers else None
-        text_by_secret = self._placed_secrets.secrets_in(
-            without_secrets, learned_secrets
-        )
-        secrets_in_places = RepeatedSecrets()
-        for secret, text in text_by_secret.items():
-            secrets_in_places.add_known_text(
-                text, self._redactor.placeholder(secret.kind, text)
-            )
-
-        without_secrets = secrets_in_places.sealed_request(without_secrets)
-        if self._remembers and self._is_recorded(without_secrets):
-            session = request.header(SESSION_HEADER)
-            for secret, text in text_by_secret.items():
-                self._learned_secrets[session, secret] = text
-
-        return without_secrets
-
-    def _is_recorded(self, without_secrets: Request) -> bool:
-        """Tell whether a request without secrets is a recorded one."""
-        return self._distinguishing_key(without_secrets) in self._recorded_keys
-
-    def _with_placeholders(self, request: Request) -> Request:
-        """Return a request with placeholders for the secrets that rules find."""
-        if self.has_placeholders:
-            self._credentials.add_headers(request.headers)
-
-        request = with_event_as_recorded(request, self._resumed_events)
-        request = self._with_sealed_states(
-            request, lambda token: token in self.issued_names
-        )
-        if not self.has_placeholders:
-            return request
-        if not _has_placeholders(request):
-            return self._redacted_request(request)
-
-        # What was not issued looks like a placeholder until secrets have been found: it is none.
-        marked_request = request_with_changed_texts(
-            request, self._with_marked_placeholders
-        )
-        redacted_request = self._redacted_request(marked_request)
-        return request_with_changed_texts(
-            redacted_request, _with_spoilt_unissued_tokens
-        )
-
-    def _sealed_recorded_request(self, recorded_request: Request) -> Request:
-        """Return a recorded request with states, ids and answers sealed: all are issued."""
-        return self._with_sealed_states(recorded_request, lambda _token: True)
-
-    def _with_sealed_states(
-        self, request: Request, is_issued: Callable[[str], bool]
-    ) -> Request:
-        """Return a request with states, ids and answers sealed as they are in the cassette.
-
-        `is_issued` tells whether a hash is the cassette's and stays as it is.
-        """
-
-        def new_state(state: str) -> str:
-            if self._is_state_kept(state, is_issued):
-                return state
-            return sealed_hash(state)
-
-        def new_id(name: str) -> str:
-            return new_state(name) if is_searched_everywhere(name) else name
-
-        def is_sealed_answer(text: str) -> bool:
-            return looks_sealed(text) and is_issued(text)
-
-        if self._seals_states:
-            request = with_named_task_id(request, new_id)
-
-        body = request.body
-        may_have_hash = b"sha256" in body or b"\\u" in body
-        if self._seals_states or may_have_hash:
-            body = seal_states(body, new_state)
-
-        if self._cassette.seals_answers:
-            body = seal_answers(body, is_sealed_answer)
-
-        if body == request.body:
-            return request
-
-        return replace(request, body=body)
-
-    def _is_state_kept(self, state: str, is_issued: Callable[[str], bool]) -> bool:
-        """Tell whether a request state, or the id of a task, stays as it is."""
-        ref = ref_of(state, *ISSUED, HASH)
-        if ref is None:
-            return not self._seals_states
-        if ref.kind != HASH:
-            return True
-
-        return self._seals_states and is_issued(ref.name)
-
-    def _redacted_request(self, request: Request) -> Request:
-        """Return a request without the secrets that rules find, and without credentials."""
-        without_found_secrets = self._redactor.redacted_request(request)
-        return self._credentials.known_secrets.sealed_request(without_found_secrets)
-
-    def _with_marked_placeholders(self, raw: bytes, _name: str) -> bytes:
-        """Mark the placeholders that the cassette has not issued."""
-
-        def mark_of_unissued_token(rule: str, token: str) -> str | None:
-            """Return another token for one that was not issued."""
-            if placeholder(rule, token) in self.issued_names:
-                return None
-            return NOT_ISSUED_MARK
-
-        return renumber_secrets(raw, mark_of_unissued_token)
-
-    # Ignored members
+    def differing_values(
+        self, recorded_request: Request, received_request: Request
+    ) -> list[tuple[Any, Any]]:
+        """Return the recorded values in whose places a request has others of their kind."""
+        if self.matchers is None:
+            return []
+        return self.matchers.differing_values(recorded_request, received_request)
 
     def note_ignored_members_in(self, request: Request) -> None:
         """Take note of which ignored members a request has."""
@@ -513,54 +385,167 @@ class RequestNormaliser:
 
         self.unused_ignored_members = still_unused
 
-    # Matched values
 
-    def differing_values(
-        self, recorded_request: Request, received_request: Request
-    ) -> list[tuple[Any, Any]]:
-        """Return the recorded values in whose places a request has others of their kind."""
-        if self.matchers is None:
-            return []
-        return self.matchers.differing_values(recorded_request, received_request)
+class RequestNormaliser:
+    """Turns requests into the form in which they are compared with one cassette's.
 
-    # Secrets
+    Attributes:
+        keys: those by which requests without secrets are looked up.
+        sealer: seals the states of requests as they are in the cassette.
+        sent_secrets: the secrets that clients have sent.
+    """
 
-    def _note_sent_secret(self, rule: str, secret: str) -> None:
-        """Take note of a secret that a client has sent."""
-        if not is_secret_anywhere(rule, secret):
-            return
+    def __init__(
+        self,
+        cassette: Cassette,
+        ignored: Collection[MemberPath],
+        *,
+        remembers: bool = True,
+        matchers: Matching | None = None,
+    ) -> None:
+        """Read a cassette; with `remembers`, secrets of earlier requests are recognised."""
+        self.values = Values(cassette.values)
+        self.keys = RequestKeys(cassette, ignored, matchers)
+        self.sealer = RequestSealer(cassette)
+        self._cassette = cassette
+        self._remembers = remembers
+        self._recorded_sessions = {
+            exchange.request.header(SESSION_HEADER) for exchange in cassette.exchanges
+        }
+        self._recorded_keys: set[tuple[LookupKey, Headers]] = set()
+        """What tells the recorded requests apart, as they are matched."""
+        self._placed_secrets = PlacedSecrets(
+            cassette, self.sealer.sealed_recorded_request
+        )
+        self.start_afresh()
 
-        for secrets_sent in (self._secrets_sent_now, self._secrets_sent_before):
-            secrets_sent.add_known_text(
-                secret, self._redactor.placeholder(rule, secret)
-            )
+    def start_afresh(self) -> None:
+        """Forget what clients have sent."""
+        self.keys = self.keys.for_another_play()
+        # A cassette that was written by hand has no rules, but what is shown of it has.
+        rules = self._cassette.redaction or RedactionRules()
+        self.sent_secrets = SentSecrets(rules, remembers=self._remembers)
+        self._latest_without_secrets: _WithoutSecrets | None = None
+        """The request that was read last, and itself without secrets: a miss shows it again."""
 
-    # To be shown
+    def normalised_recorded_request(
+        self, request: Request
+    ) -> tuple[Call, NormalisedRequest]:
+        """Return a recorded request as it is matched, read."""
+        request = self.sealer.sealed_recorded_request(request)
+        if self.keys.has_placeholders:
+            request = self.sent_secrets.redacted_request(request)
+
+        request = self.values.request_without_spellings(request)
+        if self.keys.has_placeholders:
+            self._recorded_keys.add(self.keys.distinguishing_key(request))
+
+        is_matched_by_body_bytes = self._is_matched_by_body_bytes(request)
+        return self.keys.call_and_normalised_request(
+            request, is_matched_by_body_bytes=is_matched_by_body_bytes
+        )
+
+    def _is_matched_by_body_bytes(self, recorded_request: Request) -> bool:
+        """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
+        if self.keys.has_placeholders or self._cassette.seals_answers:
+            return False
+        if self._cassette.kept_headers or self.values.names:
+            return False
+        # The hash of a state counts only where it was issued.
+        body = recorded_request.body
+        return b"sha256" not in body or not may_have_states_or_task_ids(body)
+
+    def prepared_request(self, request: Request) -> PreparedRequest:
+        """Return how a client's request is matched, and its caller's values."""
+        call, normalised = self.keys.call_and_normalised_request(
+            self._without_any_secrets(request)
+        )
+        if normalised.request is not request:
+            call = read_call(request)
+
+        return PreparedRequest(normalised, caller_values_in(call))
+
+    def _without_any_secrets(self, request: Request) -> Request:
+        """Return a client's request without secrets, which is remembered of the latest one."""
+        latest = self._latest_without_secrets
+        if latest is not None and latest.is_of(request, self.values):
+            return latest.without_secrets
+
+        without_secrets = self._with_secrets_replaced(request)
+        self._latest_without_secrets = _WithoutSecrets(
+            request, self.values, without_secrets
+        )
+        return without_secrets
+
+    def _with_secrets_replaced(self, request: Request) -> Request:
+        """Return a client's request with placeholders for secrets.
+
+        Where that is not what was recorded, secrets are looked for that are not found by
+        themselves: those that were sent before, and what stands in the places of placeholders.
+        """
+        self.sent_secrets.begin_request()
+        without_secrets = self.values.sealed_request(self._with_placeholders(request))
+        without_secrets = self.values.request_without_spellings(without_secrets)
+        if not self.keys.has_placeholders or self._is_recorded(without_secrets):
+            return without_secrets
+
+        without_secrets = self.sent_secrets.without_repeated_secrets(without_secrets)
+        text_by_secret = self._placed_secrets.secrets_in(
+            without_secrets, self.sent_secrets.learned
+        )
+        without_secrets = self.sent_secrets.without_texts_of_secrets(
+            without_secrets, text_by_secret
+        )
+        if self._remembers and self._is_recorded(without_secrets):
+            self.sent_secrets.learn(request.header(SESSION_HEADER), text_by_secret)
+
+        return without_secrets
+
+    def _is_recorded(self, without_secrets: Request) -> bool:
+        """Tell whether a request without secrets is a recorded one."""
+        return self.keys.distinguishing_key(without_secrets) in self._recorded_keys
+
+    def _with_placeholders(self, request: Request) -> Request:
+        """Return a request with placeholders for the secrets that rules find."""
+        if self.keys.has_placeholders:
+            self.sent_secrets.add_headers(request.headers)
+
+        request = self.sealer.sealed_request(request)
+        if not self.keys.has_placeholders:
+            return request
+        if not _has_placeholders(request):
+            return self.sent_secrets.redacted_request(request)
+
+        # What was not issued looks like a placeholder until secrets have been found: it is none.
+        marked_request = request_with_changed_texts(
+            request, self.sealer.with_marked_placeholders
+        )
+        redacted_request = self.sent_secrets.redacted_request(marked_request)
+        return request_with_changed_texts(
+            redacted_request, _with_spoilt_unissued_tokens
+        )
 
     def shown_request(self, request: Request) -> Request:
         """Return a client's request as it is matched, without secrets, to be shown."""
         without_secrets = self._without_any_secrets(request)
         # Redacting twice would take what was not issued for a secret.
-        if self._redacts and not self.has_placeholders:
-            self._credentials.add_headers(request.headers)
-            without_secrets = self._redacted_request(without_secrets)
+        redacts = self._cassette.redaction is not None
+        if redacts and not self.keys.has_placeholders:
+            self.sent_secrets.add_headers(request.headers)
+            without_secrets = self.sent_secrets.redacted_request(without_secrets)
 
-        if self._redacts:
+        if redacts:
             without_secrets = _with_one_secret_per_rule(
-                self._secrets_sent_before.sealed_request(without_secrets)
+                self.sent_secrets.without_all_secrets(without_secrets)
             )
 
         if request.header(SESSION_HEADER) not in self._recorded_sessions:
             without_secrets = _without_session(without_secrets)
 
-        if self.matchers is not None:
-            without_secrets = self.matchers.comparable_request(without_secrets)
+        if self.keys.matchers is not None:
+            without_secrets = self.keys.matchers.comparable_request(without_secrets)
 
         return without_secrets
-
-    def shown_text(self, text: str) -> str:
-        """Return a text for the terminal, without known secrets."""
-        return without_numbers(self._redactor.redacted_text(text))
 
 
 def _without_session(request: Request) -> Request:

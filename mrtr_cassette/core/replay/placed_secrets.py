@@ -1,4 +1,4 @@
-"""Find secrets that no rule finds by itself: they are where a recorded call has a placeholder."""
+"""The secrets that clients send, those among them that are only found by their recorded places."""
 
 from __future__ import annotations
 
@@ -10,11 +10,21 @@ from mrtr_cassette.core.cassette.entries import RECEIVED
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.cassette.texts import request_with_changed_texts
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.secrets.credentials import is_secret_anywhere
-from mrtr_cassette.core.secrets.names import Ref, secrets_in, with_changed_refs
+from mrtr_cassette.core.secrets.credentials import (
+    Credentials,
+    RepeatedSecrets,
+    UserSettings,
+    is_secret_anywhere,
+)
+from mrtr_cassette.core.secrets.names import (
+    Ref,
+    secrets_in,
+    with_changed_refs,
+    without_numbers,
+)
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import texts_in, value_at
 
@@ -27,7 +37,7 @@ _MOST_PLACED_SECRETS: Final = 64
 _STAND_IN_PREFIX: Final = "Kq7x9Zw4vT8m"
 """Begins what stands for a secret where it is asked whether rules find it by themselves."""
 
-LearnedSecrets = Mapping[tuple[str, Ref], str]
+LearnedSecrets = dict[tuple[str, Ref], str]
 """What the clients of sessions sent for recorded secrets that are told nowhere before."""
 
 
@@ -70,6 +80,86 @@ def numbering_redactor(rules: RedactionRules) -> Redactor:
         )
 
     return Redactor(rules, token_of_secret)
+
+
+class SentSecrets:
+    """The secrets that the clients of a replay have sent, and their placeholders.
+
+    Attributes:
+        learned: what clients sent for secrets that are told nowhere before; None where nothing is
+            remembered from one request to the next.
+    """
+
+    def __init__(self, rules: RedactionRules, *, remembers: bool) -> None:
+        """Take the rules by which secrets are found."""
+        self.learned: LearnedSecrets | None = {} if remembers else None
+        self._redactor = numbering_redactor(rules)
+        self._credentials = Credentials(self._redactor, seals_sessions=False)
+        # The credentials know what was given or is in headers; what is found is known apart.
+        self._redactor.on_find = self._note_found_secret
+        self._secrets_sent_before = RepeatedSecrets()
+        """The secrets that clients have sent, which no message shows."""
+        self._secrets_sent_now = RepeatedSecrets()
+        """The secrets of the request that is read."""
+
+    def add_settings(self, settings: UserSettings) -> None:
+        """Take credentials, to be looked for in what clients send from now on."""
+        self._credentials.add_settings(settings)
+
+    def add_headers(self, headers: Headers) -> None:
+        """Take the credentials in the headers of a request."""
+        self._credentials.add_headers(headers)
+
+    def begin_request(self) -> None:
+        """Find the secrets of another request."""
+        self._secrets_sent_now = RepeatedSecrets()
+
+    def _note_found_secret(self, rule: str, secret: str) -> None:
+        """Take note of a secret that a client has sent."""
+        if not is_secret_anywhere(rule, secret):
+            return
+
+        for secrets_sent in (self._secrets_sent_now, self._secrets_sent_before):
+            secrets_sent.add_known_text(
+                secret, self._redactor.placeholder(rule, secret)
+            )
+
+    def redacted_request(self, request: Request) -> Request:
+        """Return a request without the secrets that rules find, and without credentials."""
+        without_found_secrets = self._redactor.redacted_request(request)
+        return self._credentials.known_secrets.sealed_request(without_found_secrets)
+
+    def without_repeated_secrets(self, request: Request) -> Request:
+        """Return a request without the secrets that are known wherever they are repeated."""
+        if self.learned is None:
+            return self._secrets_sent_now.sealed_request(request)
+        return self.without_all_secrets(request)
+
+    def without_all_secrets(self, request: Request) -> Request:
+        """Return a request without any secret that a client has sent."""
+        return self._secrets_sent_before.sealed_request(request)
+
+    def without_texts_of_secrets(
+        self, request: Request, text_by_secret: Mapping[Ref, str]
+    ) -> Request:
+        """Return a request without the texts that it has for recorded secrets."""
+        secrets_in_places = RepeatedSecrets()
+        for secret, text in text_by_secret.items():
+            secrets_in_places.add_known_text(
+                text, self._redactor.placeholder(secret.kind, text)
+            )
+
+        return secrets_in_places.sealed_request(request)
+
+    def learn(self, session: str, text_by_secret: Mapping[Ref, str]) -> None:
+        """Remember what the client of a session has sent for recorded secrets."""
+        if self.learned is not None:
+            for secret, text in text_by_secret.items():
+                self.learned[session, secret] = text
+
+    def shown_text(self, text: str) -> str:
+        """Return a text for the terminal, without known secrets."""
+        return without_numbers(self._redactor.redacted_text(text))
 
 
 class PlacedSecrets:

@@ -160,7 +160,7 @@ class Player:
         self._recorded_requests = RecordedRequests(self.entries.by_arrival)
         issued_names = None
         if stateless:
-            issued_names = self.normaliser.issued_names
+            issued_names = self.normaliser.sealer.issued_names
 
         self._play_order = PlayOrder(
             cassette, self.entries, repeat, history, reads, issued_names
@@ -170,7 +170,7 @@ class Player:
             self.entries.by_arrival,
             self._play_order.timelines,
             stateless=stateless,
-            matchers=self.normaliser.matchers,
+            matchers=self.normaliser.keys.matchers,
         )
         self.start_afresh()
 
@@ -184,7 +184,7 @@ class Player:
             self._deliveries.current_values = lambda: self.normaliser.values
 
         self._play_order = copy(self._play_order)
-        self._play_order.match_hook = self.normaliser.hook
+        self._play_order.match_hook = self.normaliser.keys.hook
         self._play_order.start_afresh()
         self._explainer = _MissExplainer(
             self.entries, self.normaliser, self._play_order
@@ -223,7 +223,7 @@ class Player:
 
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
-        return call.key(self.normaliser.ignored_members)
+        return call.key(self.normaliser.keys.ignored_members)
 
     def request_received(
         self, request: Request, wall_s: float | None = None
@@ -310,7 +310,7 @@ class Player:
         if learned_values is not None:
             for name in self.normaliser.values.unknown:
                 if name in learned_values.texts:
-                    self.tally.learned[name] = self.normaliser.shown_text(
+                    self.tally.learned[name] = self.normaliser.sent_secrets.shown_text(
                         learned_values.texts[name]
                     )
 
@@ -364,7 +364,7 @@ class Player:
         if miss_for_value is not None:
             return self.tally.count_miss(miss_for_value)
 
-        self.normaliser.note_ignored_members_in(choice.prepared.normalised.request)
+        self.normaliser.keys.note_ignored_members_in(choice.prepared.normalised.request)
         if choice.prepared.normalised.lookup.call.method == CANCELLED:
             _note_cancelled_request(choice.request_as_recorded, session)
 
@@ -419,7 +419,7 @@ class Player:
         if choice.recording.hook_name:
             self.tally.match_counts_by_kind[choice.recording.hook_name] += 1
 
-        matchers = self.normaliser.matchers
+        matchers = self.normaliser.keys.matchers
         if matchers is None:
             return choice
 
@@ -505,7 +505,7 @@ class Player:
         if isinstance(step_choice.step, NoStep):
             call = self._explainer.shown_call(choice.request_as_recorded)
             miss = miss_without_step(
-                call, step_choice.step, self.normaliser.ignored_members
+                call, step_choice.step, self.normaliser.keys.ignored_members
             )
             return self.tally.count_miss(miss)
 
@@ -690,17 +690,17 @@ class Player:
         These are pointers to what was to be left out, and the names of what was to only read.
         """
         for entry in self.entries.by_arrival:
-            self.normaliser.note_ignored_members_in(entry.normalised.request)
+            self.normaliser.keys.note_ignored_members_in(entry.normalised.request)
 
         unused = []
         for name in self.effects.unused_reads():
             unused.append(("reads", name))
 
-        for path in self.normaliser.unused_ignored_members:
+        for path in self.normaliser.keys.unused_ignored_members:
             unused.append(("ignore", pointer_to(path)))
 
-        if self.normaliser.matchers is not None:
-            for name in self.normaliser.matchers.unused_matchers():
+        if self.normaliser.keys.matchers is not None:
+            for name in self.normaliser.keys.matchers.unused_matchers():
                 unused.append(("match", name))
 
         return unused
@@ -733,7 +733,7 @@ class _MissExplainer:
             return self._explained_mismatch(call, choice.prepared.normalised)
         if reason is Reason.ANSWERS_DIFFER:
             return miss_of_other_answer(
-                call, nearest_entries, self._normaliser.ignored_members
+                call, nearest_entries, self._normaliser.keys.ignored_members
             )
 
         if reason is Reason.OTHER_HISTORY:
@@ -759,7 +759,7 @@ class _MissExplainer:
         """Explain why nothing recorded matches a request."""
         hook_name = ""
         calls_matched_by_hook: list[ReplayEntry] = []
-        hook = self._normaliser.hook
+        hook = self._normaliser.keys.hook
         if hook is not None:
             hook_name = hook.name
             recording_index = self._play_order.recording_index
@@ -771,7 +771,7 @@ class _MissExplainer:
         search = MissSearch(
             call,
             self._entries.in_file_order,
-            self._normaliser.ignored_members,
+            self._normaliser.keys.ignored_members,
             self._play_order.play_counts,
             self._play_order.recording_index.stand_in_by_entry,
             hook_name,

@@ -123,7 +123,11 @@ class MissesError(MrtrCassetteError):
 def report_of_miss(miss: Miss, player: Player, terms: Terms) -> MissReport:
     """Return a miss of a replay as a report, with the ways out in the terms of a front."""
     return miss_report(
-        miss, player.recording, player.normaliser.shown_text, terms, player.adds_to
+        miss,
+        player.recording,
+        player.normaliser.sent_secrets.shown_text,
+        terms,
+        player.adds_to,
     )
 
 
@@ -413,7 +417,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
     played_part = player.played_part
     tally = player.tally
     # Many interactions are of the same call.
-    redact = cache(player.normaliser.shown_text)
+    redact = cache(player.normaliser.sent_secrets.shown_text)
     unplayed_numbers = set(played_part.unplayed_numbers)
     interactions = []
     for number, entries in enumerate(player.entries.by_interaction, start=1):
@@ -613,7 +617,7 @@ def _has_calls_of(report: ReplayReport, cassette: Cassette) -> bool:
         report.interactions, cassette.interactions, strict=True
     ):
         call = str(recorded.exchanges[0].call.key())
-        # A report has no tokens of secrets, as `RequestNormaliser.shown_text` leaves them out.
+        # A report has no tokens of secrets, as `SentSecrets.shown_text` leaves them out.
         if outcome.call != without_numbers(redact(call)):
             return False
 

@@ -99,7 +99,7 @@ def _why_recording_was_left(
     if entry is None:
         raise AssertionError("unreachable because it is no miss")
 
-    call = printable(player.normaliser.shown_text(str(entry.key)))
+    call = printable(player.normaliser.sent_secrets.shown_text(str(entry.key)))
     path = player.recording.path
     nearest = nearest_recording(entry, call, path)
     detail = f"this was played from another recording, {nearest}"

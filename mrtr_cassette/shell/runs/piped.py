@@ -211,7 +211,7 @@ async def replay_pipe(
     announcer = Announcer(options.log, given_listeners(on_event), terms)
     cassette, server = load_server(path, cassette_over_pipes, options, announcer)
     player = server.player
-    player.normaliser.add_settings(credentials_given_to(server_command))
+    player.normaliser.sent_secrets.add_settings(credentials_given_to(server_command))
     if client is not None:
         player.played_part.has_discovered = client.take_note("probed", path)
 

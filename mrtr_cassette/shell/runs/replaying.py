@@ -232,7 +232,9 @@ class LoadedReplays:
             cassette, player = self._kept_replay(key, load_replay)
 
         if options.secrets:
-            player.normaliser.add_settings(UserSettings(secrets=options.secrets))
+            player.normaliser.sent_secrets.add_settings(
+                UserSettings(secrets=options.secrets)
+            )
 
         return cassette, player
 
@@ -286,7 +288,9 @@ def player_of(
         needs_all=bool(player_options.get("stateless")),
     )
 
-    player.normaliser.add_settings(settings._replace(secrets=options.secrets))
+    player.normaliser.sent_secrets.add_settings(
+        settings._replace(secrets=options.secrets)
+    )
 
     return player
 
@@ -354,7 +358,7 @@ class ReplayServer:
     ) -> None:
         """Let a request meet a fault; what it doesn't get of a response stays unplayed."""
         request = choice.request
-        call = self.player.normaliser.shown_text(
+        call = self.player.normaliser.sent_secrets.shown_text(
             str(choice.prepared.normalised.lookup.call)
         )
         self.announcer.say(fault_log_line, fault.name, call)

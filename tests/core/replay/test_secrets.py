@@ -287,8 +287,10 @@ def test_text_for_the_terminal_is_redacted() -> None:
 
     assert "correct" not in player_of(
         (CALL, text("x")), redacts=True
-    ).normaliser.shown_text(words)
-    assert "correct" not in player_of((CALL, text("x"))).normaliser.shown_text(words)
+    ).normaliser.sent_secrets.shown_text(words)
+    assert "correct" not in player_of(
+        (CALL, text("x"))
+    ).normaliser.sent_secrets.shown_text(words)
 
 
 def test_sealed_answers_choose_the_branch() -> None:
