@@ -113,7 +113,7 @@ class Delivery:
             if message is None or message.kind is not Kind.RESPONSE:
                 continue
 
-            if not self.session.has_arrived(cause):
+            if not self.session.requests.has_arrived(cause):
                 answers_by_id[message.comparable_id] = cause
 
         return answers_by_id
@@ -173,7 +173,7 @@ class Delivery:
     def note_finished(self) -> None:
         """Take note that its client has all of it, or has left: nobody waits for it any more."""
         self.is_finished = True
-        self.session.note_response_to(self.entry.stream)
+        self.session.requests.note_response_to(self.entry.stream)
 
     def _streams_due_before(self, part: Part | None) -> list[Delivery]:
         """Return the streams that have to send something before a part, if there is one."""
@@ -279,7 +279,8 @@ class Delivery:
         if is_response and request is not None:
             miss = session.misses_of_refused_calls.pop(request, None)
             if miss is not None:
-                return Refusal(miss, session.caller_values_of(request).id, is_last)
+                request_id = session.requests.caller_values_of(request).id
+                return Refusal(miss, request_id, is_last)
 
         self._note_notified_states(part)
         return Sending(raw, part.at_ms, is_last, part.pieces, is_response)
@@ -341,7 +342,7 @@ class Delivery:
 
         caller_values = self.caller_values
         if source is not None:
-            caller_values = self.session.caller_values_of(source)
+            caller_values = self.session.requests.caller_values_of(source)
 
         return caller_values.spelled_value(gap.value) or gap.recorded
 
@@ -377,7 +378,7 @@ class Delivery:
         request = gate.subject_request
         if request is None:
             return not self._awaits_cancellation(gate)
-        if self.session.has_arrived(request):
+        if self.session.requests.has_arrived(request):
             return True
 
         return self._is_passed_over(request, gate)
@@ -392,24 +393,25 @@ class Delivery:
         request_id = self.caller_values.id
         if gate.subject_request is not None:
             call = gate.subject_request
-            request_id = session.caller_values_of(call).id
+            request_id = session.requests.caller_values_of(call).id
 
         is_refused = call in session.misses_of_refused_calls
-        return not is_refused and not session.has_cancelled(request_id)
+        return not is_refused and not session.requests.has_cancelled(request_id)
 
     def _has_subject_arrived(self, gate: Gate) -> bool:
         """Tell whether what a part is about has come, and what it follows was sent."""
+        requests = self.session.requests
         earlier_call = gate.call_before_line
-        if earlier_call is not None and not self.session.has_response_to(earlier_call):
+        if earlier_call is not None and not requests.has_response_to(earlier_call):
             return False
         subject = gate.subject_request
-        return subject is None or self.session.has_arrived(subject)
+        return subject is None or requests.has_arrived(subject)
 
     def _awaits_earlier_response(self, gate: Gate) -> bool:
         """Tell whether a response that came before is still under way."""
-        session = self.session
+        requests = self.session.requests
         for call in gate.calls_before_message:
-            if session.has_arrived(call) and not session.has_response_to(call):
+            if requests.has_arrived(call) and not requests.has_response_to(call):
                 return True
 
         return False
@@ -418,7 +420,7 @@ class Delivery:
         """Tell whether lines wait for the response to a call that its client has made."""
         for part in self._parts_set_aside:
             call = part.gate.call_before_line
-            if call is not None and self.session.has_arrived(call):
+            if call is not None and self.session.requests.has_arrived(call):
                 return True
 
         return False
@@ -433,7 +435,7 @@ class Delivery:
     def _first_missing_cause(self, gate: Gate) -> ReplayEntry | None:
         """Return the first cause that has not come, and is waited for; None where all have."""
         for cause in gate.causes:
-            has_come = self.session.has_arrived(cause)
+            has_come = self.session.requests.has_arrived(cause)
             if not has_come and not self._is_passed_over(cause, gate):
                 return cause
 
@@ -449,7 +451,7 @@ class Delivery:
             return False
 
         call = self.timelines.cancelled_or_asking_call(entry)
-        if call is not None and not session.has_arrived(call):
+        if call is not None and not session.requests.has_arrived(call):
             # Without the call it can't come.
             return entry.kind is Kind.NOTIFICATION or self._is_passed_over(call, gate)
         if entry.kind is Kind.RESPONSE:
@@ -457,10 +459,10 @@ class Delivery:
 
         call_place = self.arrival_place
         if gate.subject_request is not None:
-            call_place = session.arrival_place_of(gate.subject_request)
+            call_place = session.requests.place_of(gate.subject_request)
 
         response_number = self.timelines.lifetime_of(entry).end[0]
-        return session.latest_number_since(call_place) > response_number
+        return session.requests.latest_number_since(call_place) > response_number
 
 
 class Play(NamedTuple):
@@ -538,14 +540,15 @@ class Deliveries:
         if reply is None:
             return None
 
-        caller_values = session.caller_values_by_entry.get(entry.stream, caller_values)
+        latest_values = session.requests.caller_values_by_entry
+        caller_values = latest_values.get(entry.stream, caller_values)
         streams: Sequence[Delivery] = ()
         if entry.session and not entry.is_listening and not self._is_stateless:
             streams = self._listening_deliveries.setdefault(session, [])
 
         arrival_place = 0
         if not entry.is_listening:
-            arrival_place = max(0, session.arrived_count - 1)
+            arrival_place = max(0, session.requests.placed_count - 1)
 
         return Delivery(
             entry,
@@ -571,7 +574,7 @@ class Deliveries:
         if not entry.is_listening or not entry.session:
             return delivery
 
-        if session.play_counts.get(entry, 0) > 1:
+        if session.plays.counts.get(entry, 0) > 1:
             # The end of a resumed stream was not recorded, so keep it open.
             delivery.reply = delivery.reply._replace(end=End.OPEN)
             if entry.resumed_entry is None:
@@ -590,7 +593,7 @@ class Deliveries:
             return None
 
         entry, piece = self._places_of_events[event]
-        has_caller = entry.stream in session.caller_values_by_entry
+        has_caller = entry.stream in session.requests.caller_values_by_entry
         if not entry.is_listening and not has_caller:
             return None
 
@@ -696,7 +699,7 @@ class Deliveries:
             return False
 
         delivery.switch_stream(entry, reply)
-        delivery.session.caller_values_by_entry[entry] = delivery.caller_values
+        delivery.session.requests.caller_values_by_entry[entry] = delivery.caller_values
         return True
 
     def switch_streams_of_session(self, session: LiveSession) -> Iterator[ReplayEntry]:
@@ -820,7 +823,7 @@ def _is_at_same_question(equal_delivery: Delivery, delivery: Delivery) -> bool:
         return False
 
     for part in equal_delivery.reply.parts[:sent_count]:
-        if not all(map(delivery.session.has_arrived, part.gate.causes)):
+        if not all(map(delivery.session.requests.has_arrived, part.gate.causes)):
             return False
 
     equal_delivery.sent_count = sent_count

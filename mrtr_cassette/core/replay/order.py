@@ -34,7 +34,7 @@ from mrtr_cassette.core.replay.index import (
     SecretMapping,
     StatelessIndex,
 )
-from mrtr_cassette.core.replay.sessions import LiveSession, LiveSessions
+from mrtr_cassette.core.replay.sessions import LiveSession, LiveSessions, SessionPlays
 from mrtr_cassette.core.replay.tasks import RecordedTasks, StepChoice
 from mrtr_cassette.core.replay.timelines import Timelines
 from mrtr_cassette.core.secrets.names import Ref
@@ -299,9 +299,9 @@ class PlayOrder:
 
         # If the other call was asked too, its client has mixed up the states.
         possible_retries = [
-            entry for entry in retries if entry.answered_ask not in session.play_counts
+            entry for entry in retries if entry.answered_ask not in session.plays.counts
         ]
-        if not possible_retries or ask.ask_key not in session.played_ask_keys:
+        if not possible_retries or ask.ask_key not in session.plays.ask_keys:
             return ChosenRecording(None)
 
         fitting_by_headers = self._entries_fitting_headers(
@@ -397,14 +397,16 @@ class PlayOrder:
             candidates = Candidates(remaining_entries, self.histories)
 
         sequences = candidates.sequences
-        next_entry = self._next_in_sequences(sequences, normalised.caller, session)
+        next_entry = self._next_in_sequences(
+            sequences, normalised.caller, session.plays
+        )
         if next_entry is not None:
             return ChosenRecording(next_entry)
         if not candidates.are_held:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
 
         # Whatever came before, what may not be repeated has been played.
-        is_over = session.play_counts.keys() >= set(remaining_entries)
+        is_over = session.plays.counts.keys() >= set(remaining_entries)
         if not is_over or self._may_repeat(remaining_entries[-1]):
             return ChosenRecording(None, remaining_entries, Reason.OTHER_HISTORY)
 
@@ -413,7 +415,7 @@ class PlayOrder:
             for sequence in sequences
         ]
         next_entry = self._next_in_sequences(
-            sequences_without_history, normalised.caller, session
+            sequences_without_history, normalised.caller, session.plays
         )
         if next_entry is None:
             return ChosenRecording(None, remaining_entries, Reason.ALREADY_PLAYED)
@@ -456,7 +458,7 @@ class PlayOrder:
             entries_of_played_streams = [
                 entry
                 for entry in remaining_entries
-                if entry.resumed_entry in session.play_counts
+                if entry.resumed_entry in session.plays.counts
             ]
             # If none of the streams was begun here, the client knows it from elsewhere.
             remaining_entries = entries_of_played_streams or remaining_entries
@@ -464,30 +466,30 @@ class PlayOrder:
         return remaining_entries
 
     def _next_in_sequences(
-        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
+        self, sequences: Sequence[CallSequence], caller: str, plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the first exchange that was not played; or the last one again.
 
         When all have been played, they begin again with the first one where that is allowed.
         """
-        first_unplayed = self._first_unplayed_in_sequences(sequences, caller, session)
+        first_unplayed = self._first_unplayed_in_sequences(sequences, caller, plays)
         if first_unplayed is not None:
             return first_unplayed
         if self.repeat is Repeat.ALWAYS:
-            return self._least_played_call(sequences, caller, session)
+            return self._least_played_call(sequences, caller, plays)
 
-        latest_call = self._latest_in_sequences(sequences, session)
+        latest_call = self._latest_in_sequences(sequences, plays)
         if latest_call is None:
             return None
 
         is_opening = latest_call.opens_session or latest_call.key.method == INITIALIZE
         if is_opening and self.repeat is Repeat.AUTO:
-            return self._least_played_call(sequences, caller, session)
+            return self._least_played_call(sequences, caller, plays)
 
         return latest_call if self._may_repeat(latest_call) else None
 
     def _first_unplayed_in_sequences(
-        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
+        self, sequences: Sequence[CallSequence], caller: str, plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the first call of some sequences that was not played."""
         first_unplayed: ReplayEntry | None = None
@@ -499,7 +501,7 @@ class PlayOrder:
             if best_rank is not None and best_rank < sequence_rank:
                 continue
 
-            entry = self._first_unplayed_in_sequence(sequence, session)
+            entry = self._first_unplayed_in_sequence(sequence, plays)
             if entry is None:
                 continue
 
@@ -511,60 +513,56 @@ class PlayOrder:
         return first_unplayed
 
     def _least_played_call(
-        self, sequences: Sequence[CallSequence], caller: str, session: LiveSession
+        self, sequences: Sequence[CallSequence], caller: str, plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the call of some sequences at their points that was played least often."""
 
         def play_rank(entry: ReplayEntry) -> tuple[int, bool, tuple[float, ...]]:
             """Return what of equal counts puts the caller's first, and then the first one."""
-            play_count = session.play_counts.get(entry, 0)
+            play_count = plays.counts.get(entry, 0)
             is_of_another = entry.normalised.caller != caller
             return play_count, is_of_another, entry.arrival
 
         playable_entries: list[ReplayEntry] = []
         for sequence in sequences:
-            playable_entries += self.histories.playable_calls(
-                sequence, session.played_writes
-            )
+            playable_entries += self.histories.playable_calls(sequence, plays.writes)
 
         return min(playable_entries, key=play_rank, default=None)
 
     def _latest_in_sequences(
-        self, sequences: Sequence[CallSequence], session: LiveSession
+        self, sequences: Sequence[CallSequence], plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the call of some sequences at their points that arrived last."""
         latest_calls = []
         for sequence in sequences:
-            latest_call = self._latest_in_sequence(sequence, session)
+            latest_call = self._latest_in_sequence(sequence, plays)
             if latest_call is not None:
                 latest_calls.append(latest_call)
 
         return max(latest_calls, key=_arrival_of, default=None)
 
     def _latest_in_sequence(
-        self, sequence: CallSequence, session: LiveSession
+        self, sequence: CallSequence, plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the call of a sequence at its point that arrived last."""
-        playable_entries = self.histories.playable_calls(
-            sequence, session.played_writes
-        )
+        playable_entries = self.histories.playable_calls(sequence, plays.writes)
         if sequence.entries[0].answered_ask is None:
             return next(playable_entries, None)
         # Retries arrived in another order than their calls began.
         return max(playable_entries, key=_arrival_of, default=None)
 
     def _first_unplayed_in_sequence(
-        self, sequence: CallSequence, session: LiveSession
+        self, sequence: CallSequence, plays: SessionPlays
     ) -> ReplayEntry | None:
         """Return the first call of a sequence at its point that was not played."""
         histories = self.histories
-        played_writes = session.played_writes
-        used_count = session.used_counts_by_sequence.get(sequence, 0)
+        played_writes = plays.writes
+        used_count = plays.used_counts_by_sequence.get(sequence, 0)
         reached_count = histories.reached_call_count(sequence, played_writes)
         first_unplayed: ReplayEntry | None = None
         for place in range(used_count, reached_count):
             entry = sequence.entries[place]
-            is_played = session.play_counts.get(entry, 0) > 0
+            is_played = plays.counts.get(entry, 0) > 0
             if is_played or histories.has_gone_past(sequence, entry, played_writes):
                 # It never comes again.
                 is_used = is_played or histories.has_gone_past_for_good(
@@ -582,7 +580,7 @@ class PlayOrder:
             if entry.answered_ask is None:
                 break
 
-        session.used_counts_by_sequence[sequence] = used_count
+        plays.used_counts_by_sequence[sequence] = used_count
         return first_unplayed
 
     def _may_repeat(self, entry: ReplayEntry) -> bool:
@@ -626,15 +624,15 @@ class PlayOrder:
 
         if entry.opens_session:
             # Which client it is shows only from now on.
-            session.note_played(entry)
+            session.plays.note_played(entry)
             session = self.live_sessions.open_session(entry)
-        elif entry in session.play_counts and entry.key.method == INITIALIZE:
+        elif entry in session.plays.counts and entry.key.method == INITIALIZE:
             session = self.live_sessions.begin_session_without_id()
 
-        session.note_played(entry)
+        session.plays.note_played(entry)
         # A task that is over may be polled for ever.
-        if entry.call_of_step is None or session.play_counts[entry] == 1:
-            if self.histories.note_play(entry, session.played_writes):
+        if entry.call_of_step is None or session.plays.counts[entry] == 1:
+            if self.histories.note_play(entry, session.plays.writes):
                 self.stray_read_counts[entry.interaction] += 1
 
         task = self._tasks.begun_by(entry, wall_s, self.poll_interval)
@@ -645,15 +643,16 @@ class PlayOrder:
 
     def allow_asks_again(self, answer: ReplayEntry, session: LiveSession) -> None:
         """Let the asks before an answer be played again, which stay asked."""
+        plays = session.plays
         pending_ask = answer.answered_ask
         while pending_ask is not None:
-            if session.play_counts.get(pending_ask):
-                session.play_counts[pending_ask] -= 1
-                self.histories.take_back_ask(pending_ask, session.played_writes)
+            if plays.counts.get(pending_ask):
+                plays.counts[pending_ask] -= 1
+                self.histories.take_back_ask(pending_ask, plays.writes)
 
             pending_ask = pending_ask.answered_ask
 
-        session.used_counts_by_sequence.clear()
+        plays.used_counts_by_sequence.clear()
 
     def note_step(self, step: StepChoice, session: LiveSession) -> None:
         """Take note of the plays of tasks in a session after a request about one of them."""
@@ -669,18 +668,19 @@ class PlayOrder:
         self, first_call: ReplayEntry, second_call: ReplayEntry, session: LiveSession
     ) -> None:
         """Take equal calls for each other, as what came after them tells which one is which."""
-        times_of_first = session.play_counts.pop(first_call, 0)
-        times_of_second = session.play_counts.pop(second_call, 0)
+        plays = session.plays
+        times_of_first = plays.counts.pop(first_call, 0)
+        times_of_second = plays.counts.pop(second_call, 0)
         self.play_counts[first_call] += times_of_second - times_of_first
         self.play_counts[second_call] += times_of_first - times_of_second
         if times_of_second:
-            session.play_counts[first_call] = times_of_second
+            plays.counts[first_call] = times_of_second
 
         if times_of_first:
-            session.play_counts[second_call] = times_of_first
+            plays.counts[second_call] = times_of_first
 
-        session.used_counts_by_sequence.clear()
-        self.histories.swap_writes(first_call, second_call, session.played_writes)
+        plays.used_counts_by_sequence.clear()
+        self.histories.swap_writes(first_call, second_call, plays.writes)
 
 
 class PlayedPart:

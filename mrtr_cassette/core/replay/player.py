@@ -377,7 +377,7 @@ class Player:
             session.switch_to_session(chosen_recording.other_recorded_session)
             for stream in self._deliveries.switch_streams_of_session(session):
                 self.played_part.play_counts[stream] += 1
-                session.note_played(stream)
+                session.plays.note_played(stream)
 
         entry = chosen_recording.entry
         if entry is None:
@@ -472,7 +472,7 @@ class Player:
         """Leave the recordings that don't have a call where this play is."""
         followed = self.tally.divergences.followed_recordings
         recordings = self._play_order.histories.recordings_with(
-            entry, session.played_writes, followed
+            entry, session.plays.writes, followed
         )
         self.tally.divergences.note_play(entry, recordings, self.tally.reply_count)
 
@@ -606,7 +606,8 @@ class Player:
         for entry in self._play_order.timelines.answers_with_same_id(
             received_answer, session.recorded_session
         ):
-            if not session.has_played_ask_of(entry) or session.has_arrived(entry):
+            has_arrived = session.requests.has_arrived(entry)
+            if has_arrived or not session.has_played_ask_of(entry):
                 continue
 
             # Nothing else has to wait any more for the right answer, nor for later ones.
@@ -626,7 +627,7 @@ class Player:
     def count_uncancelled_call_without_response(self, play: Play) -> Miss | None:
         """Count a call that can't get a response as a miss, unless its client cancelled it."""
         session = play.session
-        if session.has_cancelled(play.request_id):
+        if session.requests.has_cancelled(play.request_id):
             return None
 
         request_as_recorded, _ = self._request_as_recorded(play.request, session)
@@ -679,7 +680,7 @@ class Player:
         key = self.key_of(call)
         self.effects.note_live_call(key)
         if not self.effects.is_known_to_only_read(key):
-            session.played_writes.made.append(MadeWrite(live_key=key))
+            session.plays.writes.made.append(MadeWrite(live_key=key))
             self._play_order.has_live_writes = True
 
     # Afterwards
@@ -737,7 +738,7 @@ class _MissExplainer:
             )
 
         if reason is Reason.OTHER_HISTORY:
-            played_writes = choice.session.played_writes
+            played_writes = choice.session.plays.writes
             entry, writes_before = self._play_order.histories.nearest_with_writes(
                 nearest_entries, played_writes, self._play_order.play_counts
             )
@@ -795,4 +796,4 @@ def _note_cancelled_request(request: Request, session: LiveSession) -> None:
     """Take note that a client waits no more for the response to one of its requests."""
     message = read_call(request).message
     if message is not None and message.cancelled_id is not None:
-        session.cancelled_ids.add(message.cancelled_id)
+        session.requests.cancelled_ids.add(message.cancelled_id)

@@ -32,45 +32,48 @@ _NO_CALLER_VALUES: Final = CallerValues(None, None)
 
 
 @dataclass(slots=True, eq=False)
-class LiveSession:
-    """One session of a replay: what its client was sent, and what it has sent.
+class SessionPlays:
+    """The plays in one session, and the point of the recording that they have reached.
 
     Attributes:
-        recorded_session: the id of the one that is played in it; empty for clients without one.
-        sent_counts: how many parts of each listening stream its client has had.
-        misses_of_refused_calls: by call, the miss that it gets because its client answered the
-            server wrongly.
-        unrecorded_events: events for its client that were not recorded, of a session whose
-            responses all come on one stream; None for any other session.
-        tasks: the tasks of the calls that it has made, by their recorded ids.
-        swapped_ids: the ids by which its client knows recorded ones, where these are others.
+        counts: how often each exchange was played.
+        ask_keys: the keys of the asks that were played.
         used_counts_by_sequence: how many calls at the beginning of each sequence were played or are
             past, of sequences that are still looked at.
-        arrival_counts: how many requests like recorded ones have come, by lookup number.
-        cancelled_ids: the ids, as canonical texts, of the requests that it has cancelled.
-        arrived_count: how many of the requests have come that were recorded in it, but
-            notifications and answers.
     """
 
-    recorded_session: str = NO_SESSION
-    id: str = NO_SESSION
-    play_counts: dict[ReplayEntry, int] = field(default_factory=dict)
-    played_ask_keys: set[str] = field(default_factory=set)
-    sent_counts: dict[ReplayEntry, int] = field(default_factory=dict)
-    caller_values_by_entry: dict[ReplayEntry, CallerValues] = field(
-        default_factory=dict
-    )
-    misses_of_refused_calls: dict[ReplayEntry, Miss] = field(default_factory=dict)
-    unrecorded_events: deque[bytes] | None = None
-    played_writes: PlayedWrites = field(default_factory=PlayedWrites)
-    tasks: dict[str, LiveTask] = field(default_factory=dict)
-    cancelled_ids: set[str] = field(default_factory=set)
-    swapped_ids: dict[str, str] = field(default_factory=dict)
+    counts: dict[ReplayEntry, int] = field(default_factory=dict)
+    ask_keys: set[str] = field(default_factory=set)
+    writes: PlayedWrites = field(default_factory=PlayedWrites)
     used_counts_by_sequence: WeakKeyDictionary[CallSequence, int] = field(
         default_factory=WeakKeyDictionary
     )
-    arrived_count: int = 0
-    arrival_counts: dict[int, int] = field(default_factory=dict)
+
+    def note_played(self, entry: ReplayEntry) -> None:
+        """Count an exchange as played, and what it asks as asked."""
+        self.counts[entry] = self.counts.get(entry, 0) + 1
+        if entry.ask_key is not None:
+            self.ask_keys.add(entry.ask_key)
+
+
+@dataclass(slots=True, eq=False)
+class ArrivedRequests:
+    """The requests like recorded ones that have come in one session.
+
+    Attributes:
+        counts: how many have come, by lookup number.
+        caller_values_by_entry: the values of the latest caller of each.
+        cancelled_ids: the ids, as canonical texts, of the requests that its client has cancelled.
+        placed_count: how many have come that were recorded in the played session, but notifications
+            and answers.
+    """
+
+    counts: dict[int, int] = field(default_factory=dict)
+    caller_values_by_entry: dict[ReplayEntry, CallerValues] = field(
+        default_factory=dict
+    )
+    cancelled_ids: set[str] = field(default_factory=set)
+    placed_count: int = 0
     _response_counts: Counter[int] = field(default_factory=Counter)
     _values_by_arrival: dict[tuple[int, int], CallerValues] = field(
         default_factory=dict
@@ -79,54 +82,37 @@ class LiveSession:
     _latest_arrivals: list[tuple[int, int]] = field(default_factory=list)
     """Places and recorded numbers of requests after which only earlier recorded ones have come."""
 
-    def note_played(self, entry: ReplayEntry) -> None:
-        """Count an exchange as played, and what it asks as asked."""
-        self.play_counts[entry] = self.play_counts.get(entry, 0) + 1
-        if entry.ask_key is not None:
-            self.played_ask_keys.add(entry.ask_key)
-
-    def has_played_ask_of(self, entry: ReplayEntry) -> bool:
-        """Tell whether the ask that an exchange answers has been played, or an equal one."""
-        if entry.numbers.pending is not None:
-            return entry.numbers.pending in self.arrival_counts
-        if entry.answered_ask is None or not entry.proves_its_ask:
-            return True
-        return entry.answered_ask.ask_key in self.played_ask_keys
-
     def note_arrival(
-        self, entry: ReplayEntry, caller_values: CallerValues | None = None
+        self, entry: ReplayEntry, caller_values: CallerValues | None
     ) -> None:
-        """Take note that a request like a recorded one has come, from a caller with these values.
-
-        Without a caller nothing has come, but nothing waits for it any more.
-        """
+        """Take note that a request has come, from a caller with these values if there is one."""
         lookup_number = entry.numbers.lookup
-        arrival_count = self.arrival_counts.get(lookup_number, 0) + 1
-        self.arrival_counts[lookup_number] = arrival_count
-        if caller_values is not None and entry.session:
-            self._values_by_arrival[lookup_number, arrival_count] = caller_values
-
-        if entry.kind is not Kind.REQUEST:
+        arrival_count = self.counts.get(lookup_number, 0) + 1
+        self.counts[lookup_number] = arrival_count
+        if caller_values is None:
             return
 
-        if caller_values is not None:
+        if entry.session:
+            self._values_by_arrival[lookup_number, arrival_count] = caller_values
+
+        if entry.kind is Kind.REQUEST:
             self.caller_values_by_entry[entry] = caller_values
             # Some clients use an id again.
             if caller_values.id is not None and self.has_cancelled(caller_values.id):
                 self.cancelled_ids.remove(canonical(parse(caller_values.id)))
 
-        if entry.session and entry.session == self.recorded_session:
-            self._places_by_arrival[lookup_number, arrival_count] = self.arrived_count
-            self._note_recorded_number(entry.exchange.number or 0)
-
-    def _note_recorded_number(self, number: int) -> None:
-        """Take note that a request with this number in the recorded session has come."""
+    def note_place(self, entry: ReplayEntry) -> None:
+        """Take note in which place a request has come that was recorded in the played session."""
+        lookup_number = entry.numbers.lookup
+        arrival = (lookup_number, self.counts[lookup_number])
+        self._places_by_arrival[arrival] = self.placed_count
+        number = entry.exchange.number or 0
         arrivals = self._latest_arrivals
         while arrivals and arrivals[-1][1] <= number:
             arrivals.pop()
 
-        arrivals.append((self.arrived_count, number))
-        self.arrived_count += 1
+        arrivals.append((self.placed_count, number))
+        self.placed_count += 1
 
     def latest_number_since(self, place: int) -> int:
         """Return the largest recorded number of a request that has come at a place or later."""
@@ -137,15 +123,18 @@ class LiveSession:
 
         return arrivals[first_index][1]
 
-    def arrival_place_of(self, entry: ReplayEntry) -> int:
+    def place_of(self, entry: ReplayEntry) -> int:
         """Return the place of the request that stands for a recorded one, or the first place."""
         arrival = (entry.numbers.lookup, entry.numbers.occurrence)
         return self._places_by_arrival.get(arrival, 0)
 
-    def switch_to_session(self, recorded_session: str) -> None:
-        """Play another recorded session, of which nothing has come yet."""
-        self.recorded_session = recorded_session
+    def forget_places(self) -> None:
+        """Forget the recorded numbers: another recorded session is played from now on."""
         self._latest_arrivals.clear()
+
+    def await_again(self, entry: ReplayEntry) -> None:
+        """Forget all requests like a recorded one, for which something waits anew."""
+        self.counts.pop(entry.numbers.lookup, None)
 
     def has_cancelled(self, spelled_id: bytes | None) -> bool:
         """Tell whether its client waits no more for the response to the request with an id."""
@@ -154,33 +143,10 @@ class LiveSession:
 
         return canonical(parse(spelled_id)) in self.cancelled_ids
 
-    def start_task(self, task: LiveTask) -> None:
-        """Begin a task, anew if its call has been made before."""
-        recorded_task = task.recorded
-        self.tasks[recorded_task.id] = task
-        for cause in recorded_task.answers_by_cause:
-            self.arrival_counts.pop(recorded_task.steps[cause].numbers.lookup, None)
-
-    def note_notified_state(self, state: TaskState) -> None:
-        """Take note that its client was notified of the state of a task."""
-        task = self.tasks.get(state.id)
-        if task is not None:
-            task.note_notified_state(state)
-
-    def live_value_in_state(self, task_id: str, name: str, recorded: bytes) -> bytes:
-        """Return a member of the state of a task as its client gets it."""
-        task = self.tasks.get(task_id)
-        return recorded if task is None else task.live_value(name, recorded)
-
-    def waive_request(self, entry: ReplayEntry) -> None:
-        """Let nothing wait any more for a request like a recorded one."""
-        if not self.has_arrived(entry):
-            self.note_arrival(entry)
-
     def has_arrived(self, entry: ReplayEntry) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         numbers = entry.numbers
-        return self.arrival_counts.get(numbers.lookup, 0) >= numbers.occurrence
+        return self.counts.get(numbers.lookup, 0) >= numbers.occurrence
 
     def note_response_to(self, entry: ReplayEntry) -> None:
         """Take note that a client has the response to a request like a recorded one."""
@@ -194,6 +160,80 @@ class LiveSession:
         """Return the values of the live request that stands for a recorded one."""
         arrival = (entry.numbers.lookup, entry.numbers.occurrence)
         return self._values_by_arrival.get(arrival, _NO_CALLER_VALUES)
+
+
+@dataclass(slots=True, eq=False)
+class LiveSession:
+    """One session of a replay: what its client was sent, and what it has sent.
+
+    Attributes:
+        recorded_session: the id of the one that is played in it; empty for clients without one.
+        sent_counts: how many parts of each listening stream its client has had.
+        misses_of_refused_calls: by call, the miss that it gets because its client answered the
+            server wrongly.
+        unrecorded_events: events for its client that were not recorded, of a session whose
+            responses all come on one stream; None for any other session.
+        tasks: the tasks of the calls that it has made, by their recorded ids.
+        swapped_ids: the ids by which its client knows recorded ones, where these are others.
+    """
+
+    recorded_session: str = NO_SESSION
+    id: str = NO_SESSION
+    plays: SessionPlays = field(default_factory=SessionPlays)
+    requests: ArrivedRequests = field(default_factory=ArrivedRequests)
+    sent_counts: dict[ReplayEntry, int] = field(default_factory=dict)
+    misses_of_refused_calls: dict[ReplayEntry, Miss] = field(default_factory=dict)
+    unrecorded_events: deque[bytes] | None = None
+    tasks: dict[str, LiveTask] = field(default_factory=dict)
+    swapped_ids: dict[str, str] = field(default_factory=dict)
+
+    def has_played_ask_of(self, entry: ReplayEntry) -> bool:
+        """Tell whether the ask that an exchange answers has been played, or an equal one."""
+        if entry.numbers.pending is not None:
+            return entry.numbers.pending in self.requests.counts
+        if entry.answered_ask is None or not entry.proves_its_ask:
+            return True
+        return entry.answered_ask.ask_key in self.plays.ask_keys
+
+    def note_arrival(
+        self, entry: ReplayEntry, caller_values: CallerValues | None = None
+    ) -> None:
+        """Take note that a request like a recorded one has come, from a caller with these values.
+
+        Without a caller nothing has come, but nothing waits for it any more.
+        """
+        self.requests.note_arrival(entry, caller_values)
+        is_of_played_session = entry.session and entry.session == self.recorded_session
+        if entry.kind is Kind.REQUEST and is_of_played_session:
+            self.requests.note_place(entry)
+
+    def waive_request(self, entry: ReplayEntry) -> None:
+        """Let nothing wait any more for a request like a recorded one."""
+        if not self.requests.has_arrived(entry):
+            self.note_arrival(entry)
+
+    def switch_to_session(self, recorded_session: str) -> None:
+        """Play another recorded session, of which nothing has come yet."""
+        self.recorded_session = recorded_session
+        self.requests.forget_places()
+
+    def start_task(self, task: LiveTask) -> None:
+        """Begin a task, anew if its call has been made before."""
+        recorded_task = task.recorded
+        self.tasks[recorded_task.id] = task
+        for cause in recorded_task.answers_by_cause:
+            self.requests.await_again(recorded_task.steps[cause])
+
+    def note_notified_state(self, state: TaskState) -> None:
+        """Take note that its client was notified of the state of a task."""
+        task = self.tasks.get(state.id)
+        if task is not None:
+            task.note_notified_state(state)
+
+    def live_value_in_state(self, task_id: str, name: str, recorded: bytes) -> bytes:
+        """Return a member of the state of a task as its client gets it."""
+        task = self.tasks.get(task_id)
+        return recorded if task is None else task.live_value(name, recorded)
 
     def request_as_recorded(self, request: Request) -> Request:
         """Return a request of the session as it would have been recorded."""
@@ -300,7 +340,7 @@ class LiveSessions:
         recorded_session = opening_entry.session
         latest_session = self._latest_sessions.get(recorded_session)
         if latest_session is not None:
-            is_shared = opening_entry not in latest_session.play_counts
+            is_shared = opening_entry not in latest_session.plays.counts
             if is_shared:
                 return latest_session
 
@@ -341,7 +381,7 @@ class LiveSessions:
             if lookups_in_session is None:
                 continue
 
-            has_all_arrived = session.arrival_counts.keys() <= lookups_in_session
+            has_all_arrived = session.requests.counts.keys() <= lookups_in_session
             if has_all_arrived:
                 return entry.session
 
