@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, cast
@@ -211,6 +211,53 @@ class ServerProcess:
         for pipe in (self._stdin, self._stdout):
             with suppress(OSError):
                 pipe.close()
+
+
+class ServerOnDemand:
+    """A server that is started when it is first needed, and read until its stdout ends."""
+
+    def __init__(
+        self,
+        start: Callable[[], AbstractContextManager[ServerProcess]],
+        read: Callable[[ServerProcess], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._start = start
+        self._read = read
+        self._exit_stack = ExitStack()
+        self._process: ServerProcess | None = None
+        self._reading_task: asyncio.Future[None] | None = None
+
+    def started(self) -> ServerProcess:
+        """Return the server, which is started unless it was.
+
+        Raises:
+            OSError: it can't be started.
+        """
+        if self._process is None:
+            try:
+                self._process = self._exit_stack.enter_context(self._start())
+            except CommandError as error:
+                raise OSError(0, str(error)) from None
+
+            self._reading_task = asyncio.ensure_future(self._read(self._process))
+
+        return self._process
+
+    async def close(self, end_requested: asyncio.Event) -> int | None:
+        """End the server, and return its exit code; None where it was never started."""
+        process = self._process
+        if process is None or self._reading_task is None:
+            return None
+
+        close_task = asyncio.ensure_future(process.close_stdin())
+        try:
+            await process.wait_until_ended(end_requested, self._reading_task)
+            return process.exit_code
+        finally:
+            close_task.cancel()
+            self._reading_task.cancel()
+            # Where nobody waits any longer, it is killed.
+            self._exit_stack.close()
 
 
 async def _wait_for_first(seconds: float | None, *futures: asyncio.Future[Any]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    ExitStack,
     asynccontextmanager,
     closing,
     suppress,
@@ -63,8 +62,8 @@ from mrtr_cassette.shell.http.transport import (
 )
 from mrtr_cassette.shell.pipes.commands import credentials_given_to
 from mrtr_cassette.shell.pipes.processes import (
-    CommandError,
     GracePeriods,
+    ServerOnDemand,
     ServerProcess,
     server_process,
 )
@@ -214,168 +213,135 @@ def _empty_response(status: int, headers: RawHeaders = ()) -> PipeResponse:
     return response
 
 
-class PipeUpstream:
-    """A server on pipes as an upstream, which is started for the first request that it gets.
-
-    Clients over HTTP choose their ids and progress tokens independently, so the server gets others
-    where two have the same; clients don't see these. Those of the 2025 era get sessions, as they
-    listen in one only.
-    """
+class _McpCheck:
+    """Finds out by a server's first lines whether it speaks MCP."""
 
     def __init__(
         self,
-        start: Callable[[], AbstractContextManager[ServerProcess]],
-        longest_line: int,
         without_secrets: Callable[[str], str],
+        refuse_server: Callable[[NotMcpError], None],
     ) -> None:
-        self.on_unsolicited_line: Callable[[], None] | None = None
-        """Called at the first unsolicited message of the server."""
-        self.exit_code: int | None = None
-        """Once it has ended; None where it was never started."""
-        self._start_server = start
-        self._longest_line = longest_line
         self._without_secrets = without_secrets
-        self._loss_error: OSError = ConnectionResetError(_HAS_ENDED)
+        self._refuse_server = refuse_server
         self._speaks_mcp = False
-        self._judging_timer: asyncio.TimerHandle | None = None
-        self._running_server = ExitStack()
-        self._server: ServerProcess | None = None
-        self._reading_task: asyncio.Future[None] | None = None
-        self._replacement_numbers = count(1)
-        self._server_ids: dict[tuple[str, str], bytes] = {}
-        """The server's ids of requests over HTTP, by session and the client's id."""
-        self._open_sessions: set[str] = set()
-        self._has_http_clients = False
-        self._listener_stream: PipeResponse | None = None
-        """The stream of the client over HTTP that listens to the server."""
-        self._listener_session = ""
-        """Its session."""
-        self._unsolicited_messages = PipeResponse()
-        self._channel = response_channel(self._unsolicited_messages)
-        self._is_server_lost = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def _read_server(self, server: ServerProcess) -> None:
-        """Take the server's lines until its stdout ends; then nothing more is expected of it."""
-        async for pipe_read in server.stdout_reads(self._longest_line):
-            for line in pipe_read.lines:
-                self._take_line(line.raw)
+    def take_line(self, line: bytes) -> None:
+        """Take a line; after one that is not MCP the server has some time for one that is."""
+        if self._speaks_mcp:
+            return
 
-        self._fail_all_responses()
-
-    def _fail_all_responses(self) -> None:
-        """End all responses under way, and the listener's stream, with the reason for the loss."""
-        self._is_server_lost = True
-        _fail_open_responses(self._channel, self._loss_error)
-        if self._listener_stream is not None:
-            self._listener_stream.note_end(self._loss_error)
-
-    def _judge_if_mcp(self, line: bytes) -> None:
-        """Find out by its first lines whether a server speaks MCP."""
         if server_messages(line):
             self._speaks_mcp = True
-            if self._judging_timer is not None:
-                self._judging_timer.cancel()
-        elif self._judging_timer is None and line.strip():
+            self.stop()
+        elif self._timer is None and line.strip():
             loop = asyncio.get_running_loop()
-            self._judging_timer = loop.call_later(_MUTE_S, self._refuse_server, line)
+            self._timer = loop.call_later(_MUTE_S, self._refuse, line)
 
-    def _refuse_server(self, line: bytes) -> None:
-        """Expect nothing any more of a server whose first line is not MCP."""
+    def _refuse(self, line: bytes) -> None:
+        """Refuse a server whose first line is not MCP."""
         text = self._without_secrets(line.decode(errors="replace").strip())
         first_line = shorten(printable(text))
-        self._loss_error = NotMcpError(
-            f"its stdout isn't MCP (first line: {first_line}); {NEEDS_PORT}"
+        self._refuse_server(
+            NotMcpError(
+                f"its stdout isn't MCP (first line: {first_line}); {NEEDS_PORT}"
+            )
         )
-        self._fail_all_responses()
 
-    def _take_line(self, line: bytes) -> None:
-        """Add a line of the server to the response or the stream that it belongs to."""
-        if not self._speaks_mcp:
-            self._judge_if_mcp(line)
+    def stop(self) -> None:
+        """Refuse the server no more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
-        response, is_over = self._channel.take_server_line(line)
-        if is_over and response.request_key is not None:
-            self._server_ids.pop(response.request_key, None)
 
-        if response is self._unsolicited_messages and self._has_http_clients:
-            response = self._response_for_unsolicited(line)
+class _RequestNames:
+    """The ids and progress tokens that a server gets for the requests of clients over HTTP.
 
-        response.add_line(line, is_over=is_over)
-        is_unsolicited = response is self._unsolicited_messages
-        if is_unsolicited and self._has_http_clients:
-            self._drop_oldest_unheard(response)
+    Clients choose theirs independently: where two have the same, the server gets others.
+    """
 
-        if is_unsolicited and self.on_unsolicited_line is not None:
-            self.on_unsolicited_line()
-            self.on_unsolicited_line = None
+    def __init__(self, channel: Channel[PipeResponse]) -> None:
+        self._channel = channel
+        self._replacement_numbers = count(1)
+        self._server_ids: dict[tuple[str, str], bytes] = {}
+        """The server's ids of pending requests, by session and the client's id."""
 
-    def _drop_oldest_unheard(self, unheard: PipeResponse) -> None:
-        """Drop what no client may read later, as none over HTTP listens now."""
-        if not server_messages(unheard.unread[-1]):
-            unheard.unread.pop()
+    def renamed_if_in_use(self, message: Message) -> RenamedRequest | None:
+        """Rename a request if one that is pending has the same id or the same progress token."""
+        paths_in_use: dict[str, MemberPath] = {}
+        if self._channel.is_pending(message.id or ""):
+            paths_in_use["id"] = ID_PATH
+        if self._channel.is_token_in_use(message.progress_token):
+            paths_in_use["progress_token"] = TOKEN_PATH
 
-        del unheard.unread[:-_MOST_UNHEARD]
+        body = message.raw
+        client_names = {}
+        for member, path in paths_in_use.items():
+            client_names[member] = message.spelled(path) or b""
+            new_name = b'"mrtr-%d"' % next(self._replacement_numbers)
+            body = _with_value_at(body, path, new_name)
 
-    def _response_for_unsolicited(self, line: bytes) -> PipeResponse:
-        """Return the stream for an unsolicited message of the server.
+        request = message_in(body)
+        if not client_names or request is None:
+            return None
+        return RenamedRequest(request, client_names)
 
-        A question goes to the stream of the latest call where nobody listens.
+    def add_request(self, request_key: tuple[str, str], body: bytes) -> None:
+        """Take note of the id by which the server knows a request."""
+        self._server_ids[request_key] = spelled_at(body, ID_PATH) or b""
+
+    def forget_request(self, request_key: tuple[str, str]) -> None:
+        """Forget a request that has its response."""
+        self._server_ids.pop(request_key, None)
+
+    def with_servers_id(self, message: Message, session: str) -> bytes | None:
+        """Return a message that names a request to be cancelled by the id that the server knows.
+
+        None is returned if it would cancel the request of another client.
         """
-        if self._listener_stream is not None:
-            return self._listener_stream
+        if message.cancelled_id is None:
+            return message.raw
 
-        message = server_message(line)
-        is_question = message is not None and message.kind is Kind.REQUEST
-        call = self._channel.latest_call if is_question else None
+        server_id = self._server_ids.get((session, message.cancelled_id))
+        if server_id is not None:
+            return _with_value_at(message.raw, CANCELLED_ID_PATH, server_id)
+        if self._channel.is_pending(message.cancelled_id):
+            return None
 
-        return call or self._unsolicited_messages
+        return message.raw
 
-    async def send_request(self, request: Request) -> PipeResponse:
-        """Send a request, and return the response when it has begun.
 
-        Raises:
-            OSError: the server can't be started, or has ended.
-        """
-        server = self._started_server()
-        if opens_channel(request):
-            return self._unsolicited_messages
+class _HttpClients:
+    """The clients over HTTP of a server on pipes: their sessions, and the one that listens.
 
-        if request.is_line:
-            response = self._send_line(request, server)
-            await server.writer.wait_for_room()
-            return response
+    Those of the 2025 era get sessions, as they listen in one only.
+    """
 
-        self._has_http_clients = True
+    def __init__(
+        self, channel: Channel[PipeResponse], unsolicited_messages: PipeResponse
+    ) -> None:
+        self.has_any = False
+        self._channel = channel
+        self._unsolicited_messages = unsolicited_messages
+        """What the server says while nobody listens."""
+        self._open_sessions: set[str] = set()
+        self._listener_stream: PipeResponse | None = None
+        """The stream of the client that listens to the server."""
+        self._listener_session = ""
+        """Its session."""
+
+    def response_without_server(self, request: Request) -> PipeResponse | None:
+        """Return the response to a request that the server does not get; None for all others."""
+        self.has_any = True
         session = request.header(SESSION_HEADER)
         if session and session not in self._open_sessions:
             return _empty_response(404)
         if request.method != "POST":
             return self._stream_for_listener(request)
 
-        response = self._send_line(request, server)
-        response.on_client_done = partial(self._channel.stop_waiting_for, response)
-        await server.writer.wait_for_room()
-        try:
-            await response.wait_for_more()
-        except asyncio.CancelledError:
-            response.close()
-            raise
+        return None
 
-        return self._begun_response(request, response)
-
-    def _started_server(self) -> ServerProcess:
-        """Return the server, which is started unless it was."""
-        if self._server is None:
-            try:
-                self._server = self._running_server.enter_context(self._start_server())
-            except CommandError as error:
-                raise OSError(0, str(error)) from None
-
-            self._reading_task = asyncio.ensure_future(self._read_server(self._server))
-
-        return self._server
-
-    def _begun_response(self, request: Request, response: PipeResponse) -> PipeResponse:
+    def begun_response(self, request: Request, response: PipeResponse) -> PipeResponse:
         """Return a response over HTTP that has begun or ended.
 
         Raises:
@@ -405,76 +371,6 @@ class PipeUpstream:
         session = token_hex(16)
         self._open_sessions.add(session)
         return ((SESSION_HEADER.encode(), session.encode()),)
-
-    def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
-        """Write a request's line, and return the response to it."""
-        if self._is_server_lost:
-            raise self._loss_error
-
-        body = json_on_one_line(request.body)
-        message = None if request.is_line else message_in(body)
-        if message is None:
-            return self._written_line(body, server)
-
-        session = request.header(SESSION_HEADER)
-        if message.kind is not Kind.REQUEST:
-            notice = self._with_servers_id(message, session)
-            if notice is None:
-                return _empty_response(ACCEPTED)
-            return self._written_line(notice, server)
-
-        renamed_request = self._renamed_if_in_use(message)
-        if renamed_request is not None:
-            body = renamed_request.request.raw
-
-        response = self._written_line(body, server)
-        response.renamed_request = renamed_request
-        response.request_key = (session, message.id or "")
-        self._server_ids[response.request_key] = spelled_at(body, ID_PATH) or b""
-
-        return response
-
-    def _written_line(self, body: bytes, server: ServerProcess) -> PipeResponse:
-        """Write a line to the server, and return the response to it."""
-        response = _response_to_line(body + b"\n", self._channel)
-        server.writer.write(body + b"\n")
-        return response
-
-    def _with_servers_id(self, message: Message, session: str) -> bytes | None:
-        """Return a message that names a request to be cancelled by the id that the server knows.
-
-        None is returned if it would cancel the request of another client.
-        """
-        if message.cancelled_id is None:
-            return message.raw
-
-        server_id = self._server_ids.get((session, message.cancelled_id))
-        if server_id is not None:
-            return _with_value_at(message.raw, CANCELLED_ID_PATH, server_id)
-        if self._channel.is_pending(message.cancelled_id):
-            return None
-
-        return message.raw
-
-    def _renamed_if_in_use(self, message: Message) -> RenamedRequest | None:
-        """Rename a request if one that is pending has the same id or the same progress token."""
-        paths_in_use: dict[str, MemberPath] = {}
-        if self._channel.is_pending(message.id or ""):
-            paths_in_use["id"] = ID_PATH
-        if self._channel.is_token_in_use(message.progress_token):
-            paths_in_use["progress_token"] = TOKEN_PATH
-
-        body = message.raw
-        client_names = {}
-        for member, path in paths_in_use.items():
-            client_names[member] = message.spelled(path) or b""
-            new_name = b'"mrtr-%d"' % next(self._replacement_numbers)
-            body = _with_value_at(body, path, new_name)
-
-        request = message_in(body)
-        if not client_names or request is None:
-            return None
-        return RenamedRequest(request, client_names)
 
     def _stream_for_listener(self, request: Request) -> PipeResponse:
         """Return the stream of unsolicited messages, which one client at a time gets."""
@@ -506,24 +402,161 @@ class PipeUpstream:
 
         self._listener_stream = None
 
+    def response_for_unsolicited(self, line: bytes) -> PipeResponse:
+        """Return the stream for an unsolicited message of the server.
+
+        A question goes to the stream of the latest call where nobody listens.
+        """
+        if self._listener_stream is not None:
+            return self._listener_stream
+
+        message = server_message(line)
+        is_question = message is not None and message.kind is Kind.REQUEST
+        call = self._channel.latest_call if is_question else None
+
+        return call or self._unsolicited_messages
+
+    def drop_oldest_unheard(self) -> None:
+        """Drop what no client may read later, as none listens now."""
+        unheard_lines = self._unsolicited_messages.unread
+        if not server_messages(unheard_lines[-1]):
+            unheard_lines.pop()
+
+        del unheard_lines[:-_MOST_UNHEARD]
+
+    def end_listening(self, lost: OSError) -> None:
+        """End the listener's stream, with the reason for the loss of the server."""
+        if self._listener_stream is not None:
+            self._listener_stream.note_end(lost)
+
+
+class PipeUpstream:
+    """A server on pipes as an upstream, which is started for the first request that it gets."""
+
+    def __init__(
+        self,
+        start: Callable[[], AbstractContextManager[ServerProcess]],
+        longest_line: int,
+        without_secrets: Callable[[str], str],
+    ) -> None:
+        self.on_unsolicited_line: Callable[[], None] | None = None
+        """Called at the first unsolicited message of the server."""
+        self.exit_code: int | None = None
+        """Once it has ended; None where it was never started."""
+        self._longest_line = longest_line
+        self._server = ServerOnDemand(start, self._read_server)
+        self._mcp_check = _McpCheck(without_secrets, self._fail_all_responses)
+        self._loss_error: OSError | None = None
+        """Why nothing more is expected of the server."""
+        self._unsolicited_messages = PipeResponse()
+        self._channel = response_channel(self._unsolicited_messages)
+        self._request_names = _RequestNames(self._channel)
+        self._http_clients = _HttpClients(self._channel, self._unsolicited_messages)
+
+    async def _read_server(self, server: ServerProcess) -> None:
+        """Take the server's lines until its stdout ends; then nothing more is expected of it."""
+        async for pipe_read in server.stdout_reads(self._longest_line):
+            for line in pipe_read.lines:
+                self._take_line(line.raw)
+
+        self._fail_all_responses(self._loss_error or ConnectionResetError(_HAS_ENDED))
+
+    def _fail_all_responses(self, lost: OSError) -> None:
+        """End all responses under way, and the listener's stream, with the reason for the loss."""
+        self._loss_error = lost
+        _fail_open_responses(self._channel, lost)
+        self._http_clients.end_listening(lost)
+
+    def _take_line(self, line: bytes) -> None:
+        """Add a line of the server to the response or the stream that it belongs to."""
+        self._mcp_check.take_line(line)
+        response, is_over = self._channel.take_server_line(line)
+        if is_over and response.request_key is not None:
+            self._request_names.forget_request(response.request_key)
+
+        has_http_clients = self._http_clients.has_any
+        if response is self._unsolicited_messages and has_http_clients:
+            response = self._http_clients.response_for_unsolicited(line)
+
+        response.add_line(line, is_over=is_over)
+        is_unsolicited = response is self._unsolicited_messages
+        if is_unsolicited and has_http_clients:
+            self._http_clients.drop_oldest_unheard()
+
+        if is_unsolicited and self.on_unsolicited_line is not None:
+            self.on_unsolicited_line()
+            self.on_unsolicited_line = None
+
+    async def send_request(self, request: Request) -> PipeResponse:
+        """Send a request, and return the response when it has begun.
+
+        Raises:
+            OSError: the server can't be started, or has ended.
+        """
+        server = self._server.started()
+        if opens_channel(request):
+            return self._unsolicited_messages
+
+        if request.is_line:
+            response = self._send_line(request, server)
+            await server.writer.wait_for_room()
+            return response
+
+        own_response = self._http_clients.response_without_server(request)
+        if own_response is not None:
+            return own_response
+
+        response = self._send_line(request, server)
+        response.on_client_done = partial(self._channel.stop_waiting_for, response)
+        await server.writer.wait_for_room()
+        try:
+            await response.wait_for_more()
+        except asyncio.CancelledError:
+            response.close()
+            raise
+
+        return self._http_clients.begun_response(request, response)
+
+    def _send_line(self, request: Request, server: ServerProcess) -> PipeResponse:
+        """Write a request's line, and return the response to it."""
+        if self._loss_error is not None:
+            raise self._loss_error
+
+        body = json_on_one_line(request.body)
+        message = None if request.is_line else message_in(body)
+        if message is None:
+            return self._written_line(body, server)
+
+        session = request.header(SESSION_HEADER)
+        if message.kind is not Kind.REQUEST:
+            notice = self._request_names.with_servers_id(message, session)
+            if notice is None:
+                return _empty_response(ACCEPTED)
+            return self._written_line(notice, server)
+
+        renamed_request = self._request_names.renamed_if_in_use(message)
+        if renamed_request is not None:
+            body = renamed_request.request.raw
+
+        response = self._written_line(body, server)
+        response.renamed_request = renamed_request
+        response.request_key = (session, message.id or "")
+        self._request_names.add_request(response.request_key, body)
+
+        return response
+
+    def _written_line(self, body: bytes, server: ServerProcess) -> PipeResponse:
+        """Write a line to the server, and return the response to it."""
+        response = _response_to_line(body + b"\n", self._channel)
+        server.writer.write(body + b"\n")
+        return response
+
     async def close(self, end_requested: asyncio.Event) -> None:
         """End the server."""
-        server = self._server
-        if server is None or self._reading_task is None:
-            return
-
-        close_task = asyncio.ensure_future(server.close_stdin())
         try:
-            await server.wait_until_ended(end_requested, self._reading_task)
-            self.exit_code = server.exit_code
+            self.exit_code = await self._server.close(end_requested)
         finally:
-            close_task.cancel()
-            self._reading_task.cancel()
-            if self._judging_timer is not None:
-                self._judging_timer.cancel()
-
-            # Where nobody waits any longer, it is killed.
-            self._running_server.close()
+            self._mcp_check.stop()
 
 
 @asynccontextmanager
