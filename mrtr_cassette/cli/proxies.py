@@ -263,7 +263,7 @@ async def _record_over_http(
                 recording_run, command, signals, log, hint
             )
             if command_end.exit_code and not command_end.was_stopped:
-                recording_run.failure = (
+                recording_run.publishing.failure = (
                     f"{command[0]!r} ended with {command_end.exit_code}"
                 )
 

@@ -349,7 +349,7 @@ class RecordingUse(CassetteUse):
             self.redacted = publication.redacted
 
         if isinstance(recording_run, RecordingRun):
-            recording_run.published = publication
+            recording_run.publishing.published = publication
 
         self._discard_journal()
         return publication, loss

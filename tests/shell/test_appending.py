@@ -117,7 +117,7 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
         3,
         0,
     )
-    assert tape.recording_run.published is None
+    assert tape.recording_run.publishing.published is None
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

@@ -175,7 +175,7 @@ async def test_acknowledgement_is_read_on_though_its_client_leaves(
     response = Response(list(chunks), (), status)
     async with (
         relaying(path, Server(response)) as (relay, _),
-        relay.recording_run.waiting_for_background_work(),
+        relay.recording_run.background_work.finished_at_end(),
     ):
         with pytest.raises(ConnectionResetError):
             await relay.relay_exchange(left, Client(has_left=True))

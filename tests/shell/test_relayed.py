@@ -641,7 +641,7 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
         b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32011,' % identity
     )
     assert url.removesuffix("/mcp") in answer.json["error"]["message"]
-    assert recording_run.published is None
+    assert recording_run.publishing.published is None
     assert not (tmp_path / "c.json").exists()
     assert (recording_run.exchange_count, recording_run.unreachable_count) == (0, 1)
     assert len(log) == 1

@@ -152,7 +152,10 @@ async def _reached_by_proxy(
             server = LiveServer(proxy, recording_run.shown_url, is_on_pipes=on_pipes)
             try:
                 yield _ReachedServer(
-                    server, url.raw_path_qs, recording_run.is_started, recording_run
+                    server,
+                    url.raw_path_qs,
+                    recording_run.publishing.is_server_started,
+                    recording_run,
                 )
             finally:
                 await server.close()

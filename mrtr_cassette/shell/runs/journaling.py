@@ -18,6 +18,7 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.sessions import LiveStreams, lacks_end
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
+from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import (
@@ -63,6 +64,100 @@ from mrtr_cassette.shell.files.journals import (
 from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.runs.proxy_runs import ProxyRun, miss_terms
+from mrtr_cassette.terms import Terms
+
+
+@dataclass(slots=True, eq=False)
+class Publishing:
+    """Whether a journal becomes a cassette, and the cassette that it became."""
+
+    is_wanted: bool = True
+    """It becomes one unless there is an objection."""
+
+    ignores_objections: bool = False
+    """It is published even if it has only errors, or the recorded command has failed."""
+
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    failure: str | None = None
+    """How the command that was recorded failed."""
+
+    is_server_started: bool = False
+    """We have started the server, and chosen its path."""
+
+    published: Publication | None = None
+    """The published cassette; None where there is none."""
+
+    def note_exchange(self, exchange: RecordedExchange) -> None:
+        """Take note of an exchange that was written."""
+        if not self.outcomes.has_success:
+            self.outcomes.note_outcome(exchange)
+
+    def objection(self, terms: Terms) -> str | None:
+        """Return why exchanges are not published as a cassette."""
+        if self.ignores_objections:
+            return None
+        return self.outcomes.why_not_publish(
+            self.failure, terms, is_started=self.is_server_started
+        )
+
+
+@dataclass(slots=True)
+class ExchangeCounts:
+    """How many exchanges are in a journal."""
+
+    written: int = 0
+    unread: int = 0
+    """How many of them have a body that could not be read."""
+
+    incomplete: int = 0
+    """How many of them have no whole response."""
+
+
+class BackgroundWork:
+    """Work that a recording waits for before it ends."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work in the background."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @asynccontextmanager
+    async def finished_at_end(self) -> AsyncIterator[None]:
+        """Wait, when the block ends, for the work under way."""
+        try:
+            yield
+        finally:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+
+
+class SaidOnce:
+    """What a recording has said, and does not say again."""
+
+    def __init__(self) -> None:
+        self._digests_by_task: dict[str, str] = {}
+        """The digest of the latest state of each task, by its id."""
+        self._unread_bodies: set[UnreadBody] = set()
+
+    def is_new_state(self, state: TaskState) -> bool:
+        """Tell whether a task's state is another one than was said of it last."""
+        if self._digests_by_task.get(state.id) == state.digest:
+            return False
+
+        self._digests_by_task[state.id] = state.digest
+        return True
+
+    def is_new_body(self, body: UnreadBody) -> bool:
+        """Tell whether nothing was said so far of a body that could not be read."""
+        if body in self._unread_bodies:
+            return False
+
+        self._unread_bodies.add(body)
+        return True
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -72,87 +167,65 @@ class RecordingRun(ProxyRun):
     recorder: Recorder
     journal: Journal
     announcer: Announcer = field(default_factory=Announcer)
-    publishes: bool = True
-    """Its journal becomes a cassette at the end."""
-
-    publishes_anyway: bool = False
-    """It is published even if it has only errors, or the recorded command has failed."""
-
-    exchange_count: int = 0
-    """How many exchanges are in the journal."""
-
-    unread_count: int = 0
-    """How many of them have a body that could not be read."""
-
-    incomplete_count: int = 0
-    """How many of them have no whole response."""
-
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    failure: str | None = None
-    """How the command that was recorded failed."""
-
-    published: Publication | None = None
-    """The published cassette; None where there is none."""
-
-    server_settings: UserSettings = field(default_factory=UserSettings)
-    """The credentials that the server is given."""
-
-    is_started: bool = False
-    """We have started the server, and chosen its path."""
-
+    said_once: SaidOnce = field(default_factory=SaidOnce)
+    publishing: Publishing = field(default_factory=Publishing)
+    counts: ExchangeCounts = field(default_factory=ExchangeCounts)
+    background_work: BackgroundWork = field(default_factory=BackgroundWork)
     live_asks: LiveAsks = field(default_factory=LiveAsks)
     """The questions without a state that the upstream has asked."""
 
     live_streams: LiveStreams = field(default_factory=LiveStreams)
     """The streams that the upstream has begun while a cassette is played."""
 
-    logged_states: dict[str, str] = field(default_factory=dict)
-    """The digest of the latest state of each task, by its id."""
+    server_settings: UserSettings = field(default_factory=UserSettings)
+    """The credentials that the server is given."""
 
     _began_at: float = field(default_factory=CLOCK.now)
-    _work_under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    _warned_of: set[UnreadBody] = field(default_factory=set)
 
     is_recording = True
 
     @property
     def report(self) -> RecordingReport:
         """The results so far."""
-        publication = self.published or Publication(0)
+        published = self.publishing.published
+        publication = published or Publication(0)
         return RecordingReport(
             cassette=str(self.path),
-            interactions=None if self.published is None else publication.interactions,
+            interactions=None if published is None else publication.interactions,
             kept=publication.kept,
             is_same=publication.is_same,
             redacted=publication.redacted,
-            exchanges=self.exchange_count,
+            exchanges=self.counts.written,
             played=None if self.player is None else self.player.tally.reply_count,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
             elsewhere=tuple(self.elsewhere),
-            unread=self.unread_count,
-            incomplete=self.incomplete_count,
+            unread=self.counts.unread,
+            incomplete=self.counts.incomplete,
         )
+
+    @property
+    def exchange_count(self) -> int:
+        """How many exchanges have been recorded."""
+        return self.counts.written
 
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
         played_count = self.player is not None and self.player.tally.reply_count
         unserved_count = self.unreachable_count + len(self.unrecorded)
-        return not (self.exchange_count or played_count or unserved_count)
+        return not (self.counts.written or played_count or unserved_count)
 
     @property
     def objection(self) -> str | None:
         """Why it is not published as a cassette."""
-        if self.publishes_anyway or not self.exchange_count:
+        if not self.counts.written:
             return None
-        return self.outcomes.why_not_publish(
-            self.failure, self.terms, is_started=self.is_started
-        )
+        return self.publishing.objection(self.terms)
 
     def cassette_so_far(self) -> Cassette | None:
         """Return the cassette as it is by now."""
-        if self.published is not None:
+        if self.publishing.published is not None:
             return load_cassette(self.path)
 
         # Another thread may ask, while this one writes the journal.
@@ -163,21 +236,6 @@ class RecordingRun(ProxyRun):
     def now_ms(self) -> float:
         """Return the milliseconds since the recording began."""
         return (CLOCK.now() - self._began_at) * 1000
-
-    def finish_before_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do some work in the background; the recording waits for it before it ends."""
-        task = asyncio.create_task(work)
-        self._work_under_way.add(task)
-        task.add_done_callback(self._work_under_way.discard)
-
-    @asynccontextmanager
-    async def waiting_for_background_work(self) -> AsyncIterator[None]:
-        """Wait, when the block ends, for the work under way."""
-        try:
-            yield
-        finally:
-            while self._work_under_way:
-                await asyncio.wait(self._work_under_way)
 
     def write_exchange(
         self, due: DueExchange, observation: Observation
@@ -195,18 +253,17 @@ class RecordingRun(ProxyRun):
             return exchange
 
         if unread_bodies and not due.continues_written:
-            self.unread_count += 1
+            self.counts.unread += 1
 
         for body in unread_bodies:
-            if body not in self._warned_of:
-                self._warned_of.add(body)
+            if self.said_once.is_new_body(body):
                 self.announcer.say(unread_log_line, observation, body, self.terms)
 
         self.journal.append(
             encode_journal_line(exchange, continues=due.continues_written)
         )
-        if not due.continues_written and not self.outcomes.has_success:
-            self.outcomes.note_outcome(exchange)
+        if not due.continues_written:
+            self.publishing.note_exchange(exchange)
 
         return exchange
 
@@ -228,9 +285,9 @@ class RecordingRun(ProxyRun):
         """Publish the journal unless there is an objection."""
         try:
             self._replace_repeated_secrets()
-            if self.publishes and self.objection is None:
+            if self.publishing.is_wanted and self.objection is None:
                 self.journal.check_in_place()
-                self.published, left_out = publish_journal(self.path)
+                self.publishing.published, left_out = publish_journal(self.path)
                 self.problem = left_out or self.problem
         finally:
             # While it is open it is locked, and nobody takes it for a killed recorder's.
@@ -297,13 +354,13 @@ class ExchangeRecording:
             if observation.is_left_out:
                 return
 
-            self.recording_run.exchange_count += 1
+            self.recording_run.counts.written += 1
             exchange = self._sealed_exchange
             if exchange is None:
                 return
 
             if lacks_end(observation.call, exchange.response):
-                self.recording_run.incomplete_count += 1
+                self.recording_run.counts.incomplete += 1
 
             self._report_exchange(observation, exchange, end, now_ms)
         except Exception as error:  # noqa: BLE001
@@ -353,14 +410,11 @@ class ExchangeRecording:
     ) -> None:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.recording_run.announcer
-        logged_task_states = self.recording_run.logged_states
+        said_once = self.recording_run.said_once
         new_task_state = observation.call.polled_state(observation.response)
-        if new_task_state is not None:
-            if logged_task_states.get(new_task_state.id) == new_task_state.digest:
-                announcer = replace(announcer, log=None)
-                new_task_state = None
-            else:
-                logged_task_states[new_task_state.id] = new_task_state.digest
+        if new_task_state is not None and not said_once.is_new_state(new_task_state):
+            announcer = replace(announcer, log=None)
+            new_task_state = None
 
         announcer.say(
             response_log_line, observation, exchange, end, now_ms, new_task_state
@@ -566,7 +620,7 @@ def journaling(
         recorder=recorder,
         journal=journal,
         announcer=announcer,
-        publishes_anyway=options.publish_anyway,
+        publishing=Publishing(ignores_objections=options.publish_anyway),
     )
     try:
         yield recording_run

@@ -164,8 +164,7 @@ async def record_pipe(
                     recording_run, player, process, end_requested, options
                 )
 
-    is_same = recording_run.published is not None and recording_run.published.is_same
-    if client is not None and is_same:
+    if client is not None and recording_run.report.is_same:
         client.leave_note("kept", output)
 
     return recording_run, exit_code
@@ -212,7 +211,10 @@ async def _append_on_pipes(
         end_requested,
         server_command.cwd,
     )
-    async with recording_run.waiting_for_background_work(), upstream as live_upstream:
+    async with (
+        recording_run.background_work.finished_at_end(),
+        upstream as live_upstream,
+    ):
         relay = Relay(live_upstream, recording_run.url, recording_run)
         ignored_for = ignored_for_options(
             options.ignore, options.ignore_from, options.masks
@@ -241,9 +243,9 @@ async def _record_on_pipes(
             end_requested
         )
 
-    if not recording_run.outcomes.has_response:
+    if not recording_run.publishing.outcomes.has_response:
         program = server_command.arguments[0]
-        recording_run.failure = (
+        recording_run.publishing.failure = (
             f"{program!r} ended with {exit_code} and answered nothing"
         )
 

@@ -319,7 +319,7 @@ class _Branches:
                 self.recording_run.recorder.add_settings(settings)
 
             connection = target.connect(add_to_both)
-            background_work = self.recording_run.waiting_for_background_work()
+            background_work = self.recording_run.background_work.finished_at_end()
             async with connection as live_upstream, background_work:
                 relay = Relay(live_upstream, target.origin, self.recording_run)
                 yield _BranchUpstream(relay, self)

@@ -158,7 +158,7 @@ async def recording(
             target, output, options, earlier, named_place, site=site, on_event=on_event
         )
         async with recording_context as recording_run:
-            recording_run.publishes = caller_publishes_to is None
+            recording_run.publishing.is_wanted = caller_publishes_to is None
             yield recording_run
 
 
@@ -202,11 +202,13 @@ async def _recording_of_target(
             recording_run.url = f"{base_url}{target.path}"
             recording_run.shown_url = f"{base_url}{redact_target(target.path)}"
             recording_run.server_settings = target.settings
-            recording_run.is_started = target.recorded_as != target.name
+            recording_run.publishing.is_server_started = (
+                target.recorded_as != target.name
+            )
             connection = target.connect(recording_run.recorder.add_settings)
             async with connection as live_upstream:
                 relay = Relay(live_upstream, target.origin, recording_run)
-                background_work = recording_run.waiting_for_background_work()
+                background_work = recording_run.background_work.finished_at_end()
                 async with _opened_handler(relay, options) as handler, background_work:
                     rewriter = OriginRewriter(handler, origin, base_url)
                     recording_run.elsewhere = rewriter.elsewhere
@@ -332,7 +334,7 @@ class RelayedResponse(ExchangeRecording):
         observation = self.observation
         if not self._is_end_recorded and observation is not None:
             if self.reads_rest_when_left or observation.is_acknowledgement:
-                self.recording_run.finish_before_end(self._read_rest(observation))
+                self.recording_run.background_work.begin(self._read_rest(observation))
                 return
 
         self._record_end(End.OPEN)
