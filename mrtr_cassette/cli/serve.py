@@ -45,7 +45,7 @@ from mrtr_cassette.shell.files.log import Announcer, given_listeners
 from mrtr_cassette.shell.http.access import is_loopback, listening
 from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.runs.running import run, run_command, stop_signals
-from mrtr_cassette.testing.plays import Plays, Trials
+from mrtr_cassette.testing.plays import EndedPlays, Plays, Trials
 
 _TOKEN_VARIABLE = "MRTR_CASSETTE_TOKEN"  # noqa: S105  the name of a variable
 
@@ -178,17 +178,18 @@ async def _serve_plays(
             finally:
                 await plays.close()
 
-    report = TrialsReport(tuple(plays.trials))
+    ended_plays = plays.ended_plays
+    report = TrialsReport(tuple(ended_plays.trials))
     forms = {".json": trials_data, ".md": trials_markdown, ".xml": trials_junit}
     write_reports(setup.reports, report, forms)
     valid_trials_text = ""
     if setup.trials:
         valid_trials_text = validity_text(
-            plays.validity_counts[True], plays.validity_counts.total()
+            ended_plays.validity_counts[True], ended_plays.validity_counts.total()
         )
 
-    _tell_end(plays, log, valid_trials_text)
-    return exit_code, bool(plays.failed_count)
+    _tell_end(ended_plays, log, valid_trials_text)
+    return exit_code, bool(ended_plays.failed_count)
 
 
 def _mode_of_all_plays() -> Mode | None:
@@ -207,22 +208,22 @@ def _tell_ready(url: str, log: Log) -> None:
         tell(f"listening on {url}")
 
 
-def _tell_end(plays: Plays, log: Log, valid_trials_text: str) -> None:
+def _tell_end(ended_plays: EndedPlays, log: Log, valid_trials_text: str) -> None:
     """Log how many plays had which outcome, and their validity or else how many failed."""
     outcome_texts = []
-    for outcome, count in sorted(plays.outcome_counts.items()):
+    for outcome, count in sorted(ended_plays.outcome_counts.items()):
         outcome_texts.append(f"{count} {outcome}")
 
     text = ", ".join(outcome_texts) or "there were no plays"
     if valid_trials_text:
         text += f"; {valid_trials_text}"
-    elif plays.failed_count:
-        text += f"; {counted(plays.failed_count, 'play')} failed"
+    elif ended_plays.failed_count:
+        text += f"; {counted(ended_plays.failed_count, 'play')} failed"
 
     event = {
         "event": "concluded",
-        "plays": dict(plays.outcome_counts),
-        "failed": plays.failed_count,
+        "plays": dict(ended_plays.outcome_counts),
+        "failed": ended_plays.failed_count,
     }
     log.tell(text, event)
 

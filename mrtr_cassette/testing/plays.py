@@ -48,6 +48,7 @@ from mrtr_cassette.testing.settings import (
 )
 from mrtr_cassette.testing.suite_cassette import (
     CassetteUse,
+    Settings,
     SuiteContext,
     TestOutcome,
     UseRequest,
@@ -243,262 +244,42 @@ class Trials(NamedTuple):
     terms: Terms
 
 
-class Plays:
-    """Begins, watches and ends plays of the cassettes in a folder, or of given ones.
-
-    Attributes:
-        trials: what those came to that have ended and recorded nothing, if that is kept.
-        validity_counts: how many of these were valid, and how many were not.
-        open_plays: the plays that were not ended, by their ids.
-        outcome_counts: counts of what became of the cassettes of those that were.
-        failed_count: how many of them have missed, or failed their tests in another way.
-    """
+class _PlayOptions:
+    """The options of plays, whose files are in the served folder."""
 
     def __init__(
-        self,
-        folder: Path,
-        mode: Mode | None,
-        token: str,
-        announcer: Announcer,
-        trials_setup: Trials | None = None,
-        *,
-        keeps_trials: bool = False,
+        self, folder: Path, mode: Mode | None, trials_setup: Trials | None
     ) -> None:
-        """Begin with none.
-
-        Args:
-            keeps_trials: keep what each play came to, for a report at the end.
-            trials_setup: the cassettes of all plays; None: each names its own.
-            mode: the mode of all plays, whatever they say; None: each says its own.
-            token: what control requests have to be authorized by; empty: nothing.
-        """
-        self.open_plays: dict[str, CassettePlay] = {}
-        self.outcome_counts: Counter[str] = Counter()
-        self.failed_count = 0
-        self.validity_counts: Counter[bool] = Counter()
-        self.trials: list[TrialReport] = []
-        self._keeps_trials = keeps_trials
-        self.url = ""
-        """The URL of the server, without a path; set before the first request."""
         self._served_folder = folder
         self._mode_of_all_plays = mode
         self._trials_setup = trials_setup
-        self._bearer_token = token
-        self._announcer = announcer
-        self._ended_play_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
-        """The ids of those that were ended last."""
-        self._loop_of_threads = LoopOfThreads(asyncio.get_running_loop())
-        self._suite_run = SuiteContext(
-            Path.cwd(),
-            is_worker=False,
-            option_matches=Counter(),
-            entering=self._loop_of_threads.entering,
-            loaded_replays=LoadedReplays(),
-        )
 
-        self._worker_threads = ThreadPoolExecutor(_MOST_WORKERS, "mrtr-cassette-plays")
-        self._shielded_futures: set[asyncio.Future[Any]] = set()
-        """What is begun or ended just now."""
+    @property
+    def must_name_cassettes(self) -> bool:
+        """Whether a play has to name its cassettes."""
+        return self._trials_setup is None
 
-    async def close(self) -> None:
-        """End the plays that nobody has ended; what they recorded is discarded."""
-        # An upstream may take long to start, and nobody waits for it any more.
-        self._loop_of_threads.give_up_entering()
-        await asyncio.gather(*self._shielded_futures, return_exceptions=True)
-        async with AsyncExitStack() as exit_stack:
-            exit_stack.callback(self._suite_run.close)
-            exit_stack.callback(self._worker_threads.shutdown)
-            for play in reversed(self.open_plays.values()):
-                exit_stack.push_async_callback(self._end_forgotten_play, play)
+    def mode_of_play(self, mode_name: Any) -> Mode:
+        """Return the mode of all plays if there is any, else the given mode or the default."""
+        given_mode = None if mode_name is None else mode_named(mode_name, "mode")
+        return self._mode_of_all_plays or given_mode or default_mode()
 
-    async def _end_forgotten_play(self, play: CassettePlay) -> None:
-        """End a play that its suite did not end."""
-        text = f"the play of {play.name} was never ended"
-        event = {"event": "never_ended", "play": play.id}
-        self._announcer.say(lambda said: said, (event, f"note: {text}"))
-        await self.end_play(play, "failed")
+    def settings_of(self, given_options: dict[str, Any]) -> tuple[Settings, Terms]:
+        """Return the settings of a play by the options that it was given, and their terms.
 
-    async def answer_request(self, request: Request, client: HttpDownstream) -> None:
-        """Answer a request to a play, or about plays; errors are answered with status and text."""
-        site_and_request = site_named_in(request)
-        if site_and_request is not None:
-            play_id, inner_request = site_and_request
-            play = self.open_plays.get(play_id)
-            if play is not None and await play.site.answer_request(
-                inner_request, client
-            ):
-                return
-
-        headers: tuple[tuple[str, str], ...] = ()
-        try:
-            if site_and_request is not None:
-                self._refuse_unknown(site_and_request[0])
-
-            status, answer = await self._answer_to_control(request)
-        except _ControlRefusedError as refusal:
-            status = refusal.status
-            answer = {"error": refusal.text}
-            headers = refusal.headers
-        except MrtrCassetteError as error:
-            status = _status_of(error)
-            answer = {"error": error.in_terms(PLAY_TERMS)}
-
-        body = orjson.dumps(answer) + b"\n"
-        await client.send_response(status, (*JSON_HEADERS, *headers), body)
-
-    # Control requests
-
-    async def _answer_to_control(self, request: Request) -> tuple[int, dict[str, Any]]:
-        """Return the HTTP status and the JSON object that answer a control request."""
-        path = request.target.partition("?")[0]
-        if path != SITES and not path.startswith(f"{SITES}/"):
-            problem = f"there is nothing at {path}; plays are at {SITES}"
-            raise _ControlRefusedError(404, problem)
-
-        self._check_token(request)
-        play_id = path.removeprefix(SITES).removeprefix("/")
-        if not play_id:
-            return await self._answer_about_plays(request)
-
-        return await self._answer_about_play(request, play_id)
-
-    async def _answer_about_plays(self, request: Request) -> tuple[int, dict[str, Any]]:
-        """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
-        if request.method == "GET":
-            return 200, {
-                "plays": await self._run_in_worker(self._reports_of_open_plays)
-            }
-        if request.method != "POST":
-            raise _not_allowed(request, "GET, POST")
-
-        values: dict[str, Any] = {}
-        if request.body or self._trials_setup is None:
-            values = _json_body(request)
-
-        play_future = self._run_in_worker(partial(self._begin_play, values))
-        play: CassettePlay = await self._shielded_result(play_future)
-        self._announcer.tell(lambda: {"event": "began", **play.address_data})
-
-        return 201, play.address_data
-
-    async def _answer_about_play(
-        self, request: Request, play_id: str
-    ) -> tuple[int, dict[str, Any]]:
-        """Report a play (GET), or end it (DELETE); return the status and the answer."""
-        if request.method not in ("GET", "DELETE"):
-            raise _not_allowed(request, "GET, DELETE")
-
-        play = self.open_plays.get(play_id)
-        if play is None or play.is_ending:
-            self._refuse_unknown(play_id)
-
-        if request.method == "GET":
-            return 200, await self._run_in_worker(lambda: play.report_data)
-
-        outcome: TestOutcome = "passed"
-        if request.body:
-            outcome = _test_outcome(_json_body(request))
-
-        return 200, await self.end_play(play, outcome)
-
-    def _check_token(self, request: Request) -> None:
-        """Refuse a control request without the token that this process requires, if any."""
-        if not self._bearer_token:
-            return
-
-        given_header = request.header("authorization")
-        wanted_header = f"Bearer {self._bearer_token}"
-        if not compare_digest(given_header.encode(), wanted_header.encode()):
-            raise _ControlRefusedError(
-                401,
-                "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
-                (("WWW-Authenticate", "Bearer"),),
-            )
-
-    def _refuse_unknown(self, play_id: str) -> NoReturn:
-        """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
-        if play_id in self.open_plays or play_id in self._ended_play_ids:
-            raise _ControlRefusedError(410, f"the play {play_id} has ended")
-        problem = f"there is no play {play_id!r}; POST {SITES} begins one"
-        raise _ControlRefusedError(404, problem)
-
-    def _run_in_worker(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Do work that may block in a worker thread; return the future of its result."""
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._worker_threads, work)
-
-    async def _shielded_result(self, work: Awaitable[T]) -> T:
-        """Return the result of work, which a client that goes away does not end."""
-        work_future = asyncio.ensure_future(work)
-        self._shielded_futures.add(work_future)
-        work_future.add_done_callback(self._shielded_futures.discard)
-
-        return await asyncio.shield(work_future)
-
-    # Plays
-
-    def _reports_of_open_plays(self) -> list[dict[str, Any]]:
-        """Return the reports of all open plays, as JSON."""
-        return [play.report_data for play in tuple(self.open_plays.values())]
-
-    def _begin_play(self, given_options: dict[str, Any]) -> CassettePlay:
-        """Begin a play, in a thread: its upstream may take long to start."""
-        for name in given_options:
-            if name in _WHY_NOT_FOR_PLAYS:
-                reason = _WHY_NOT_FOR_PLAYS[name]
-                raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
-
-        mode = self._mode_of_play(given_options.pop("mode", None))
-        options = combined_options(self._option_sources(given_options), PLAY_TERMS)
+        Raises:
+            UsageError: an option is wrong, or a file is not in the folder.
+        """
+        options = combined_options(self._sources(given_options), PLAY_TERMS)
         terms = PLAY_TERMS
         if self._trials_setup is not None:
             terms = self._trials_setup.terms
         elif "upstream" not in options:
             terms = without_upstream(PLAY_TERMS)
 
-        settings = settings_from(options, terms)
-        path = location_of(settings.name or "")
-        play_id = secrets.token_hex(8)
-        site = SharedSite(self.url, play_id)
+        return settings_from(options, terms), terms
 
-        def raise_error(error: MrtrCassetteError) -> NoReturn:
-            raise error
-
-        use = begin_use(
-            UseRequest(
-                self._suite_run,
-                path,
-                settings,
-                mode,
-                ask_upstream=lambda: None,
-                fail_test=raise_error,
-                sharers=None,
-                site=site,
-                on_event=self._event_callback(play_id),
-            )
-        )
-
-        if isinstance(use, MissingUse):
-            raise _ControlRefusedError(404, use.missing_error.in_terms(terms))
-
-        folder_prefix = f"{self._served_folder}{os.sep}"
-        names = []
-        for place in (path, *settings.replay.beside):
-            # The name of one in a store may have credentials.
-            names.append(str(location_of(place)).removeprefix(folder_prefix))
-
-        name = ", ".join(names)
-        play = CassettePlay(play_id, name, site, use)
-        self.open_plays[play_id] = play
-
-        return play
-
-    def _mode_of_play(self, mode_name: Any) -> Mode:
-        """Return the mode of all plays if there is any, else the given mode or the default."""
-        given_mode = None if mode_name is None else mode_named(mode_name, "mode")
-        return self._mode_of_all_plays or given_mode or default_mode()
-
-    def _option_sources(self, values: dict[str, Any]) -> list[OptionSource]:
+    def _sources(self, values: dict[str, Any]) -> list[OptionSource]:
         """Return what sets the options of a play, with the paths of its files.
 
         Raises:
@@ -575,6 +356,294 @@ class Plays:
 
         return path
 
+    def name_in_folder(self, settings: Settings) -> str:
+        """Return the names of the cassettes of a play, as paths within the folder."""
+        folder_prefix = f"{self._served_folder}{os.sep}"
+        names = []
+        for place in (location_of(settings.name or ""), *settings.replay.beside):
+            # The name of one in a store may have credentials.
+            names.append(str(location_of(place)).removeprefix(folder_prefix))
+
+        return ", ".join(names)
+
+
+class _Workers:
+    """Threads for work that may block, and work that goes on when its client has left."""
+
+    def __init__(self) -> None:
+        self.loop_of_threads = LoopOfThreads(asyncio.get_running_loop())
+        self._threads = ThreadPoolExecutor(_MOST_WORKERS, "mrtr-cassette-plays")
+        self._shielded_futures: set[asyncio.Future[Any]] = set()
+        """What is begun or ended just now."""
+
+    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Do work that may block in a worker thread; return the future of its result."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def shielded_result(self, work: Awaitable[T]) -> T:
+        """Return the result of work, which a client that goes away does not end."""
+        work_future = asyncio.ensure_future(work)
+        self._shielded_futures.add(work_future)
+        work_future.add_done_callback(self._shielded_futures.discard)
+
+        return await asyncio.shield(work_future)
+
+    async def finish_work(self) -> None:
+        """Wait for the work that was begun."""
+        # An upstream may take long to start, and nobody waits for it any more.
+        self.loop_of_threads.give_up_entering()
+        await asyncio.gather(*self._shielded_futures, return_exceptions=True)
+
+    def shut_down(self) -> None:
+        """End the threads."""
+        self._threads.shutdown()
+
+
+class EndedPlays:
+    """What the plays came to that have ended.
+
+    Attributes:
+        outcome_counts: counts of what became of their cassettes.
+        failed_count: how many of them have missed, or failed their tests in another way.
+        validity_counts: how many that recorded nothing were valid, and how many were not.
+        trials: what those came to that recorded nothing, if that is kept.
+    """
+
+    def __init__(self, *, keeps_trials: bool) -> None:
+        self.outcome_counts: Counter[str] = Counter()
+        self.failed_count = 0
+        self.validity_counts: Counter[bool] = Counter()
+        self.trials: list[TrialReport] = []
+        self._keeps_trials = keeps_trials
+        self._latest_ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+
+    def note_end(self, play_id: str) -> None:
+        """Remember that a play has been there."""
+        self._latest_ids.append(play_id)
+
+    def has_been_there(self, play_id: str) -> bool:
+        """Tell whether a play has ended."""
+        return play_id in self._latest_ids
+
+    def keep_trial(self, play: CassettePlay, report: dict[str, Any]) -> None:
+        """Keep what a play came to that recorded nothing, if that is wanted."""
+        if self._keeps_trials and not report["is_recording"]:
+            self.trials.append(play.trial_report)
+
+    def count_report(self, report: dict[str, Any]) -> None:
+        """Count what a play came to."""
+        if not report["is_recording"]:
+            self.validity_counts[report["valid"]] += 1
+
+        self.failed_count += bool(report["problems"])
+        self.outcome_counts[report["outcome"]] += 1
+
+
+class Plays:
+    """Begins, watches and ends plays of the cassettes in a folder, or of given ones.
+
+    Attributes:
+        open_plays: the plays that were not ended, by their ids.
+        ended_plays: what those came to that were.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mode: Mode | None,
+        token: str,
+        announcer: Announcer,
+        trials_setup: Trials | None = None,
+        *,
+        keeps_trials: bool = False,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            keeps_trials: keep what each play came to, for a report at the end.
+            trials_setup: the cassettes of all plays; None: each names its own.
+            mode: the mode of all plays, whatever they say; None: each says its own.
+            token: what control requests have to be authorized by; empty: nothing.
+        """
+        self.open_plays: dict[str, CassettePlay] = {}
+        self.ended_plays = EndedPlays(keeps_trials=keeps_trials)
+        self.url = ""
+        """The URL of the server, without a path; set before the first request."""
+        self._play_options = _PlayOptions(folder, mode, trials_setup)
+        self._bearer_token = token
+        self._announcer = announcer
+        self._workers = _Workers()
+        self._suite_run = SuiteContext(
+            Path.cwd(),
+            is_worker=False,
+            option_matches=Counter(),
+            entering=self._workers.loop_of_threads.entering,
+            loaded_replays=LoadedReplays(),
+        )
+
+    async def close(self) -> None:
+        """End the plays that nobody has ended; what they recorded is discarded."""
+        await self._workers.finish_work()
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.callback(self._suite_run.close)
+            exit_stack.callback(self._workers.shut_down)
+            for play in reversed(self.open_plays.values()):
+                exit_stack.push_async_callback(self._end_forgotten_play, play)
+
+    async def _end_forgotten_play(self, play: CassettePlay) -> None:
+        """End a play that its suite did not end."""
+        text = f"the play of {play.name} was never ended"
+        event = {"event": "never_ended", "play": play.id}
+        self._announcer.say(lambda said: said, (event, f"note: {text}"))
+        await self.end_play(play, "failed")
+
+    async def answer_request(self, request: Request, client: HttpDownstream) -> None:
+        """Answer a request to a play, or about plays; errors are answered with status and text."""
+        site_and_request = site_named_in(request)
+        if site_and_request is not None:
+            play_id, inner_request = site_and_request
+            play = self.open_plays.get(play_id)
+            if play is not None and await play.site.answer_request(
+                inner_request, client
+            ):
+                return
+
+        headers: tuple[tuple[str, str], ...] = ()
+        try:
+            if site_and_request is not None:
+                self._refuse_unknown(site_and_request[0])
+
+            status, answer = await self._answer_to_control(request)
+        except _ControlRefusedError as refusal:
+            status = refusal.status
+            answer = {"error": refusal.text}
+            headers = refusal.headers
+        except MrtrCassetteError as error:
+            status = _status_of(error)
+            answer = {"error": error.in_terms(PLAY_TERMS)}
+
+        body = orjson.dumps(answer) + b"\n"
+        await client.send_response(status, (*JSON_HEADERS, *headers), body)
+
+    # Control requests
+
+    async def _answer_to_control(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """Return the HTTP status and the JSON object that answer a control request."""
+        path = request.target.partition("?")[0]
+        if path != SITES and not path.startswith(f"{SITES}/"):
+            problem = f"there is nothing at {path}; plays are at {SITES}"
+            raise _ControlRefusedError(404, problem)
+
+        self._check_token(request)
+        play_id = path.removeprefix(SITES).removeprefix("/")
+        if not play_id:
+            return await self._answer_about_plays(request)
+
+        return await self._answer_about_play(request, play_id)
+
+    async def _answer_about_plays(self, request: Request) -> tuple[int, dict[str, Any]]:
+        """Report all open plays (GET), or begin a play (POST); return the status and the answer."""
+        if request.method == "GET":
+            return 200, {"plays": await self._workers.run(self._reports_of_open_plays)}
+        if request.method != "POST":
+            raise _not_allowed(request, "GET, POST")
+
+        values: dict[str, Any] = {}
+        if request.body or self._play_options.must_name_cassettes:
+            values = _json_body(request)
+
+        play_future = self._workers.run(partial(self._begin_play, values))
+        play: CassettePlay = await self._workers.shielded_result(play_future)
+        self._announcer.tell(lambda: {"event": "began", **play.address_data})
+
+        return 201, play.address_data
+
+    async def _answer_about_play(
+        self, request: Request, play_id: str
+    ) -> tuple[int, dict[str, Any]]:
+        """Report a play (GET), or end it (DELETE); return the status and the answer."""
+        if request.method not in ("GET", "DELETE"):
+            raise _not_allowed(request, "GET, DELETE")
+
+        play = self.open_plays.get(play_id)
+        if play is None or play.is_ending:
+            self._refuse_unknown(play_id)
+
+        if request.method == "GET":
+            return 200, await self._workers.run(lambda: play.report_data)
+
+        outcome: TestOutcome = "passed"
+        if request.body:
+            outcome = _test_outcome(_json_body(request))
+
+        return 200, await self.end_play(play, outcome)
+
+    def _check_token(self, request: Request) -> None:
+        """Refuse a control request without the token that this process requires, if any."""
+        if not self._bearer_token:
+            return
+
+        given_header = request.header("authorization")
+        wanted_header = f"Bearer {self._bearer_token}"
+        if not compare_digest(given_header.encode(), wanted_header.encode()):
+            raise _ControlRefusedError(
+                401,
+                "this needs the token of MRTR_CASSETTE_TOKEN, as Authorization: Bearer TOKEN",
+                (("WWW-Authenticate", "Bearer"),),
+            )
+
+    def _refuse_unknown(self, play_id: str) -> NoReturn:
+        """Refuse a play that isn't open: with 410 if it has ended, else with 404."""
+        if play_id in self.open_plays or self.ended_plays.has_been_there(play_id):
+            raise _ControlRefusedError(410, f"the play {play_id} has ended")
+        problem = f"there is no play {play_id!r}; POST {SITES} begins one"
+        raise _ControlRefusedError(404, problem)
+
+    # Plays
+
+    def _reports_of_open_plays(self) -> list[dict[str, Any]]:
+        """Return the reports of all open plays, as JSON."""
+        return [play.report_data for play in tuple(self.open_plays.values())]
+
+    def _begin_play(self, given_options: dict[str, Any]) -> CassettePlay:
+        """Begin a play, in a thread: its upstream may take long to start."""
+        for name in given_options:
+            if name in _WHY_NOT_FOR_PLAYS:
+                reason = _WHY_NOT_FOR_PLAYS[name]
+                raise UsageError(f"{_A_PLAY} has no option {name!r}", hint=reason)
+
+        mode = self._play_options.mode_of_play(given_options.pop("mode", None))
+        settings, terms = self._play_options.settings_of(given_options)
+        path = location_of(settings.name or "")
+        play_id = secrets.token_hex(8)
+        site = SharedSite(self.url, play_id)
+
+        def raise_error(error: MrtrCassetteError) -> NoReturn:
+            raise error
+
+        use = begin_use(
+            UseRequest(
+                self._suite_run,
+                path,
+                settings,
+                mode,
+                ask_upstream=lambda: None,
+                fail_test=raise_error,
+                sharers=None,
+                site=site,
+                on_event=self._event_callback(play_id),
+            )
+        )
+
+        if isinstance(use, MissingUse):
+            raise _ControlRefusedError(404, use.missing_error.in_terms(terms))
+
+        name = self._play_options.name_in_folder(settings)
+        play = CassettePlay(play_id, name, site, use)
+        self.open_plays[play_id] = play
+
+        return play
+
     def _event_callback(self, play_id: str) -> OnEvent | None:
         """Return a function that adds the play's id to events; None if no log takes events."""
         listeners = self._announcer.listeners
@@ -592,7 +661,9 @@ class Plays:
     ) -> dict[str, Any]:
         """End a play; say what it came to, and return the report."""
         play.is_ending = True
-        return await self._shielded_result(self._end_and_count_play(play, outcome))
+        return await self._workers.shielded_result(
+            self._end_and_count_play(play, outcome)
+        )
 
     async def _end_and_count_play(
         self, play: CassettePlay, outcome: TestOutcome
@@ -600,16 +671,12 @@ class Plays:
         """End a play, count and say what it came to, and return the report."""
         try:
             conclude = partial(self._conclude_play, play, outcome)
-            report: dict[str, Any] = await self._run_in_worker(conclude)
+            report: dict[str, Any] = await self._workers.run(conclude)
         finally:
             del self.open_plays[play.id]
-            self._ended_play_ids.append(play.id)
+            self.ended_plays.note_end(play.id)
 
-        if not report["is_recording"]:
-            self.validity_counts[report["valid"]] += 1
-
-        self.failed_count += bool(report["problems"])
-        self.outcome_counts[report["outcome"]] += 1
+        self.ended_plays.count_report(report)
         announcer = self._announcer
         announcer.tell(lambda: {**report, "event": "ended"})
         if announcer.log is not None:
@@ -626,9 +693,7 @@ class Plays:
     ) -> dict[str, Any]:
         """End a play, in a thread: what it has recorded is published."""
         report = play.stop_and_publish(outcome)
-        if self._keeps_trials and not report["is_recording"]:
-            self.trials.append(play.trial_report)
-
+        self.ended_plays.keep_trial(play, report)
         return report
 
 

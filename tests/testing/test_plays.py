@@ -93,7 +93,7 @@ def test_only_what_a_report_will_have_is_kept_of_ended_plays(
     before = alive()
     plays = asyncio.run(ended())
 
-    assert plays.validity_counts == {False: 3}
+    assert plays.ended_plays.validity_counts == {False: 3}
 
     kept = {"TrialReport": 3, "MissReport": 3} if keeps else {}
 
@@ -180,7 +180,7 @@ def test_a_play_ends_although_the_client_that_ends_it_has_gone(
     plays = asyncio.run(ended())
 
     assert plays.open_plays == {}
-    assert plays.outcome_counts.total() == 1
+    assert plays.ended_plays.outcome_counts.total() == 1
 
 
 def test_all_forgotten_plays_are_ended(
@@ -254,4 +254,4 @@ def test_trials_play_cassettes_of_a_store(tmp_path: Path) -> None:
     assert (
         begun.json["cassette"] == "memory://***@trials/a.json, memory://trials/b.json"
     )
-    assert plays.validity_counts == {True: 1}
+    assert plays.ended_plays.validity_counts == {True: 1}
