@@ -223,8 +223,8 @@ class SuiteRun:
             self._sharing_problems = self._own_uses.publish_shared(
                 session.items, self._why_partial
             )
-            self._summary_notes += self._own_uses.notes
-            self._answers_given += map(list, self._own_uses.answers)
+            self._summary_notes += self._own_uses.results.notes
+            self._answers_given += map(list, self._own_uses.results.answers)
 
         if self._sharing_problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

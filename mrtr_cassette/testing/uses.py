@@ -78,6 +78,150 @@ class _Fixture(NamedTuple):
     name: str | None
 
 
+class _TestSettings:
+    """What the uses of tests are given by the ini file, the suite and nearer places."""
+
+    def __init__(
+        self,
+        config: pytest.Config,
+        mode: Mode,
+        ini: Mapping[str, Any],
+        *,
+        is_mode_given: bool,
+    ) -> None:
+        self._config = config
+        self._run_mode = mode
+        self._is_mode_given = is_mode_given
+        self._ini_source = OptionSource("the ini file", ini)
+
+    def mode_of_use(self, settings: Settings) -> Mode:
+        """Return the mode that a test's settings say, unless the run is given one."""
+        if settings.mode is not None and not self._is_mode_given:
+            return settings.mode
+        return self._run_mode
+
+    def settings_of_request(
+        self,
+        request: pytest.FixtureRequest,
+        find_sources: Callable[[], list[OptionSource]],
+    ) -> Settings:
+        """Return the settings from the ini file, the suite's fixture and nearer places."""
+        suite_options = request.getfixturevalue("mrtr_cassette_config")
+        if not isinstance(suite_options, dict):
+            problem = f"the fixture mrtr_cassette_config returns {suite_options!r}, and not a dict"
+            raise UsageError(problem)
+
+        suite_source = OptionSource("the fixture mrtr_cassette_config", suite_options)
+        pytest_argument = _pytest_argument_of(
+            self._config.invocation_params.dir, request.node
+        )
+        has_upstream = _has_upstream_fixture(request)
+        sources_with_texts = []
+        for source in [self._ini_source, suite_source, *find_sources()]:
+            sources_with_texts.append(_with_fixtures(source, request))
+
+        return settings_of(
+            sources_with_texts,
+            pytest_argument,
+            scope=request.scope,
+            has_upstream=has_upstream,
+        )
+
+
+class _Sharers:
+    """The tests that have the same cassette, or the same name, of all that were collected."""
+
+    def __init__(self) -> None:
+        self._tests_by_cassette: dict[Path, list[str]] = {}
+        self._names_of_several: set[str] | None = None
+
+    def sharers_of(
+        self, request: pytest.FixtureRequest, path: Path, settings: Settings
+    ) -> list[str] | None:
+        """Return the tests that share a cassette; None if it is a test's own."""
+        is_of_test = request.scope == "function"
+        if is_of_test and settings.name is None:
+            self._refuse_name_of_several(request)
+            return None
+
+        sharers = list(self.tests_of(request.session).get(path, []))
+        if is_of_test:
+            sharers.append(request.node.nodeid)
+
+        return sharers
+
+    def _refuse_name_of_several(self, request: pytest.FixtureRequest) -> None:
+        """Make sure that a test's own cassette is that of no other test.
+
+        Raises:
+            UsageError: another test has its name.
+        """
+        if self._names_of_several is None:
+            self._names_of_several = names_of_several(request.session.items)
+
+        name = request.node.nodeid
+        if name in self._names_of_several:
+            raise UsageError(
+                f"two tests are called {name}",
+                hint="give one of them another id, or name their cassette in the marker",
+            )
+
+    def tests_of(self, session: pytest.Session) -> Mapping[Path, list[str]]:
+        """Return the cassettes that the tests of the run have, found once, with these tests."""
+        if not self._tests_by_cassette:
+            self._tests_by_cassette = cassettes_of(session.items)
+
+        return self._tests_by_cassette
+
+
+class UseResults:
+    """What the cassettes of a run came to, for its summary.
+
+    Attributes:
+        notes: what redaction replaced in the cassettes that were written, and what replays of
+            others learned, in lines for people.
+        answers: what was answered to the questions in the cassettes of the run.
+    """
+
+    def __init__(self, config: pytest.Config, counts: Counter[str]) -> None:
+        self.notes: list[str] = []
+        self.answers: set[GivenAnswer] = set()
+        self._config = config
+        self._outcome_counts = counts
+        self._noted_paths: set[Path] = set()
+
+    def count_outcome(self, outcome: str | None) -> None:
+        """Count the outcome of a cassette, unless it is None and the end of the run decides."""
+        if outcome is not None:
+            self._outcome_counts[outcome] += 1
+
+    def note_use(self, use: CassetteUse) -> None:
+        """Note what a use with a good end came to."""
+        self._note_answers(use)
+        self._note_matches(use)
+
+    def _note_answers(self, use: CassetteUse) -> None:
+        """Note which answers a cassette has, once in a run."""
+        if use.outcome in _HAS_CASSETTE and use.path not in self._noted_paths:
+            self._noted_paths.add(use.path)
+            self.answers.update(given_answers(use.view.interactions))
+
+    def _note_matches(self, use: CassetteUse) -> None:
+        """Note by what requests matched, and what they taught."""
+        results = use.view.results
+        for name, times in results.matched.items():
+            self._outcome_counts[f"matched by {name}"] += times
+
+        path_text = shown_path(use.path, self._config)
+        for line in learned_lines(results.learned):
+            self.notes.append(f"{path_text}: {line}")
+
+    def note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
+        """Note what redaction replaced in a cassette, in lines for people."""
+        path_text = shown_path(path, self._config)
+        self.notes += [f"{path_text}: {line}" for line in redaction_lines(redacted)]
+
+
 class CassetteUses:
     """Opens the cassettes of a run and follows them; a plugin from the first one on."""
 
@@ -100,22 +244,15 @@ class CassetteUses:
         self._config = config
         is_worker = hasattr(config, "workerinput")
         self._suite_run = SuiteContext(config.rootpath, is_worker, option_matches)
-        self._run_mode = mode
-        self._is_mode_given = is_mode_given
+        self._test_settings = _TestSettings(
+            config, mode, ini, is_mode_given=is_mode_given
+        )
+        self._sharers = _Sharers()
+        self.results = UseResults(config, counts)
         self._fixtures_by_use: dict[CassetteUse, _Fixture] = {}
-        self._outcome_counts = counts
-        self._ini_source = OptionSource("the ini file", ini)
         self._test_outcomes: dict[str, TestOutcome] = {}
-        self._tests_by_cassette: dict[Path, list[str]] = {}
-        self._names_of_several: set[str] | None = None
         self._named_by_tests: set[Path] = set()
         """The cassettes of `mrtr_cassettes`: their names are known when tests open them."""
-        self.notes: list[str] = []
-        """What redaction replaced in the cassettes that were written, and what replays of others
-        learned, in lines for people."""
-        self.answers: set[GivenAnswer] = set()
-        """What was answered to the questions in the cassettes of the run."""
-        self._noted_paths: set[Path] = set()
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._writes_pages: bool = bool(config.getoption("mrtr_view"))
         config.pluginmanager.register(self, "mrtr-cassette-uses")
@@ -163,7 +300,7 @@ class CassetteUses:
             """Fail the test, with a hint if its files are faked or it may have been renamed."""
             hint = hint_at_faked_files(request.node)
             if not (hint or path.exists()):
-                hint = hint_at_rename(path, self._tests_of(request.session))
+                hint = hint_at_rename(path, self._sharers.tests_of(request.session))
                 hint = hint or hint_at_xfail(request.node, path)
 
             raise pytest.fail.Exception(
@@ -171,25 +308,21 @@ class CassetteUses:
             ) from None
 
         try:
-            settings = self._settings_of_request(request, find_sources)
+            settings = self._test_settings.settings_of_request(request, find_sources)
             path = cassette_path(request.node, settings.name)
             settings = _with_paths_beside(settings, request.node)
             if not (path.exists() or Path(request.node.path).exists()):
                 # What is recorded here would be gone with the faked files.
                 raise CassetteError(path, "is hidden, and so is the test's own file")
 
-            mode = self._run_mode
-            if settings.mode is not None and not self._is_mode_given:
-                mode = settings.mode
-
             use_request = UseRequest(
                 self._suite_run,
                 path,
                 settings,
-                mode,
+                self._test_settings.mode_of_use(settings),
                 ask_upstream=partial(request.getfixturevalue, "mrtr_upstream"),
                 fail_test=fail_test,
-                sharers=self._sharers_of(request, path, settings),
+                sharers=self._sharers.sharers_of(request, path, settings),
             )
             use = begin_use(use_request)
         except MrtrCassetteError as error:
@@ -197,71 +330,6 @@ class CassetteUses:
 
         self._fixtures_by_use[use] = _Fixture(request.node, request.fixturename)
         return use
-
-    def _settings_of_request(
-        self,
-        request: pytest.FixtureRequest,
-        find_sources: Callable[[], list[OptionSource]],
-    ) -> Settings:
-        """Return the settings from the ini file, the suite's fixture and nearer places."""
-        suite_options = request.getfixturevalue("mrtr_cassette_config")
-        if not isinstance(suite_options, dict):
-            problem = f"the fixture mrtr_cassette_config returns {suite_options!r}, and not a dict"
-            raise UsageError(problem)
-
-        suite_source = OptionSource("the fixture mrtr_cassette_config", suite_options)
-        pytest_argument = _pytest_argument_of(
-            self._config.invocation_params.dir, request.node
-        )
-        has_upstream = _has_upstream_fixture(request)
-        sources_with_texts = []
-        for source in [self._ini_source, suite_source, *find_sources()]:
-            sources_with_texts.append(_with_fixtures(source, request))
-
-        return settings_of(
-            sources_with_texts,
-            pytest_argument,
-            scope=request.scope,
-            has_upstream=has_upstream,
-        )
-
-    def _sharers_of(
-        self, request: pytest.FixtureRequest, path: Path, settings: Settings
-    ) -> list[str] | None:
-        """Return the tests that share a cassette; None if it is a test's own."""
-        is_of_test = request.scope == "function"
-        if is_of_test and settings.name is None:
-            self._refuse_name_of_several(request)
-            return None
-
-        sharers = list(self._tests_of(request.session).get(path, []))
-        if is_of_test:
-            sharers.append(request.node.nodeid)
-
-        return sharers
-
-    def _refuse_name_of_several(self, request: pytest.FixtureRequest) -> None:
-        """Make sure that a test's own cassette is that of no other test.
-
-        Raises:
-            UsageError: another test has its name.
-        """
-        if self._names_of_several is None:
-            self._names_of_several = names_of_several(request.session.items)
-
-        name = request.node.nodeid
-        if name in self._names_of_several:
-            raise UsageError(
-                f"two tests are called {name}",
-                hint="give one of them another id, or name their cassette in the marker",
-            )
-
-    def _tests_of(self, session: pytest.Session) -> Mapping[Path, list[str]]:
-        """Return the cassettes that the tests of the run have, found once, with these tests."""
-        if not self._tests_by_cassette:
-            self._tests_by_cassette = cassettes_of(session.items)
-
-        return self._tests_by_cassette
 
     # Following the tests
 
@@ -409,41 +477,14 @@ class CassetteUses:
             objections = use.conclude(passed=use_passed, plays_all=self._plays_all)
             hint = hint_at_faked_files(item)
             problems += [f"{objection}{hint}" for objection in objections]
-            self._count_outcome(use.outcome)
-            self._note_redacted(use.path, use.redacted)
+            self.results.count_outcome(use.outcome)
+            self.results.note_redacted(use.path, use.redacted)
             if use_passed and not objections:
                 hint = "" if use.given_up is None else hint_at_name(use.path)
                 warnings += [f"{warning}{hint}" for warning in use.warnings]
-                self._note_answers(use)
-                self._note_results(use)
+                self.results.note_use(use)
 
         return problems, warnings
-
-    def _count_outcome(self, outcome: str | None) -> None:
-        """Count the outcome of a cassette, unless it is None and the end of the run decides."""
-        if outcome is not None:
-            self._outcome_counts[outcome] += 1
-
-    def _note_answers(self, use: CassetteUse) -> None:
-        """Note which answers a cassette has, once in a run."""
-        if use.outcome in _HAS_CASSETTE and use.path not in self._noted_paths:
-            self._noted_paths.add(use.path)
-            self.answers.update(given_answers(use.view.interactions))
-
-    def _note_results(self, use: CassetteUse) -> None:
-        """Note by what requests matched, and what they taught."""
-        results = use.view.results
-        for name, times in results.matched.items():
-            self._outcome_counts[f"matched by {name}"] += times
-
-        path_text = shown_path(use.path, self._config)
-        for line in learned_lines(results.learned):
-            self.notes.append(f"{path_text}: {line}")
-
-    def _note_redacted(self, path: Path, redacted: tuple[Redaction, ...]) -> None:
-        """Note what redaction replaced in a cassette, in lines for people."""
-        path_text = shown_path(path, self._config)
-        self.notes += [f"{path_text}: {line}" for line in redaction_lines(redacted)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test's outcome."""
@@ -467,7 +508,7 @@ class CassetteUses:
         finally:
             use.conclude(passed=False)
 
-        self._count_outcome(use.outcome)
+        self.results.count_outcome(use.outcome)
 
     def publish_shared(
         self, items: Iterable[pytest.Item], why_partial: str | None
@@ -493,8 +534,8 @@ class CassetteUses:
                 outcome = "discarded (not written)"
                 problem = error.in_terms(SUITE_TERMS)
 
-            self._count_outcome(outcome)
-            self._note_redacted(shared_recording.path, shared_recording.redacted)
+            self.results.count_outcome(outcome)
+            self.results.note_redacted(shared_recording.path, shared_recording.redacted)
             if problem is not None:
                 problems.append(problem)
 
