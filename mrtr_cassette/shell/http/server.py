@@ -60,6 +60,78 @@ _LISTEN_BACKLOG = 1024
 
 
 @dataclass(slots=True, eq=False)
+class ReceivedRequest:
+    """A request as it is received: the head is there, and the body as far as it has come."""
+
+    method: str
+    target: str
+    raw_headers: RawHeaders
+    takes_chunks: bool
+    """Its client speaks HTTP/1.1; an older one knows the end of a body by the close."""
+
+    keep_alive: bool
+    """The connection stays open after it."""
+
+    body: bytearray = field(default_factory=bytearray)
+
+    def head_without_upgrade(self) -> bytes:
+        """Return its head again, for a parser that reads its body."""
+        target = self.target.encode("utf-8", "surrogateescape")
+        lines = []
+        for name, value in self.raw_headers:
+            if name.lower() != b"upgrade":
+                lines.append(b"%b: %b\r\n" % (name, value))
+
+        return b"%b %b HTTP/1.1\r\n%b\r\n" % (
+            self.method.encode(),
+            target,
+            b"".join(lines),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class ResponseChanges:
+    """What is changed in a response before it is sent."""
+
+    translate_headers: Callable[[Headers], Headers]
+    rewrite_body: Callable[[bytes], bytes] | None = None
+    """Changes the body, if it is JSON; it is sent whole then."""
+
+    endpoint: EndpointPassing | None = None
+    """Changes the body, if it is an event stream."""
+
+    _held_body: bytearray | None = None
+
+    def changed_headers(self, headers: Headers) -> Headers:
+        """Return the headers as they are sent."""
+        headers = self.translate_headers(headers)
+        if self.rewrite_body is not None and _announces_plain_json(headers):
+            self._held_body = bytearray()
+            headers = without_header(headers, "content-length")
+
+        if self.endpoint is not None and not is_event_stream(headers):
+            self.endpoint = None
+
+        return headers
+
+    def changed_chunk(self, chunk: bytes, *, is_last: bool) -> bytes | None:
+        """Return bytes of the body as they are sent; None while it is held back."""
+        if self.rewrite_body is not None and self._held_body is not None:
+            self._held_body += chunk
+            if not is_last:
+                return None
+
+            chunk = self.rewrite_body(bytes(self._held_body))
+
+        if self.endpoint is not None:
+            chunk = self.endpoint.feed(chunk)
+            if is_last:
+                chunk += self.endpoint.release_held_bytes()
+
+        return chunk
+
+
+@dataclass(slots=True, eq=False)
 class HttpDownstream:
     """A client and its request.
 
@@ -68,50 +140,27 @@ class HttpDownstream:
     """
 
     connection: _ClientConnection
-    method: str
-    target: str
-    raw_headers: RawHeaders
-    takes_chunks: bool
-    """It speaks HTTP/1.1; an older one knows the end of a body by the close."""
-
-    keep_alive: bool
-    body: bytearray = field(default_factory=bytearray)
-    """The body of the request, as far as it has come."""
+    request: ReceivedRequest
+    changes: ResponseChanges | None = None
+    """What is changed in the response; None: nothing."""
 
     sent_bytes: int = 0
     """Bytes of the response's body."""
 
     is_started: bool = False
-    translate_headers: Callable[[Headers], Headers] | None = None
-    """Changes the headers of the response before they are sent."""
-
-    rewrite_body: Callable[[bytes], bytes] | None = None
-    """Changes the body of the response, if it is JSON; it is sent whole then."""
-
-    endpoint: EndpointPassing | None = None
-    """Changes the body of the response, if it is an event stream."""
-
     _rendered_head: ResponseHead = _HEAD_OF_NO_RESPONSE
     _has_body: bool = False
     _is_chunked: bool = False
-    _held_body: bytearray | None = None
 
     def begin_response(
         self, status: int, headers: Headers, reason: str | None = None
     ) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them."""
-        if self.translate_headers is not None:
-            headers = self.translate_headers(headers)
-
-        if self.rewrite_body is not None and _announces_plain_json(headers):
-            self._held_body = bytearray()
-            headers = without_header(headers, "content-length")
-
-        if self.endpoint is not None and not is_event_stream(headers):
-            self.endpoint = None
+        if self.changes is not None:
+            headers = self.changes.changed_headers(headers)
 
         self._rendered_head = render_head(status, headers, reason)
-        self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
+        self._has_body = self.request.method != "HEAD" and status not in _WITHOUT_BODY
 
     async def send_response(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response in one write."""
@@ -120,17 +169,12 @@ class HttpDownstream:
 
     async def send_chunk(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Send the head, if it has not been sent, and the next bytes of the body."""
-        if self.rewrite_body is not None and self._held_body is not None:
-            self._held_body += chunk
-            if not is_last:
+        if self.changes is not None:
+            changed_chunk = self.changes.changed_chunk(chunk, is_last=is_last)
+            if changed_chunk is None:
                 return
 
-            chunk = self.rewrite_body(bytes(self._held_body))
-
-        if self.endpoint is not None:
-            chunk = self.endpoint.feed(chunk)
-            if is_last:
-                chunk += self.endpoint.release_held_bytes()
+            chunk = changed_chunk
 
         self.sent_bytes += len(chunk)
         parts_to_write: list[bytes] = []
@@ -161,11 +205,11 @@ class HttpDownstream:
         if self._has_body and not self._rendered_head.has_length:
             if is_last:
                 framing = b"Content-Length: %d\r\n" % size
-            elif self.takes_chunks:
+            elif self.request.takes_chunks:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
 
-        connection = b"" if self.keep_alive else b"Connection: close\r\n"
+        connection = b"" if self.request.keep_alive else b"Connection: close\r\n"
         return b"".join(
             (b"HTTP/1.1", self._rendered_head.raw, framing, connection, b"\r\n")
         )
@@ -206,30 +250,35 @@ class OriginRewriter:
     ) -> Awaitable[None]:
         """Answer one request."""
         called_origin = _called_origin(request.headers, self._own_url)
-        client.translate_headers = partial(self._translated_headers, called_origin)
+        changes = ResponseChanges(partial(self._translated_headers, called_origin))
+        client.changes = changes
         if self._path_prefix and request.method == "GET":
-            client.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
+            changes.endpoint = EndpointPassing(self._server_origin, self._path_prefix)
 
         registers = self._server_origin.registers_client(request)
         if request.method == "GET" or registers or b"resource=" in request.body:
-            return self._pass_on_authorization(request, client, called_origin)
+            return self._pass_on_authorization(request, client, changes, called_origin)
 
         return self._inner_handler(request, client)
 
     async def _pass_on_authorization(
-        self, request: Request, client: HttpDownstream, called_origin: str
+        self,
+        request: Request,
+        client: HttpDownstream,
+        changes: ResponseChanges,
+        called_origin: str,
     ) -> None:
         """Pass on a request that may be for authorization; its response keeps the `state`."""
         state = authorization_state(request.target)
         if state is not None:
-            client.translate_headers = lambda headers: with_client_state(
+            changes.translate_headers = lambda headers: with_client_state(
                 self._translated_headers(called_origin, headers), state
             )
 
         if self._server_origin.asks_for_metadata(request):
-            client.rewrite_body = partial(self._document_for_client, called_origin)
+            changes.rewrite_body = partial(self._document_for_client, called_origin)
         elif self._server_origin.registers_client(request):
-            client.rewrite_body = partial(
+            changes.rewrite_body = partial(
                 self._server_origin.registration_with_origin, origin=called_origin
             )
 
@@ -306,7 +355,7 @@ class _ClientConnection(asyncio.Protocol):
         self._current_exchange: HttpDownstream | None = None
         self._next_exchanges: deque[HttpDownstream] = deque()
         # The request of which the head has come, and not all of the body.
-        self._incoming_exchange: HttpDownstream | None = None
+        self._incoming_request: ReceivedRequest | None = None
         self._raw_target = b""
         self._raw_headers: list[tuple[bytes, bytes]] = []
         self._pending_refusal: _RefusedError | None = None
@@ -328,11 +377,14 @@ class _ClientConnection(asyncio.Protocol):
 
     def close_after_request(self) -> None:
         """Close the connection after the request that is being handled or received."""
-        exchange_under_way = self._current_exchange or self._incoming_exchange
-        if exchange_under_way is None:
+        request_under_way = self._incoming_request
+        if self._current_exchange is not None:
+            request_under_way = self._current_exchange.request
+
+        if request_under_way is None:
             self.transport.close()
         else:
-            exchange_under_way.keep_alive = False
+            request_under_way.keep_alive = False
 
     # What the event loop calls
 
@@ -351,7 +403,9 @@ class _ClientConnection(asyncio.Protocol):
                     break
                 except HttpParserUpgrade as upgrade:
                     # The offer of another protocol is not taken: the request is one of this.
-                    data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                    incoming = cast("ReceivedRequest", self._incoming_request)
+                    self._incoming_request = None
+                    data = incoming.head_without_upgrade() + data[upgrade.args[0] :]
                     self._parser = HttpRequestParser(self)
         except (HttpParserError, _RefusedError) as error:
             # After a last request the parser takes nothing.
@@ -396,7 +450,7 @@ class _ClientConnection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # What comes after a body is left out.
-        if self._incoming_exchange is None:
+        if self._incoming_request is None:
             self._raw_headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
@@ -412,8 +466,7 @@ class _ClientConnection(asyncio.Protocol):
             # A client that takes us for its proxy names a whole URL.
             target = _ORIGIN_IN_TARGET.sub("/", target)
 
-        self._incoming_exchange = HttpDownstream(
-            self,
+        self._incoming_request = ReceivedRequest(
             method,
             target,
             tuple(self._raw_headers),
@@ -432,36 +485,18 @@ class _ClientConnection(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
-        if self._incoming_exchange is not None:
-            self._incoming_exchange.body += body
-            if len(self._incoming_exchange.body) > self._service.options.max_body:
+        if self._incoming_request is not None:
+            self._incoming_request.body += body
+            if len(self._incoming_request.body) > self._service.options.max_body:
                 raise self._too_large()
 
     def on_message_complete(self) -> None:
-        if self._incoming_exchange is None or self._parser.should_upgrade():
+        if self._incoming_request is None or self._parser.should_upgrade():
             return
 
-        self._next_exchanges.append(self._incoming_exchange)
-        self._ignores_further_bytes = not self._incoming_exchange.keep_alive
-        self._incoming_exchange = None
-
-    # Requests whose body is still to come
-
-    def _head_without_upgrade(self) -> bytes:
-        """Return the head of the coming request again, for a parser that reads its body."""
-        incoming = cast("HttpDownstream", self._incoming_exchange)
-        self._incoming_exchange = None
-        target = incoming.target.encode("utf-8", "surrogateescape")
-        lines = []
-        for name, value in incoming.raw_headers:
-            if name.lower() != b"upgrade":
-                lines.append(b"%b: %b\r\n" % (name, value))
-
-        return b"%b %b HTTP/1.1\r\n%b\r\n" % (
-            incoming.method.encode(),
-            target,
-            b"".join(lines),
-        )
+        self._next_exchanges.append(HttpDownstream(self, self._incoming_request))
+        self._ignores_further_bytes = not self._incoming_request.keep_alive
+        self._incoming_request = None
 
     def _too_large(self) -> _RefusedError:
         """Return the refusal of a request whose body has more than `max_body` bytes."""
@@ -491,13 +526,14 @@ class _ClientConnection(asyncio.Protocol):
         """Have a request handled, or refuse it; then begin the next, or close the connection."""
         service = self._service
         try:
-            headers = header_texts(client.raw_headers)
+            request = client.request
+            headers = header_texts(request.raw_headers)
             refusal = service.refusal_of(headers)
             if refusal is None:
-                body = bytes(client.body)
-                client.body.clear()
+                body = bytes(request.body)
+                request.body.clear()
                 await service.handler(
-                    Request(client.method, client.target, headers, body), client
+                    Request(request.method, request.target, headers, body), client
                 )
             else:
                 text = in_terms(refusal, service.options.terms)
@@ -515,7 +551,7 @@ class _ClientConnection(asyncio.Protocol):
                     await client.send_response(500, TEXT_HEADERS, text.encode())
 
         self._current_exchange = self.request_task = None
-        if not client.keep_alive:
+        if not client.request.keep_alive:
             self.transport.close()
 
         self._begin_next_request()
