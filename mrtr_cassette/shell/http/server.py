@@ -339,6 +339,115 @@ class _RefusedError(Exception):
         self.text = text
 
 
+class _RequestReader:
+    """Reads requests, each of them whole, from the bytes of a client."""
+
+    def __init__(self, max_body: int, send_continue: Callable[[], None]) -> None:
+        """Read bodies of `max_body` bytes at most; `send_continue` asks the client for one."""
+        self.received: deque[ReceivedRequest] = deque()
+        """The requests that are complete, and not taken yet."""
+        self.incoming_request: ReceivedRequest | None = None
+        """The request of which the head has come, and not all of the body."""
+        self.is_done = False
+        """Further bytes are ignored."""
+        self._max_body = max_body
+        self._send_continue = send_continue
+        self._parser = HttpRequestParser(self)
+        self._raw_target = b""
+        self._raw_headers: list[tuple[bytes, bytes]] = []
+        self._is_receiving = False
+
+    @property
+    def begun_count(self) -> int:
+        """How many requests have begun to come, and are not taken yet."""
+        return len(self.received) + int(self._is_receiving)
+
+    def read_bytes(self, data: bytes) -> _RefusedError | None:
+        """Read bytes that have come; return why they are refused, or None."""
+        try:
+            while data:
+                try:
+                    self._parser.feed_data(data)
+                    break
+                except HttpParserUpgrade as upgrade:
+                    # The offer of another protocol is not taken: the request is one of this.
+                    incoming = cast("ReceivedRequest", self.incoming_request)
+                    self.incoming_request = None
+                    data = incoming.head_without_upgrade() + data[upgrade.args[0] :]
+                    self._parser = HttpRequestParser(self)
+        except (HttpParserError, _RefusedError) as error:
+            # After a last request the parser takes nothing.
+            if not self.is_done:
+                self.is_done = True
+                return _refusal_of_bytes(error, data)
+
+        return None
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        self._is_receiving = True
+
+    def on_url(self, raw: bytes) -> None:
+        self._raw_target += raw
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # What comes after a body is left out.
+        if self.incoming_request is None:
+            self._raw_headers.append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        method = parser.get_method().decode()
+        speaks_http_1_1 = parser.get_http_version() >= "1.1"
+        if method == "CONNECT":
+            text = "it asks for a tunnel, and this is the proxy of one server"
+            raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
+
+        target = self._raw_target.decode("utf-8", "surrogateescape")
+        if not target.startswith("/"):
+            # A client that takes us for its proxy names a whole URL.
+            target = _ORIGIN_IN_TARGET.sub("/", target)
+
+        self.incoming_request = ReceivedRequest(
+            method,
+            target,
+            tuple(self._raw_headers),
+            takes_chunks=speaks_http_1_1,
+            keep_alive=speaks_http_1_1 and parser.should_keep_alive(),
+        )
+
+        headers = {name.lower(): value for name, value in self._raw_headers}
+        self._raw_headers = []
+        self._raw_target = b""
+        if int(headers.get(b"content-length") or 0) > self._max_body:
+            raise self._too_large()
+
+        awaits_continue = headers.get(b"expect", b"").lower() == b"100-continue"
+        if awaits_continue and not parser.should_upgrade():
+            self._send_continue()
+
+    def on_body(self, body: bytes) -> None:
+        if self.incoming_request is not None:
+            self.incoming_request.body += body
+            if len(self.incoming_request.body) > self._max_body:
+                raise self._too_large()
+
+    def on_message_complete(self) -> None:
+        if self.incoming_request is None or self._parser.should_upgrade():
+            return
+
+        self.received.append(self.incoming_request)
+        self.is_done = not self.incoming_request.keep_alive
+        self.incoming_request = None
+        self._is_receiving = False
+
+    def _too_large(self) -> _RefusedError:
+        """Return the refusal of a request whose body has more than `max_body` bytes."""
+        text = f"the body has more than {self._max_body:,} bytes"
+        return _RefusedError(413, f"{text}; see <<max_body>>")
+
+
 class _ClientConnection(asyncio.Protocol):
     """One connection of a client: its requests are read whole, and handled one after the other."""
 
@@ -351,15 +460,9 @@ class _ClientConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Is done when the connection is closed."""
         self._service = service
-        self._parser = HttpRequestParser(self)
+        self._reader = _RequestReader(service.options.max_body, self._send_continue)
         self._current_exchange: HttpDownstream | None = None
-        self._next_exchanges: deque[HttpDownstream] = deque()
-        # The request of which the head has come, and not all of the body.
-        self._incoming_request: ReceivedRequest | None = None
-        self._raw_target = b""
-        self._raw_headers: list[tuple[bytes, bytes]] = []
         self._pending_refusal: _RefusedError | None = None
-        self._ignores_further_bytes = False
         self._room_to_write: asyncio.Future[None] | None = None
 
     async def write(self, parts: Sequence[bytes]) -> None:
@@ -377,7 +480,7 @@ class _ClientConnection(asyncio.Protocol):
 
     def close_after_request(self) -> None:
         """Close the connection after the request that is being handled or received."""
-        request_under_way = self._incoming_request
+        request_under_way = self._reader.incoming_request
         if self._current_exchange is not None:
             request_under_way = self._current_exchange.request
 
@@ -393,30 +496,21 @@ class _ClientConnection(asyncio.Protocol):
         self._service.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._ignores_further_bytes:
+        if self._reader.is_done:
             return
 
-        try:
-            while data:
-                try:
-                    self._parser.feed_data(data)
-                    break
-                except HttpParserUpgrade as upgrade:
-                    # The offer of another protocol is not taken: the request is one of this.
-                    incoming = cast("ReceivedRequest", self._incoming_request)
-                    self._incoming_request = None
-                    data = incoming.head_without_upgrade() + data[upgrade.args[0] :]
-                    self._parser = HttpRequestParser(self)
-        except (HttpParserError, _RefusedError) as error:
-            # After a last request the parser takes nothing.
-            if not self._ignores_further_bytes:
-                # The client's earlier requests are answered first.
-                self._pending_refusal = _refusal_of_bytes(error, data)
-                self._ignores_further_bytes = True
-                if self._pending_refusal.status == 400:
-                    self._service.complain(
-                        f"a {self._pending_refusal.text.removeprefix('the ')}"
-                    )
+        refusal = self._reader.read_bytes(data)
+        if refusal is not None:
+            # The client's earlier requests are answered first.
+            self._pending_refusal = refusal
+            if refusal.status == 400:
+                self._service.complain(f"a {refusal.text.removeprefix('the ')}")
+
+        begun_count = self._reader.begun_count
+        is_busy = self._current_exchange is not None
+        if begun_count > 1 or (is_busy and begun_count > 0):
+            # What comes after the first bytes of a request waits for its turn.
+            self.transport.pause_reading()
 
         self._begin_next_request()
 
@@ -438,70 +532,9 @@ class _ClientConnection(asyncio.Protocol):
 
         self.closed.set_result(None)
 
-    # What the parser calls
-
-    def on_message_begin(self) -> None:
-        # What comes after the first bytes of a request waits for its turn.
-        if self._current_exchange is not None or self._next_exchanges:
-            self.transport.pause_reading()
-
-    def on_url(self, raw: bytes) -> None:
-        self._raw_target += raw
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        # What comes after a body is left out.
-        if self._incoming_request is None:
-            self._raw_headers.append((name, value.strip(b" \t")))
-
-    def on_headers_complete(self) -> None:
-        parser = self._parser
-        method = parser.get_method().decode()
-        speaks_http_1_1 = parser.get_http_version() >= "1.1"
-        if method == "CONNECT":
-            text = "it asks for a tunnel, and this is the proxy of one server"
-            raise _RefusedError(400, f"{_NOT_HANDLED}: {text}")
-
-        target = self._raw_target.decode("utf-8", "surrogateescape")
-        if not target.startswith("/"):
-            # A client that takes us for its proxy names a whole URL.
-            target = _ORIGIN_IN_TARGET.sub("/", target)
-
-        self._incoming_request = ReceivedRequest(
-            method,
-            target,
-            tuple(self._raw_headers),
-            takes_chunks=speaks_http_1_1,
-            keep_alive=speaks_http_1_1 and parser.should_keep_alive(),
-        )
-
-        headers = {name.lower(): value for name, value in self._raw_headers}
-        self._raw_headers = []
-        self._raw_target = b""
-        if int(headers.get(b"content-length") or 0) > self._service.options.max_body:
-            raise self._too_large()
-
-        awaits_continue = headers.get(b"expect", b"").lower() == b"100-continue"
-        if awaits_continue and not parser.should_upgrade():
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def on_body(self, body: bytes) -> None:
-        if self._incoming_request is not None:
-            self._incoming_request.body += body
-            if len(self._incoming_request.body) > self._service.options.max_body:
-                raise self._too_large()
-
-    def on_message_complete(self) -> None:
-        if self._incoming_request is None or self._parser.should_upgrade():
-            return
-
-        self._next_exchanges.append(HttpDownstream(self, self._incoming_request))
-        self._ignores_further_bytes = not self._incoming_request.keep_alive
-        self._incoming_request = None
-
-    def _too_large(self) -> _RefusedError:
-        """Return the refusal of a request whose body has more than `max_body` bytes."""
-        text = f"the body has more than {self._service.options.max_body:,} bytes"
-        return _RefusedError(413, f"{text}; see <<max_body>>")
+    def _send_continue(self) -> None:
+        """Ask the client for the body that it waits with."""
+        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # One request after the other
 
@@ -510,10 +543,11 @@ class _ClientConnection(asyncio.Protocol):
         if self._current_exchange is not None or self.transport.is_closing():
             return
 
-        if self._next_exchanges and self._service.is_ending:
+        if self._reader.received and self._service.is_ending:
             self.transport.close()
-        elif self._next_exchanges:
-            self._current_exchange = self._next_exchanges.popleft()
+        elif self._reader.received:
+            request = self._reader.received.popleft()
+            self._current_exchange = HttpDownstream(self, request)
             self.request_task = self._loop.create_task(
                 self._handle_request(self._current_exchange)
             )
