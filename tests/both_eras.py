@@ -19,6 +19,7 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.protocol.jsonrpc import response_to
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import Request, channel_request, line_request
 from mrtr_cassette.shell.runs.live_server import LiveServer
 
@@ -68,7 +69,7 @@ class Helpful:
 
 async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
     """Call the tool that asks three times, and return the text of its result."""
-    session = ServerSession(Recorder(seals_states=True))
+    session = ServerSession(Recorder(ExchangeSealer(seals_states=True)))
 
     def sent(value: Any) -> Request:
         body = compact(value)

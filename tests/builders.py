@@ -30,6 +30,7 @@ from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Player
@@ -261,13 +262,14 @@ class Conversation:
     def __post_init__(self) -> None:
         """Begin recording."""
         redactor = Redactor(RedactionRules(), token_of) if self.redacts else None
-        self.recorder = Recorder(
+        sealer = ExchangeSealer(
             seals_states=self.seals,
             redactor=redactor,
             credentials=None if redactor is None else Credentials(redactor),
             seals_answers=self.seals_answers,
             kept_headers=self.kept_headers,
         )
+        self.recorder = Recorder(sealer)
 
     def tick(self) -> float:
         self._now_ms += 1
@@ -318,7 +320,7 @@ class Conversation:
         redaction = RedactionRules() if self.redacts else None
         return assembled(
             [
-                self.recorder.without_repeated_secrets(exchange)
+                self.recorder.sealer.without_repeated_secrets(exchange)
                 for exchange in self.exchanges
             ],
             request_state=state,

@@ -14,7 +14,7 @@ from processes import CASSETTES, PEERS, PROGRAM, SIDES, Side, StartServer, liste
 from yarl import URL
 
 from mrtr_cassette import VerifyOptions
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http.client import connected_client
 from mrtr_cassette.shell.pipes.upstream import pipe_upstream
@@ -69,7 +69,7 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
     async with pipe_upstream(
-        record, 2**20, Recorder(seals_states=True).add_settings
+        record, 2**20, ExchangeSealer(seals_states=True).add_settings
     ) as piped:
         assert (
             await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)

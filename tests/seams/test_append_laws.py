@@ -30,7 +30,7 @@ from mrtr_cassette.core.cassette.sessions import LiveStreams
 from mrtr_cassette.core.compare.conversations import ignores_nothing
 from mrtr_cassette.core.drive.appending import Appending
 from mrtr_cassette.core.record.linking import LiveAsks
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.order import History
@@ -186,7 +186,7 @@ class AppendingRun:
             self.talk.recorder,
             self.asked,
             LiveStreams(),
-            Recorder,
+            ExchangeSealer,
             ignores_nothing,
         )
 

@@ -165,7 +165,7 @@ def test_text_in_the_place_of_a_placeholder_of_an_answer_is_the_secret() -> None
     """A user has called it a secret to the recorder, and the replay isn't told again."""
     secret = "hunter2hunter"
     made = Conversation(redacts=True)
-    made.recorder.credentials.add_settings(UserSettings(secrets=(secret,)))
+    made.recorder.sealer.credentials.add_settings(UserSettings(secrets=(secret,)))
     state = "state-of-the-question-xxxxx"
     made.exchange(tool("open"), asks("code", state=state))
     answers = {"code": {"action": "accept", "content": {"v": secret}}}
@@ -245,7 +245,7 @@ def test_cassette_of_an_earlier_recorder_that_has_a_repeated_secret_plays() -> N
     for call, result in (note, login):
         made.exchange(call, result)
 
-    made.recorder.credentials = None
+    made.recorder.sealer.credentials = None
     player = Player(loaded(made.cassette()))
 
     assert hit(player, login[0])

@@ -41,6 +41,7 @@ from mrtr_cassette.core.drive.live_session import (
 )
 from mrtr_cassette.core.drive.plan import planned_interactions
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.names import sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -235,13 +236,13 @@ def test_a_live_server_gets_its_own_values_back(old: Server, live: Server) -> No
 def test_what_is_listed_and_resumed_has_the_live_values(live: Server) -> None:
     """The cursor of a list of tools, and the id of the event after which a stream is resumed."""
     redactor = Redactor(RedactionRules(), lambda _, secret: sha256_of(secret)[:24])
-    recorder = Recorder(
+    sealer = ExchangeSealer(
         seals_states=True, redactor=redactor, credentials=Credentials(redactor)
     )
-    recorder.add_settings(
+    sealer.add_settings(
         UserSettings(headers=(("Authorization", f"Bearer {CREDENTIAL}"),))
     )
-    session = ServerSession(recorder)
+    session = ServerSession(Recorder(sealer))
     first, answered = opening(live)
     respond(LiveConversation(post(first), None, session), answered)
     respond(LiveConversation(post(STATE_ISSUED), None, session), earlier_state(live))

@@ -14,6 +14,7 @@ from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.cassette.transports import FIRST_SESSION, cassette_over_pipes
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Delivery, Play, Sending
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import (
@@ -37,7 +38,9 @@ def call(number: int, method: str) -> bytes:
 class PipedRecording:
     """A server on pipes under the recorder; each line takes a millisecond."""
 
-    recorder: Recorder = field(default_factory=lambda: Recorder(seals_states=True))
+    recorder: Recorder = field(
+        default_factory=lambda: Recorder(ExchangeSealer(seals_states=True))
+    )
     ended: list[RecordedExchange] = field(default_factory=list)
     now_ms: float = 0
 

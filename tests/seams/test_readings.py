@@ -37,7 +37,7 @@ from messages import Json, asks, compact, text
 from pydantic import ValidationError
 
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
@@ -290,7 +290,9 @@ def test_client_finds_its_response_in_every_spelling_and_coding(
     talk = Conversation()
     exchange = talk.exchange(call, answer)
     told = (
-        Recorder(seals_states=False).seal(exchange, read_call(as_request(call))).unread
+        ExchangeSealer(seals_states=False)
+        .seal(exchange, read_call(as_request(call)))
+        .unread
     )
     if case.is_ask:
         answered = with_id(retry(tool("deploy"), {"ok": True}, state=STATE), 99)
@@ -351,6 +353,6 @@ def test_json_with_an_id_is_only_missed_where_a_message_is_awaited(
     """A server of MCP also registers clients and gives out tokens: that is other JSON."""
     other_json = Answer((b'{"client_id":"c-1","items":[]}',), JSON_HEADERS)
     exchange = Conversation().exchange(request_, other_json)
-    told = Recorder(seals_states=False).seal(exchange, read_call(request_)).unread
+    told = ExchangeSealer(seals_states=False).seal(exchange, read_call(request_)).unread
 
     assert bool(told) is is_told

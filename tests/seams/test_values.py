@@ -70,7 +70,7 @@ def recorded(folder: str, texts: dict[str, str] | None = None) -> Cassette:
     """Return the cassette of a run in a folder."""
     values = Values((), {"root": folder} if texts is None else texts)
     run = Conversation()
-    run.recorder.values = values
+    run.recorder.sealer.values = values
     for request, response in script(folder):
         run.exchange(request, response)
 
@@ -164,7 +164,7 @@ def test_each_play_of_a_cassette_learns_by_itself() -> None:
 def test_a_number_teaches_a_value_too() -> None:
     """A port that stands in the arguments as a number is learned as it is from a URL."""
     run = Conversation()
-    run.recorder.values = Values((), {"port": "41234"})
+    run.recorder.sealer.values = Values((), {"port": "41234"})
     for number in (41234, 80):
         run.exchange(tool("connect", port=number), text(f"to {number}"))
 
@@ -180,7 +180,7 @@ def test_a_number_teaches_a_value_too() -> None:
 def listing() -> Cassette:
     """Return a cassette in which a folder and one within it are listed, and where they are."""
     run = Conversation()
-    run.recorder.values = Values((), {"root": HERE})
+    run.recorder.sealer.values = Values((), {"root": HERE})
     for request in (tool("list", path=HERE), tool("list", path=f"{HERE}/sub")):
         run.exchange(request, text("a b"))
 
@@ -228,7 +228,7 @@ def test_playing_with_other_values_is_recording_with_them(
 
     def run(folder: str, texts: dict[str, str]) -> tuple[Cassette, bytes]:
         talk = Conversation()
-        talk.recorder.values = Values((), texts)
+        talk.recorder.sealer.values = Values((), texts)
         request = tool("read", path=f"{folder}/one.txt")
         response = text(f"{folder}/one.txt {{root}}\n{folder}")
         talk.exchange(request, response)

@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.journal import (
     encode_journal_line,
 )
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Request
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import RecordOptions
@@ -209,16 +209,18 @@ def test_who_looks_at_a_recording_writes_nothing_to_its_journal(
         naming = ExchangeRecording(recording_run, Request("POST", "/mcp", (), login))
         naming.response_started(202, ())
         naming.response_ended(End.COMPLETE)
-        without_repeated_secrets = Recorder.without_repeated_secrets
+        without_repeated_secrets = ExchangeSealer.without_repeated_secrets
 
-        def late(recorder: Recorder, exchange: RecordedExchange) -> RecordedExchange:
+        def late(
+            sealer: ExchangeSealer, exchange: RecordedExchange
+        ) -> RecordedExchange:
             if exchange.number == 1:
                 late_event = event(message("notifications/late", id=None))
                 listening.response_bytes(late_event)
 
-            return without_repeated_secrets(recorder, exchange)
+            return without_repeated_secrets(sealer, exchange)
 
-        monkeypatch.setattr(Recorder, "without_repeated_secrets", late)
+        monkeypatch.setattr(ExchangeSealer, "without_repeated_secrets", late)
         seen = recording_run.cassette_so_far()
         monkeypatch.undo()
         listening.response_ended(End.OPEN)

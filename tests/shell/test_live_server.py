@@ -38,6 +38,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.live_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http.client import connected_client
@@ -54,7 +55,7 @@ refusing = partial(AskedOtherwise, changes=())
 
 def session() -> ServerSession:
     """Return a session that the server has opened."""
-    return ServerSession(Recorder(seals_states=True), SESSION[1])
+    return ServerSession(Recorder(ExchangeSealer(seals_states=True)), SESSION[1])
 
 
 @asynccontextmanager
@@ -275,10 +276,12 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     conversation = Conversation(
         line_request(CALL),
         FixedScript(refusing),
-        ServerSession(Recorder(seals_states=True)),
+        ServerSession(Recorder(ExchangeSealer(seals_states=True))),
     )
     async with pipe_upstream(
-        [sys.executable, str(program)], 1000, Recorder(seals_states=True).add_settings
+        [sys.executable, str(program)],
+        1000,
+        ExchangeSealer(seals_states=True).add_settings,
     ) as server:
         await LiveServer(server, "the server").follow_conversation(conversation)
 

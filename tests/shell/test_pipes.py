@@ -34,7 +34,7 @@ from processes import PEERS, PROGRAM, run
 
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import session_of
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import line_request
 from mrtr_cassette.shell.files.cassettes import load_cassette
 from mrtr_cassette.shell.pipes.lines import pipe_reads
@@ -337,7 +337,7 @@ async def test_server_that_is_deaf_to_the_end_of_its_client_is_ended(
     command = (*LINES_SERVER, "--deaf", "--child", f"--mark={tmp_path}")
     grace = GracePeriods(after_close=0.01, after_sigterm=0.01)
     with server_process(
-        command, Recorder(seals_states=False).add_settings, grace=grace
+        command, ExchangeSealer(seals_states=False).add_settings, grace=grace
     ) as server:
         server.writer.write(ask(1))
         heard = server.stdout_reads(1000)
@@ -366,7 +366,7 @@ async def test_server_does_not_outlive_its_client_that_is_cancelled_twice(
     began = asyncio.Event()
 
     async def calling() -> None:
-        add_settings = Recorder(seals_states=False).add_settings
+        add_settings = ExchangeSealer(seals_states=False).add_settings
         async with pipe_upstream(command, 1000, add_settings) as upstream:
             await (await upstream.send_request(line_request(call(1)))).read()
             began.set()

@@ -37,6 +37,7 @@ from standin import (
 )
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.report.runs import recording_text
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
@@ -244,7 +245,7 @@ async def test_a_recording_that_fails_publishes_what_it_has(tmp_path: Path) -> N
 WATCHED = [
     (Recorder, "request_received"),
     (Observation, "response_bytes"),
-    (Recorder, "seal"),
+    (ExchangeSealer, "seal"),
     (Journal, "append"),
 ]
 

@@ -13,6 +13,7 @@ from standin import event
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.files.cassettes import journal_path
 from mrtr_cassette.shell.files.journals import Journal, publish_journal
@@ -108,7 +109,7 @@ async def relaying(
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(path, header)
-    recorder = Recorder(seals_states=False)
+    recorder = Recorder(ExchangeSealer(seals_states=False))
     recording_run = RecordingRun(
         "", "", path, None, None, recorder=recorder, journal=journal
     )

@@ -46,6 +46,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.methods import INITIALIZE, INITIALIZED
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Player
@@ -60,7 +61,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.pointers import Difference
 
-NewRecorder = Callable[..., Recorder]
+NewSealer = Callable[..., ExchangeSealer]
 """Returns a recorder for a conversation of our own; takes its options as `Recorder` does."""
 
 Conversations = Generator[Conversation, None, Miss | None]
@@ -109,8 +110,8 @@ def _differences_without_verdicts(changes: Iterable[Change]) -> tuple[Difference
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
-    def __init__(self, new_recorder: NewRecorder) -> None:
-        self._new_recorder = new_recorder
+    def __init__(self, new_sealer: NewSealer) -> None:
+        self._new_sealer = new_sealer
         self._opening_requests: dict[str, list[Request]] = {}
         """The requests with which the client opened each recorded session."""
         self._live_session_ids: dict[str, str] = {}
@@ -160,7 +161,7 @@ class Sessions:
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             return unrecorded_miss(call, _ANSWERS_RECORDED_STREAM)
 
-        new_live_session = ServerSession(self._new_recorder(seals_states=False))
+        new_live_session = ServerSession(Recorder(self._new_sealer(seals_states=False)))
         return SessionOpening(call, self._opening_requests[session], new_live_session)
 
     def note_opened_session(self, opening: SessionOpening) -> None:
@@ -218,9 +219,9 @@ class SessionOpening(Conversation):
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
-    def __init__(self, player: Player, new_recorder: NewRecorder) -> None:
+    def __init__(self, player: Player, new_sealer: NewSealer) -> None:
         self._player = player
-        self._new_recorder = new_recorder
+        self._new_sealer = new_sealer
         self._entries_by_state: dict[str, list[ReplayEntry]] = {}
         for entry in player.entries.in_file_order:
             ask = entry.exchange.ask
@@ -300,7 +301,7 @@ class RecordedAsks:
         if reason is not None:
             return unrecorded_miss(shown_call, reason, asking_entry)
 
-        recorder = self._new_recorder(seals_states=True)
+        recorder = Recorder(self._new_sealer(seals_states=True))
         return ReplayToAsk(
             call, shown_call, asking_entry, RecordedScript(interaction), recorder
         )
@@ -428,12 +429,12 @@ class PlayedCallRepeater:
         self,
         player: Player,
         sessions: Sessions,
-        new_recorder: NewRecorder,
+        new_sealer: NewSealer,
         ignored_for: IgnoredFor,
     ) -> None:
         self._player = player
         self._sessions = sessions
-        self._new_recorder = new_recorder
+        self._new_sealer = new_sealer
         self._ignored_for = ignored_for
         self._recording = cassette_with_joined_streams(player.recording)
         self.handles = Handles(handles_in(player.recording))
@@ -549,7 +550,7 @@ class PlayedCallRepeater:
         )
         request = self._sessions.in_live_session(call.request)
         request = self.handles.with_live_handles(request)
-        recorder = self._new_recorder(seals_states=True)
+        recorder = Recorder(self._new_sealer(seals_states=True))
 
         return RepeatedPlayedCall(request, call.entry, script, recorder)
 
@@ -585,17 +586,17 @@ class Appending:
         recorder: Recorder,
         live_asks: LiveAsks,
         live_streams: LiveStreams,
-        new_recorder: NewRecorder,
+        new_sealer: NewSealer,
         ignored_for: IgnoredFor,
     ) -> None:
         self._player = player
         self._recorder = recorder
         self._live_asks = live_asks
         self._live_streams = live_streams
-        self._sessions = Sessions(new_recorder)
-        self._recorded_asks = RecordedAsks(player, new_recorder)
+        self._sessions = Sessions(new_sealer)
+        self._recorded_asks = RecordedAsks(player, new_sealer)
         self._played_calls = PlayedCallRepeater(
-            player, self._sessions, new_recorder, ignored_for
+            player, self._sessions, new_sealer, ignored_for
         )
 
     def play_if_recorded(
@@ -626,7 +627,7 @@ class Appending:
 
     def _note_what_was_played(self, play: Play) -> None:
         """Take note of a play: it may open a session, or be a write for the live server to make."""
-        sealed_request = self._recorder.values.sealed_request(play.request)
+        sealed_request = self._recorder.sealer.values.sealed_request(play.request)
         # Plays are kept to the end of the run, and nobody needs the bytes that were sent.
         play = play._replace(request=sealed_request, delivery=None)
         exchange = play.entry.exchange
@@ -655,7 +656,7 @@ class Appending:
 
         Returns the request in the live server's terms, or why it is not sent.
         """
-        values = self._recorder.values
+        values = self._recorder.sealer.values
         sealed_request = values.sealed_request(request)
         repeated_texts = self._played_calls.issued_texts_sent_in(sealed_request)
         failure: Miss | None = None
@@ -697,8 +698,10 @@ class Appending:
             return replay.failure
 
         for live, recorded in replay.states:
-            self._recorder.known_states.remember_state(recorded)
-            self._recorder.known_states.remember_state(live, hashed_text=recorded)
+            self._recorder.sealer.known_states.remember_state(recorded)
+            self._recorder.sealer.known_states.remember_state(
+                live, hashed_text=recorded
+            )
 
         # Something may have been played meanwhile.
         failure = yield from self._played_calls.repeat_writes_before(shown_call)

@@ -119,7 +119,7 @@ class ServerSession:
             request = self._with_new_id(request, message)
 
         request = _with_identity_encoding(with_session_header(request, self.id))
-        request = self.recorder.values.revealed_request(request)
+        request = self.recorder.sealer.values.revealed_request(request)
         observation = self.recorder.request_received(request, 0.0)
         self._owners_by_number[observation.number] = owner
 
@@ -177,7 +177,7 @@ class ServerSession:
         unsealed_exchange = RecordedExchange(
             push.exchange_number, request, response, 0.0, 0.0, ended_after=0
         )
-        exchange = self.recorder.seal(unsealed_exchange, push.call).exchange
+        exchange = self.recorder.sealer.seal(unsealed_exchange, push.call).exchange
         if exchange.response is None:
             return exchange, push.message
 

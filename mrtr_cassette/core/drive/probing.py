@@ -648,8 +648,10 @@ class BranchRequests:
         """Return the state that the recorded ask issued, for which the live one stands."""
         recorded = None if ask.turn.ask is None else ask.turn.ask.request_state
         if state is not None and recorded is not None:
-            self.recorder.known_states.remember_state(recorded)
-            self.recorder.known_states.remember_state(state, hashed_text=recorded)
+            self.recorder.sealer.known_states.remember_state(recorded)
+            self.recorder.sealer.known_states.remember_state(
+                state, hashed_text=recorded
+            )
 
         return recorded
 

@@ -53,6 +53,7 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.secrets.credentials import Credentials, UserSettings
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
@@ -266,14 +267,14 @@ class ServerSessions:
             redactor or Redactor(BUILT_IN_RULES, token_of),
             seals_sessions=redactor is not None,
         )
-        self._new_recorder = partial(
-            Recorder,
+        self._new_sealer = partial(
+            ExchangeSealer,
             seals_states=True,
             redactor=redactor,
             credentials=self._credentials,
             values=values,
-            largest_body=largest_body,
         )
+        self._largest_body = largest_body
         self._live_endpoint = endpoint
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._sessions: dict[str, ServerSession] = {}
@@ -298,9 +299,9 @@ class ServerSessions:
             # What nobody issued then names no session now either.
             is_named = bool(planned.session) and not planned.call.request.is_line
             is_unknown = is_named and key not in self._issued_sessions
-            self._sessions[key] = ServerSession(
-                self._new_recorder(), key if is_unknown else NO_SESSION
-            )
+            recorder = Recorder(self._new_sealer(), largest_body=self._largest_body)
+            session_id = key if is_unknown else NO_SESSION
+            self._sessions[key] = ServerSession(recorder, session_id)
 
         return self._sessions[key]
 

@@ -11,8 +11,7 @@ from mrtr_cassette.core.cassette.recorded import (
     RecordedExchange,
 )
 from mrtr_cassette.core.protocol.jsonrpc import messages_in
-from mrtr_cassette.core.record.recorder import Side
-from mrtr_cassette.core.record.sealing import NO_RESPONSE, redacted_messages
+from mrtr_cassette.core.record.sealing import NO_RESPONSE, Side, redacted_messages
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response, header_value

@@ -3,74 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, NoReturn
 
-from mrtr_cassette.core.cassette.digests import AnnouncedDigests, may_have_sha256
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import (
     is_endpoint_event,
     is_listening_stream,
     may_precede_endpoint,
-    post_target,
     without_empty_query,
 )
-from mrtr_cassette.core.protocol.calls import (
-    Call,
-    CallKey,
-    gets_response_lines,
-    line_label,
-    read_call,
-    session_ids_in_target,
-)
-from mrtr_cassette.core.protocol.dialect import InputRequired, input_request, may_ask
+from mrtr_cassette.core.protocol.calls import Call, gets_response_lines, read_call
+from mrtr_cassette.core.protocol.dialect import InputRequired, input_request
 from mrtr_cassette.core.protocol.hooks import RecordHook
-from mrtr_cassette.core.protocol.jsonrpc import (
-    Kind,
-    Message,
-    hides_response,
-    server_message,
-    unread_texts,
-)
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, server_message
 from mrtr_cassette.core.protocol.methods import PING, method_of
 from mrtr_cassette.core.record.passing_body import PassingBody
 from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
-from mrtr_cassette.core.record.sealing import (
-    NO_RESPONSE,
-    ExchangeNames,
-    Replacement,
-    exchange_without_known_secrets,
-    kept_headers_of_request,
-    names_in_exchange,
-    redacted_messages,
-    sealed_endpoint,
-    sealed_event_ids,
-    spliced_response,
-    state_places,
-    with_references,
-    with_sealed_endpoint,
-    with_sealed_states,
-    without_known_secrets,
-)
-from mrtr_cassette.core.secrets.credentials import (
-    Credentials,
-    RepeatedSecrets,
-    UserSettings,
-)
-from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
-from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.sealed import (
-    may_have_states_or_task_ids,
-    seal_answers,
-    state_replacements,
-)
-from mrtr_cassette.core.secrets.values import NO_VALUES, Values
-from mrtr_cassette.core.wire.codings import (
-    content_coding,
-    why_body_unreadable,
-    with_decoded_body,
-)
+from mrtr_cassette.core.record.sealing import ExchangeSealer, hash_of_state
+from mrtr_cassette.core.wire.codings import content_coding, with_decoded_body
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
@@ -81,13 +33,10 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
     header_value,
-    why_line_is_no_message,
 )
-from mrtr_cassette.core.wire.jsonbytes import is_json
 from mrtr_cassette.core.wire.sse import read_event
-from mrtr_cassette.errors import BodyTooLargeError, printable
+from mrtr_cassette.errors import BodyTooLargeError
 
-Side = Literal["request", "response"]
 _MOST_EVENTS = 100_000
 """Events, or lines, up to which a response is kept: each costs memory, however small."""
 
@@ -99,25 +48,6 @@ class DueExchange(NamedTuple):
     call: Call
     continues_written: bool = False
     """Its response has only what came since it was written before."""
-
-
-class UnreadBody(NamedTuple):
-    """A body that can't be read, and why, as the rest of a sentence."""
-
-    side: Side
-    reason: str
-    hides_id: bool = False
-    """Nobody knows where the response has the caller's id, so it is played to no other caller."""
-
-
-class SealedExchange(NamedTuple):
-    """An exchange ready for the disk."""
-
-    exchange: RecordedExchange
-    ask: InputRequired | None
-    """What its response asks; None for a final response."""
-
-    unread: Sequence[UnreadBody]
 
 
 @dataclass(slots=True)
@@ -134,99 +64,28 @@ class Arrivals:
     pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
 
 
-@dataclass(slots=True)
-class Endpoints:
-    """What the disk has for the targets to which clients of HTTP+SSE post."""
-
-    by_stream: dict[int | None, str] = field(default_factory=dict)
-    """By the number of the exchange whose stream names the target."""
-
-    by_target: dict[str, str] = field(default_factory=dict)
-
-    def sealed_target(self, target: str) -> str:
-        """Return what the disk has for the target of a request."""
-        return self.by_target.get(without_empty_query(target), target)
-
-
-@dataclass(slots=True)
 class Recorder:
-    """One recording: numbers what arrives, and seals what is due."""
+    """One recording: numbers what arrives, and leaves out what is not recorded.
 
-    seals_states: bool
-    """Raw states are replaced by their hash."""
+    Attributes:
+        sealer: takes out of exchanges what must not reach the disk.
+        before_record: a user's function that changes requests, or leaves their calls out.
+        largest_body: bytes up to which a response is kept.
+        left_out: numbers of exchanges that are not recorded, and hashes of what they issued.
+    """
 
-    redactor: Redactor | None = None
-    credentials: Credentials | None = None
-    """Credentials seen and secrets found so far; replaced wherever they are repeated."""
-
-    seals_answers: bool = False
-    """Only hashes of users' answers reach the disk."""
-
-    values: Values = NO_VALUES
-    """Texts that references replace."""
-
-    kept_headers: frozenset[str] = frozenset()
-    """Lower-case names of headers of requests that are kept besides MCP's."""
-
-    before_record: RecordHook | None = None
-    """A user's function that changes requests, or leaves their calls out."""
-
-    largest_body: int = LARGEST_BODY
-    """Bytes up to which a response is kept."""
-
-    known_states: RepeatedSecrets = field(default_factory=RepeatedSecrets)
-    """The states that were issued or echoed."""
-
-    announced: AnnouncedDigests = field(default_factory=AnnouncedDigests)
-    arrivals: Arrivals = field(default_factory=Arrivals)
-    endpoints: Endpoints = field(default_factory=Endpoints)
-    left_out: set[int | str] = field(default_factory=set)
-    """Numbers of exchanges that are not recorded, and hashes of what they issued."""
-
-    def loggable_text(self, text: str, *, is_target: bool = False) -> str:
-        """Return a text, or a request's target, as a log may have it: sealed and redacted."""
-        if is_target:
-            text = self.endpoints.sealed_target(text)
-
-        if self.credentials is not None:
-            text = self.credentials.known_secrets.sealed_text(text)
-
-        if self.seals_states:
-            text = self.known_states.sealed_text(text)
-
-        if self.redactor is not None:
-            redact = (
-                self.redactor.redacted_target
-                if is_target
-                else self.redactor.redacted_text
-            )
-            text = redact(text)
-
-        return printable(text)
-
-    def label(self, call: Call, *, is_sealed: bool = False) -> str:
-        """Return a call as a log may name it: without arguments, sealed and redacted.
-
-        The call of a sealed exchange is so already.
-        """
-        request = call.request
-        method = call.method
-        if method:
-            is_id = self.seals_states and call.named_task_id is not None
-            name = "" if is_id else call.name
-            title = str(CallKey("", method, name, ""))
-
-            return title if is_sealed else self.loggable_text(title)
-
-        if request.is_line:
-            return line_label(call)
-
-        if is_sealed:
-            target = printable(request.target)
-        else:
-            target = self.loggable_text(request.target, is_target=True)
-
-        return f"{printable(request.method)} {target}"
+    def __init__(
+        self,
+        sealer: ExchangeSealer,
+        *,
+        before_record: RecordHook | None = None,
+        largest_body: int = LARGEST_BODY,
+    ) -> None:
+        self.sealer = sealer
+        self.before_record = before_record
+        self.largest_body = largest_body
+        self.arrivals = Arrivals()
+        self.left_out: set[int | str] = set()
 
     def answers_open_push(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""
@@ -242,11 +101,6 @@ class Recorder:
         session = request.header(SESSION_HEADER)
         self.arrivals.played_writes.setdefault(session, []).append(number)
 
-    def add_settings(self, settings: UserSettings) -> None:
-        """Look for the credentials in what the user gives for the server."""
-        if self.credentials is not None:
-            self.credentials.add_settings(settings)
-
     def read_request(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
         return read_call(with_decoded_body(request, self.largest_body))
@@ -254,8 +108,8 @@ class Recorder:
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrivals.count += 1
-        if self.credentials is not None:
-            self.credentials.add_headers(request.headers)
+        if self.sealer.credentials is not None:
+            self.sealer.credentials.add_headers(request.headers)
 
         session = request.header(SESSION_HEADER)
         played_writes = tuple(self.arrivals.played_writes.pop(session, []))
@@ -270,7 +124,7 @@ class Recorder:
             return call
 
         request = hook.request_after_hook(call.request)
-        echoed_hash = _hash_of_state(call.echoed or None)
+        echoed_hash = hash_of_state(call.echoed or None)
         continues_left_out_call = echoed_hash in self.left_out
         if request is None or continues_left_out_call:
             self.left_out.add(self.arrivals.count)
@@ -293,193 +147,6 @@ class Recorder:
             raise self.before_record.error(
                 f"left out {call.title}, whose response is on a stream of many calls"
             )
-
-    def note_endpoint(self, stream_number: int, listening_target: str, url: str) -> str:
-        """Return the target of the URL to which the client of a stream posts from now on."""
-        target = post_target(listening_target, url)
-        id_spans = session_ids_in_target(target, listening_target)
-        sealed_target = sealed_endpoint(target, id_spans, stream_number)
-        self.endpoints.by_stream[stream_number] = sealed_target
-        self.endpoints.by_target[target] = sealed_target
-        if self.credentials is not None:
-            for span in id_spans:
-                session_id = span.slice_of(target)
-                self.credentials.add_headers(((SESSION_HEADER, session_id),))
-
-        return target
-
-    def seal(self, observed: RecordedExchange, call: Call) -> SealedExchange:
-        """Take out what must not reach the disk; the states are known from now on.
-
-        Each step searches the result of the one before. The hash of an answer, or of a secret, is
-        that of a text whose states have been replaced, and a secret found in one place is replaced
-        in all others by the last step: so these steps can't share the splice for ids and states.
-        """
-        sent_response = observed.response or NO_RESPONSE
-        request, response, exchange_names = self._without_names(
-            observed.number, call, sent_response
-        )
-        if self.seals_answers:
-            request = replace(request, body=seal_answers(request.body))
-
-        if self.redactor is not None:
-            request, response = redacted_messages(request, response, self.redactor)
-
-        if self.credentials is not None and self.credentials.known_secrets.texts:
-            known_secrets = self.credentials.known_secrets
-            request, response = without_known_secrets(request, response, known_secrets)
-
-        digests = observed.digests
-        # Most responses announce nothing, and have no secret.
-        is_changed = response.pieces != sent_response.pieces
-        may_need_digests = is_changed or may_have_sha256(sent_response.body)
-        if may_need_digests and exchange_names.ask is None:
-            digests = self.announced.add_response(sent_response, response)
-
-        if self.values.names:
-            request, response = with_references(request, response, self.values)
-
-        # For every exchange, `replace` would take longer than the rest of this function.
-        sealed_exchange = RecordedExchange(
-            observed.number,
-            request,
-            None if observed.response is None else response,
-            observed.started_ms,
-            observed.ended_ms,
-            issued_sha256=_hash_of_state(exchange_names.issued_name),
-            echoed_sha256=_hash_of_state(exchange_names.echoed_name),
-            ended_after=observed.ended_after,
-            recorded_by=observed.recorded_by,
-            played_writes=observed.played_writes,
-            digests=digests,
-        )
-        unread_bodies = _unread_bodies(call, sent_response)
-        return SealedExchange(sealed_exchange, exchange_names.ask, unread_bodies)
-
-    def _without_names(
-        self, number: int | None, call: Call, sent_response: Response
-    ) -> tuple[Request, Response, ExchangeNames]:
-        """Replace the ids of sessions and events, and states and other ids; return the latter."""
-        request = self._kept_request(call.request)
-        response = sent_response
-        if number in self.endpoints.by_stream:
-            response = with_sealed_endpoint(response, self.endpoints.by_stream[number])
-
-        # Most exchanges have no state and no such id: one look at both bodies says so.
-        both_bodies = call.request.body + sent_response.body
-        has_names = may_have_states_or_task_ids(both_bodies) or may_ask(both_bodies)
-        exchange_names = ExchangeNames()
-        if has_names:
-            exchange_names = names_in_exchange(call, response)
-
-        replacements: list[Replacement] = []
-        if response.is_event_stream and self._is_in_session(number, request, response):
-            replacements.extend(sealed_event_ids(response))
-
-        if not self.seals_states or not (has_names or self.known_states.texts):
-            return request, spliced_response(response, replacements), exchange_names
-
-        for issued_id in exchange_names.ids:
-            self.known_states.remember_state(issued_id)
-
-        places = state_places(response, self.known_states)
-        replacements.extend(state_replacements(places, sealed_hash))
-        response = spliced_response(response, replacements)
-        request = with_sealed_states(request, self.known_states)
-        states = [place.state for place in places if place.is_state]
-        if states and not exchange_names.is_response_found:
-            # What was not understood, such as an ask that broke off, may issue one too.
-            exchange_names = exchange_names._replace(issued_name=states[0])
-
-        for place in places:
-            self.known_states.remember_state(place.state)
-
-        request, response = without_known_secrets(request, response, self.known_states)
-        return request, response, exchange_names
-
-    def _kept_request(self, request: Request) -> Request:
-        """Return a request with what is kept of its target and its headers."""
-        target = self.endpoints.sealed_target(request.target)
-        headers = kept_headers_of_request(request.headers, self.kept_headers)
-        return Request(request.method, target, headers, request.body)
-
-    def _is_in_session(
-        self, number: int | None, request: Request, response: Response
-    ) -> bool:
-        """Whether an exchange opens a session or belongs to one, by its headers."""
-        if number in self.endpoints.by_stream:
-            return True
-
-        if header_value(request.headers, SESSION_HEADER):
-            return True
-
-        return bool(header_value(response.headers, SESSION_HEADER))
-
-    def may_repeat_secrets(self, journal: bytes) -> bool:
-        """Tell, quickly, whether a journal may have secrets that were found after its lines."""
-        if self.credentials is None or not self.credentials.has_found_repeatable_secret:
-            return False
-        return self.credentials.known_secrets.may_occur_in(journal)
-
-    def without_repeated_secrets(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return an exchange without the secrets that were found after it was sealed."""
-        if self.credentials is None or not self.credentials.has_found_repeatable_secret:
-            return exchange
-
-        return exchange_without_known_secrets(exchange, self.credentials.known_secrets)
-
-
-def _hash_of_state(state: str | None) -> str | None:
-    """Return the hash of a state, if there is one."""
-    return None if state is None else sha256_of(state)
-
-
-def _unread_bodies(call: Call, response: Response) -> list[UnreadBody]:
-    """Return which bodies can't be read, and what on a pipe was no line."""
-    request = call.request
-    has_unread_texts = False
-    for text in unread_texts(response):
-        if not _is_other_json(text, call, response):
-            has_unread_texts = True
-
-    hides_id = has_unread_texts and hides_response(call.message, response)
-    response_reason = why_body_unreadable(response)
-    if has_unread_texts and not response_reason:
-        response_reason = "it is not readable JSON-RPC"
-
-    unread_bodies = []
-    request_reason = why_body_unreadable(request)
-    if request_reason:
-        unread_bodies.append(UnreadBody("request", request_reason))
-
-    if response_reason:
-        unread_bodies.append(UnreadBody("response", response_reason, hides_id))
-
-    if call.message is None and request.is_line:
-        unread_bodies += _misframed_lines(request, response)
-
-    return unread_bodies
-
-
-def _is_other_json(text: bytes, call: Call, response: Response) -> bool:
-    """Tell whether a text is JSON that is read, where no message is awaited: of OAuth, say."""
-    awaits_message = call.message is not None or bool(call.batch)
-    return not awaits_message and not response.is_message_stream and is_json(text)
-
-
-def _misframed_lines(request: Request, response: Response) -> list[UnreadBody]:
-    """Return which lines of a pipe are no messages as MCP has them."""
-    unread_lines = []
-    request_reason = why_line_is_no_message(request.body)
-    if request_reason:
-        unread_lines.append(UnreadBody("request", request_reason))
-
-    for piece in response.pieces:
-        response_reason = why_line_is_no_message(piece.raw)
-        if response_reason:
-            unread_lines.append(UnreadBody("response", response_reason))
-
-    return unread_lines
 
 
 # One exchange while it passes
@@ -563,7 +230,7 @@ class Observation:
     @property
     def label(self) -> str:
         """The call as a log may name it: without arguments, sealed and redacted."""
-        return self.recorder.label(self.call)
+        return self.recorder.sealer.label(self.call)
 
     @property
     def piece_count(self) -> int:
@@ -610,8 +277,8 @@ class Observation:
     ) -> DueExchange | None:
         """Take the response's head."""
         recorder = self.recorder
-        if recorder.credentials is not None:
-            recorder.credentials.add_headers(headers)
+        if recorder.sealer.credentials is not None:
+            recorder.sealer.credentials.add_headers(headers)
 
         head = Response(status, headers, (), End.OPEN)
         # Over pipes only a request gets a response, and the beginning of the channel.
@@ -698,7 +365,7 @@ class Observation:
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""
         due = self._due_exchange(end, at_ms)
-        exchange, self.ask, _ = self.recorder.seal(due.exchange, due.call)
+        exchange, self.ask, _ = self.recorder.sealer.seal(due.exchange, due.call)
         return exchange
 
     def _due_stream_part(self, at_ms: float) -> DueExchange:
@@ -787,7 +454,7 @@ class _ResponseMessages:
             self._may_precede_endpoint = may_precede_endpoint(raw, data)
             if data and is_endpoint_event(raw):
                 self._may_precede_endpoint = False
-                self._channel = self._recorder.note_endpoint(
+                self._channel = self._recorder.sealer.note_endpoint(
                     self._number, self._call.request.target, data.decode("latin-1")
                 )
 

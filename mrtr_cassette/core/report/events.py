@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     # A replay has no recorder.
     from mrtr_cassette.core.answers.forms import CallTurn
     from mrtr_cassette.core.record.pushes import OpenPush
-    from mrtr_cassette.core.record.recorder import Observation, UnreadBody
+    from mrtr_cassette.core.record.recorder import Observation
+    from mrtr_cassette.core.record.sealing import UnreadBody
 
 
 # Recording
@@ -75,7 +76,7 @@ def request_event(observation: Observation) -> Event:
 
     if push is not None:
         via = "push"
-        event["call"] = recorder.label(push.call)
+        event["call"] = recorder.sealer.label(push.call)
 
     state = None
     if call.answers:
@@ -84,7 +85,7 @@ def request_event(observation: Observation) -> Event:
     return event | {
         "event": "answered",
         "via": via,
-        "keys": list(map(recorder.loggable_text, sorted(given_answers))),
+        "keys": list(map(recorder.sealer.loggable_text, sorted(given_answers))),
         "request_state_sha256": None if state is None else sha256_of(state),
     }
 
@@ -126,7 +127,7 @@ def response_log_line(
         task: the new state of a task, which the response tells.
     """
     call = _recorded_call(observation, exchange)
-    label = observation.recorder.label(call, is_sealed=True)
+    label = observation.recorder.sealer.label(call, is_sealed=True)
     asked = _questions_asked(observation, call, exchange, task)
     took_ms = at_ms - observation.started_ms
     event: Event = {
@@ -152,7 +153,7 @@ def response_log_line(
             line += ", with request state"
     elif task is not None and not task.response:
         event["task"] = printable(task.status)
-        line += f": task {observation.recorder.loggable_text(task_words(task))}"
+        line += f": task {observation.recorder.sealer.loggable_text(task_words(task))}"
     elif observation.size <= _LONGEST_SHOWN:
         words = final_response_words(final_response_of(call, exchange.response))
         if words:
@@ -227,7 +228,8 @@ def _questions_asked(
     if task is not None and task.input_requests:
         requests = _without_task_id(task.input_requests, task.id)
         return _AskedQuestions(
-            "task", _shown_questions(requests, observation.recorder.loggable_text)
+            "task",
+            _shown_questions(requests, observation.recorder.sealer.loggable_text),
         )
 
     response = exchange.response
@@ -267,10 +269,12 @@ def _shown_questions(
 
 def push_log_line(observation: Observation, push: OpenPush) -> LogLine:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
-    label = observation.recorder.label(push.call)
+    label = observation.recorder.sealer.label(push.call)
     asked = _AskedQuestions(
         "push",
-        _shown_questions({push.key: push.request}, observation.recorder.loggable_text),
+        _shown_questions(
+            {push.key: push.request}, observation.recorder.sealer.loggable_text
+        ),
     )
     event = {
         "event": "asked",

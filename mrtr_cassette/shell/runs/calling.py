@@ -46,6 +46,7 @@ from mrtr_cassette.core.protocol.methods import (
     method_of,
 )
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.report.events import (
     call_ended_event,
     progress_log_line,
@@ -186,13 +187,13 @@ async def call(
     # What is said of the call has no credentials either.
     redactor = Redactor(BUILT_IN_RULES, lambda _rule, _secret: "1")
     credentials = Credentials(redactor, seals_sessions=False)
-    recorder = Recorder(seals_states=False, credentials=credentials)
-    recorder.add_settings(UserSettings(secrets=options.secrets))
+    sealer = ExchangeSealer(seals_states=False, credentials=credentials)
+    sealer.add_settings(UserSettings(secrets=options.secrets))
     endpoint_context = answers_endpoint(
         sources.file.rest, options.ca_path, verifies=not options.insecure
     )
     if cassette is None:
-        server_context = _reached_directly(upstream, options, recorder.add_settings)
+        server_context = _reached_directly(upstream, options, sealer.add_settings)
     else:
         writing_options = {
             name: getattr(options, name) for name in options_of(WritingOptions)
@@ -201,7 +202,7 @@ async def call(
         writing_options |= {"log": None, "terms": options.terms}
         record_options = RecordOptions(**writing_options)
         server_context = _reached_by_proxy(
-            upstream, record_options, cassette, announcer, recorder.add_settings
+            upstream, record_options, cassette, announcer, sealer.add_settings
         )
 
     async with endpoint_context as endpoint, server_context as reached:
@@ -212,7 +213,7 @@ async def call(
             ),
             Rounds(sources),
             Answerers(announcer, endpoint, ask_person),
-            ServerSession(recorder),
+            ServerSession(Recorder(sealer)),
         )
 
         final_members = await _final_response_members(caller, wanted_call, options)

@@ -21,12 +21,8 @@ from mrtr_cassette.core.cassette.transports import TRANSPORTS
 from mrtr_cassette.core.protocol.tasks import TaskState
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
-from mrtr_cassette.core.record.recorder import (
-    DueExchange,
-    Observation,
-    Recorder,
-    UnreadBody,
-)
+from mrtr_cassette.core.record.recorder import DueExchange, Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer, UnreadBody
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failure_log_line,
@@ -229,7 +225,7 @@ class RecordingRun(ProxyRun):
             return load_cassette(self.path)
 
         # Another thread may ask, while this one writes the journal.
-        without_repeated_secrets = self.recorder.without_repeated_secrets
+        without_repeated_secrets = self.recorder.sealer.without_repeated_secrets
         cassette = recorded_so_far(self.path, without_repeated_secrets)
         return cassette or self.played_cassette
 
@@ -241,7 +237,7 @@ class RecordingRun(ProxyRun):
         self, due: DueExchange, observation: Observation
     ) -> RecordedExchange:
         """Seal what is due of an exchange, and write it to the journal."""
-        exchange, ask, unread_bodies = self.recorder.seal(due.exchange, due.call)
+        exchange, ask, unread_bodies = self.recorder.sealer.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None:
             self.live_asks.add_ask(observation.call, ask)
         if self.player is not None:
@@ -272,12 +268,14 @@ class RecordingRun(ProxyRun):
         # Publishing tells what is wrong with a journal.
         with suppress(CassetteError, OSError):
             journal = self.journal.path.read_bytes()
-            if not self.recorder.may_repeat_secrets(journal):
+            if not self.recorder.sealer.may_repeat_secrets(journal):
                 return
 
             content = decode_journal(journal, str(self.journal.path))
             for exchange in content.exchanges.values():
-                changed_exchange = self.recorder.without_repeated_secrets(exchange)
+                changed_exchange = self.recorder.sealer.without_repeated_secrets(
+                    exchange
+                )
                 if changed_exchange != exchange:
                     self.journal.append(encode_journal_line(changed_exchange))
 
@@ -556,20 +554,19 @@ def _ignored_by_call(options: RecordOptions) -> tuple[tuple[str, tuple[str, ...]
 def _new_recorder(options: RecordOptions) -> Recorder:
     """Return a recorder with these options, which hashes secrets with a new key."""
     redactor = Redactor(options.redaction, keyed_hash(secrets.token_bytes(32)))
-    recorder = Recorder(
+    sealer = ExchangeSealer(
         seals_states=options.request_state == "sealed",
         redactor=redactor,
         credentials=Credentials(redactor),
         seals_answers=options.seal_answers,
         values=Values((), options.texts),
         kept_headers=options.kept_headers,
-        before_record=options.record_hook,
-        largest_body=options.max_body,
     )
+    sealer.add_settings(UserSettings(secrets=options.secrets))
 
-    recorder.add_settings(UserSettings(secrets=options.secrets))
-
-    return recorder
+    return Recorder(
+        sealer, before_record=options.record_hook, largest_body=options.max_body
+    )
 
 
 @contextmanager
@@ -597,7 +594,7 @@ def journaling(
     now = datetime.now(UTC)
     recorder = _new_recorder(options)
     header = JournalHeader(
-        **server.with_sealed_commands(recorder.values)._asdict(),
+        **server.with_sealed_commands(recorder.sealer.values)._asdict(),
         request_state=options.request_state,
         recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,
@@ -606,7 +603,7 @@ def journaling(
         recorder=secrets.token_hex(16),
         wall_ms=now.timestamp() * 1000,
         ignored=ignored,
-        values=recorder.values.names,
+        values=recorder.sealer.values.names,
     )
 
     journal = Journal(output, header)

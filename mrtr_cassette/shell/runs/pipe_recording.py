@@ -207,7 +207,7 @@ async def _append_on_pipes(
     upstream = pipe_upstream(
         server_command.arguments,
         longest_line,
-        recorder.add_settings,
+        recorder.sealer.add_settings,
         end_requested,
         server_command.cwd,
     )
@@ -235,7 +235,7 @@ async def _record_on_pipes(
     end_requested: asyncio.Event,
 ) -> int:
     """Record all that passes; return the server's exit code."""
-    add_settings = recording_run.recorder.add_settings
+    add_settings = recording_run.recorder.sealer.add_settings
     with server_process(
         server_command.arguments, add_settings, server_command.cwd
     ) as server:

@@ -316,7 +316,7 @@ class _Branches:
 
             def add_to_both(settings: UserSettings) -> None:
                 add_settings(settings)
-                self.recording_run.recorder.add_settings(settings)
+                self.recording_run.recorder.sealer.add_settings(settings)
 
             connection = target.connect(add_to_both)
             background_work = self.recording_run.background_work.finished_at_end()

@@ -42,6 +42,7 @@ from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.methods import method_of
 from mrtr_cassette.core.protocol.origins import ServerOrigin
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.deliveries import Play
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
@@ -205,7 +206,7 @@ async def _recording_of_target(
             recording_run.publishing.is_server_started = (
                 target.recorded_as != target.name
             )
-            connection = target.connect(recording_run.recorder.add_settings)
+            connection = target.connect(recording_run.recorder.sealer.add_settings)
             async with connection as live_upstream:
                 relay = Relay(live_upstream, target.origin, recording_run)
                 background_work = recording_run.background_work.finished_at_end()
@@ -471,7 +472,9 @@ class Relay:
         """Answer for an upstream that gave no response, and count what is no exchange to record."""
         recording_run = self.recording_run
         recording_run.unreachable_count += 1
-        target = recording_run.recorder.loggable_text(request.target, is_target=True)
+        target = recording_run.recorder.sealer.loggable_text(
+            request.target, is_target=True
+        )
         shown_request = f"{request.method} {target}"
         recording_run.announcer.say(unreachable_log_line, shown_request, problem)
         await downstream.send_response(
@@ -500,13 +503,15 @@ class Appender:
         recorder = recording_run.recorder
         for exchange in earlier.exchanges:
             if exchange.response is not None:
-                recorder.announced.add_response(exchange.response, exchange.response)
+                recorder.sealer.announced.add_response(
+                    exchange.response, exchange.response
+                )
 
-        new_recorder = partial(
-            Recorder,
+        new_sealer = partial(
+            ExchangeSealer,
             redactor=redactor_of(earlier),
-            credentials=recorder.credentials,
-            values=recorder.values,
+            credentials=recorder.sealer.credentials,
+            values=recorder.sealer.values,
         )
 
         self._relay = relay
@@ -519,7 +524,7 @@ class Appender:
             recorder,
             recording_run.live_asks,
             recording_run.live_streams,
-            new_recorder,
+            new_sealer,
             ignored_for,
         )
         self._bringing_lock = asyncio.Lock()
@@ -711,7 +716,7 @@ class AutoAnswerHandler:
         if not is_modern(call):
             return None
 
-        session = ServerSession(Recorder(seals_states=False))
+        session = ServerSession(Recorder(ExchangeSealer(seals_states=False)))
         if polled is not None:
             turns = len(polled.rounds.turns)
             return AnsweredPoll(

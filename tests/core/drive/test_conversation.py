@@ -60,6 +60,7 @@ from mrtr_cassette.core.drive.live_session import (
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.secrets.names import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
@@ -70,7 +71,7 @@ PUSHED = elicit("push-1")
 
 def session(session_id: str = "") -> ServerSession:
     """Return a session with a live server."""
-    return ServerSession(Recorder(seals_states=True), session_id)
+    return ServerSession(Recorder(ExchangeSealer(seals_states=True)), session_id)
 
 
 refusing = partial(AskedOtherwise, changes=())

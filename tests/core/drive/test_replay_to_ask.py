@@ -32,7 +32,7 @@ from mrtr_cassette.core.drive.appending import RecordedAsks, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.record.linking import LiveAsks
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
@@ -62,9 +62,9 @@ def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str
     cassette = cassette_of(*script or SCRIPT, **options)
     turns = cassette.interactions[0].elicitation_turns
     recording = loaded(cassette, "c.json")
-    new_recorder = partial(Recorder, redactor=redactor_of(recording))
+    new_sealer = partial(ExchangeSealer, redactor=redactor_of(recording))
 
-    return RecordedAsks(Player(recording), new_recorder), [
+    return RecordedAsks(Player(recording), new_sealer), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
 
@@ -283,7 +283,7 @@ def in_session(body: bytes, session: str = RECORDED) -> Call:
 
 def opened_sessions() -> Sessions:
     """Return sessions of which one was opened from the cassette."""
-    sessions = Sessions(Recorder)
+    sessions = Sessions(ExchangeSealer)
     response = Response(
         200, ((SESSION, RECORDED),), (Piece(b"{}", 0, 1),), End.COMPLETE
     )
@@ -344,7 +344,7 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
 def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
     """Nobody opened it here, or a response answers what a recorded stream asked."""
     for sessions, body, words in (
-        (Sessions(Recorder), tool("a"), "this client has not opened it"),
+        (Sessions(ExchangeSealer), tool("a"), "this client has not opened it"),
         (opened_sessions(), answer(rpc("x"), {}), "which no live server asked"),
     ):
         failure = sessions.opening_of_live_session(in_session(body))

@@ -40,6 +40,7 @@ from mrtr_cassette.core.drive.updating import (
 )
 from mrtr_cassette.core.drive.verification import VerifiedInteraction
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import Request
 
 TASK = "recorded-task-0123456789-abcdef"
@@ -78,7 +79,7 @@ def conversing(*replies: Any) -> tuple[Conversation, FixedScript]:
     )
 
     answers = FixedScript(AskAnswer(None), *replies)
-    session = ServerSession(Recorder(seals_states=True))
+    session = ServerSession(Recorder(ExchangeSealer(seals_states=True)))
 
     return Conversation(call, answers, session), answers
 

@@ -117,7 +117,7 @@ def test_digests_on_a_stream_of_many_calls_agree() -> None:
     for due in dues:
         assert due is not None
 
-        sealed = talk.recorder.seal(due.exchange, due.call).exchange
+        sealed = talk.recorder.sealer.seal(due.exchange, due.call).exchange
         journal += encode_journal_line(sealed, continues=due.continues_written)
 
     cassette = assembled([*decode_journal(journal, "one").exchanges.values()])

@@ -26,6 +26,7 @@ from tasking import created
 
 from mrtr_cassette.core.protocol.hooks import ClientRequest, RecordHook
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import HookError
@@ -43,7 +44,9 @@ def without_polls(request: ClientRequest) -> ClientRequest | None:
 
 def recorder() -> Recorder:
     """Return a recorder with this function."""
-    return Recorder(seals_states=True, before_record=RecordHook(without_polls))
+    return Recorder(
+        ExchangeSealer(seals_states=True), before_record=RecordHook(without_polls)
+    )
 
 
 def passed(recorder: Recorder, request: bytes, response: Any) -> Observation:

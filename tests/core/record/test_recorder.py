@@ -36,6 +36,7 @@ from messages import YES, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.secrets.credentials import UserSettings
 from mrtr_cassette.core.secrets.names import sealed_hash, sha256_of
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -50,7 +51,9 @@ PACKED = gzip.compress(DONE, mtime=0)
 
 def observing(request: bytes, headers: Headers, status: int = 200) -> Observation:
     """Return what is seen of an exchange whose response has begun."""
-    observation = Recorder(seals_states=True).request_received(post(request), 1.0)
+    observation = Recorder(ExchangeSealer(seals_states=True)).request_received(
+        post(request), 1.0
+    )
     observation.response_started(status, headers)
     return observation
 
@@ -115,7 +118,7 @@ def test_client_has_its_response_with_the_last_byte_of_it(
 def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None:
     """A body that would become too large when decoded is kept as it came."""
     packed = gzip.compress(b"0" * 1_000)
-    recorder = Recorder(seals_states=True, largest_body=100)
+    recorder = Recorder(ExchangeSealer(seals_states=True), largest_body=100)
     observation = recorder.request_received(post(CALL), 1.0)
     observation.response_started(200, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
     observation.response_bytes(packed, 2.0)
@@ -461,9 +464,11 @@ def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
     recorder = talk.recorder
     talk.exchange(CALL, asks("a", state=STATE))
     token = "Zx81-qwertzuiop-4711"
-    recorder.add_settings(UserSettings(headers=(("Authorization", f"Bearer {token}"),)))
+    recorder.sealer.add_settings(
+        UserSettings(headers=(("Authorization", f"Bearer {token}"),))
+    )
 
-    shown = recorder.loggable_text(f"{STATE} {token} \x1b[2J")
+    shown = recorder.sealer.loggable_text(f"{STATE} {token} \x1b[2J")
 
     assert STATE not in shown
     assert (token in shown) is not redacts
@@ -478,7 +483,7 @@ def test_session_that_the_url_of_a_stream_names_is_a_credential() -> None:
         talk.observation(stream_).response_bytes(ENDPOINT, 1.0)
 
         assert (
-            SESSION in talk.recorder.loggable_text(f"session {SESSION}")
+            SESSION in talk.recorder.sealer.loggable_text(f"session {SESSION}")
         ) is not redacts
 
 

@@ -20,6 +20,7 @@ from builders import (
 from messages import asks, text
 
 from mrtr_cassette.core.record.recorder import DueExchange, Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
@@ -40,7 +41,9 @@ class Transcript:
     """
 
     headers: Headers
-    recorder: Recorder = field(default_factory=lambda: Recorder(seals_states=False))
+    recorder: Recorder = field(
+        default_factory=lambda: Recorder(ExchangeSealer(seals_states=False))
+    )
     lines: list[str] = field(default_factory=list)
     asked: list[bool] = field(default_factory=list)
     request: Request = field(default_factory=lambda: post(CALL))
@@ -82,7 +85,7 @@ class Transcript:
         self.done()
         self.lines.append(entry)
         if due is not None:
-            exchange, ask, _ = self.recorder.seal(due.exchange, due.call)
+            exchange, ask, _ = self.recorder.sealer.seal(due.exchange, due.call)
             response = exchange.response
             assert response is not None
             self.due = (response.end, response.body)
@@ -180,12 +183,12 @@ def test_compressed_listening_stream_is_due_at_its_end() -> None:
 
 def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
     """A request that nobody answered is written, without a response."""
-    recorder = Recorder(seals_states=False)
+    recorder = Recorder(ExchangeSealer(seals_states=False))
     due = recorder.request_received(post(CALL), 1.0).response_ended(2.0, End.OPEN)
 
     assert due is not None
 
-    exchange, ask, _ = recorder.seal(due.exchange, due.call)
+    exchange, ask, _ = recorder.sealer.seal(due.exchange, due.call)
 
     assert (exchange.response, ask) == (None, None)
 
@@ -193,7 +196,7 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
 def test_response_that_becomes_too_large_is_never_due() -> None:
     """More than is kept is an error, before anything of it is written."""
     talk = Transcript(
-        JSON_HEADERS, Recorder(seals_states=False, largest_body=10)
+        JSON_HEADERS, Recorder(ExchangeSealer(seals_states=False), largest_body=10)
     ).passes(b"0123456789")
 
     with pytest.raises(BodyTooLargeError):

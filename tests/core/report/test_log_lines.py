@@ -34,7 +34,7 @@ from mrtr_cassette.core.cassette.recorded import Branch
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.tasks import TaskState
-from mrtr_cassette.core.record.recorder import UnreadBody
+from mrtr_cassette.core.record.sealing import UnreadBody
 from mrtr_cassette.core.report import events, replay_events
 from mrtr_cassette.core.report.replay_events import Event, LogLine
 from mrtr_cassette.core.report.runs import CallResult, RecordingReport, report_of_replay

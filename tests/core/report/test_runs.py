@@ -56,7 +56,8 @@ from mrtr_cassette.core.protocol import jsonrpc
 from mrtr_cassette.core.protocol.any_server import HarmlessReply
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.record.recorder import Recorder, UnreadBody
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import ExchangeSealer, UnreadBody
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import History, Repeat
 from mrtr_cassette.core.replay.player import Player
@@ -992,7 +993,9 @@ def pushes_of_a_replay() -> Told:
 
 def unread_bodies() -> Told:
     """Tell the exchange, the reason and the way out; a terminal obeys nothing."""
-    observation = Recorder(seals_states=True).request_received(post(CALL), 0)
+    observation = Recorder(ExchangeSealer(seals_states=True)).request_received(
+        post(CALL), 0
+    )
     for side, reason in (
         ("response", "its content coding \x1b[1m can't be decoded here"),
         ("request", "it is no text"),
