@@ -156,7 +156,9 @@ class RecordedExchange:
     @property
     def polled_state(self) -> TaskState | None:
         """The state of a task that its response tells; None if it is no poll, and for an error."""
-        return self.call.polled_state(self.rpc_response)
+        if not self.call.is_poll:
+            return None
+        return polled_state(self.rpc_response)
 
     @property
     def next_cursor(self) -> str | None:

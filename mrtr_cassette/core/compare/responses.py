@@ -60,6 +60,7 @@ from mrtr_cassette.core.protocol.tasks import (
     TaskState,
     created_task,
     notified_state,
+    polled_state,
     stable_key_names,
 )
 from mrtr_cassette.core.secrets.names import (
@@ -579,7 +580,10 @@ def _compared_members(
         return {**members, RESULT_TYPE: TASK}
 
     method = method_of(exchange.call.method)
-    task_state = exchange.call.polled_state(response_message)
+    task_state = None
+    if exchange.call.is_poll:
+        task_state = polled_state(response_message)
+
     if task_state is not None:
         # It has the result of the call that has become the task.
         method = method_of(CALL_TOOL)

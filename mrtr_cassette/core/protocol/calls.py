@@ -30,7 +30,6 @@ from mrtr_cassette.core.protocol.methods import (
     METHODS,
     method_of,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.wire.http import (
     CONDITION_HEADERS,
     LAST_EVENT_ID_HEADER,
@@ -341,10 +340,6 @@ class Call(NamedTuple):
     def is_poll(self) -> bool:
         """Whether it asks for the state of a task."""
         return self.method == GET_TASK
-
-    def polled_state(self, response: Message | None) -> TaskState | None:
-        """Return the state of a task that a response to it tells; None if it is no poll."""
-        return polled_state(response) if self.is_poll else None
 
     @property
     def echoed(self) -> str | None:

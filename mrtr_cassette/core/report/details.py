@@ -32,7 +32,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     last_response,
     messages_in,
 )
-from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.secrets.names import plain_rule, secrets_in
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -400,7 +400,7 @@ def final_response_of(call: Call, response: Response | None) -> FinalResponse:
         return _NO_RESPONSE
 
     message = last_response(response)
-    state = call.polled_state(message)
+    state = polled_state(message) if call.is_poll else None
     if message is None:
         return _NO_RESPONSE
 

@@ -230,12 +230,12 @@ def may_have_states_or_task_ids(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states_and_task_ids` may find something."""
     if _STATE_NAME in raw or _TASK_ID_NAME in raw:
         return True
-    return b"\\u00" in raw and _has_escaped_letter(raw)
+    return _has_escaped_letter(raw)
 
 
 def _has_escaped_letter(raw: bytes) -> bool:
     """Tell whether a name may be spelled with escapes."""
-    return _ESCAPED_LETTER.search(raw) is not None
+    return b"\\u00" in raw and _ESCAPED_LETTER.search(raw) is not None
 
 
 def find_states_and_task_ids(

@@ -18,7 +18,7 @@ from mrtr_cassette.core.cassette.journal import (
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
 from mrtr_cassette.core.cassette.sessions import LiveStreams, lacks_end
 from mrtr_cassette.core.cassette.transports import TRANSPORTS
-from mrtr_cassette.core.protocol.tasks import TaskState
+from mrtr_cassette.core.protocol.tasks import TaskState, polled_state
 from mrtr_cassette.core.record.linking import LiveAsks
 from mrtr_cassette.core.record.publish_check import Outcomes
 from mrtr_cassette.core.record.recorder import DueExchange, Observation, Recorder
@@ -409,7 +409,10 @@ class ExchangeRecording:
         """Say what came; a poll of a task has a line only if the state is another one."""
         announcer = self.recording_run.announcer
         said_once = self.recording_run.said_once
-        new_task_state = observation.call.polled_state(observation.response)
+        new_task_state = None
+        if observation.call.is_poll:
+            new_task_state = polled_state(observation.response)
+
         if new_task_state is not None and not said_once.is_new_state(new_task_state):
             announcer = replace(announcer, log=None)
             new_task_state = None
