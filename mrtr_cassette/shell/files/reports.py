@@ -26,7 +26,6 @@ _OWN_REPORT = re.compile(
     |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify|probe|trials)"
     |\{\s*"trials":\s*\[\s*(?:\]|\{\s*"trial":)
     |\|\ trial\ \|\ valid\ \|\ served\ \|
-    |\|\ \|\ call\ \|\ verdict\ \|\ first\ difference\ \|\n
     |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:[ ]
     |\*\*[^\n]*\ against\ [^\n]*:\ \d+\ findings?\ in\ \d+\ probes?:\ |"""
     + re.escape(PAGE_START.encode()),
