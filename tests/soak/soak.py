@@ -564,7 +564,9 @@ def kill_when(
             if has_come():
                 break
 
-    os.kill(pid, signal.SIGKILL)
+    # It may have published everything and ended just before.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 async def killed(this: Round) -> Tally:
