@@ -161,6 +161,10 @@ class SentSecrets:
         """Return a text for the terminal, without known secrets."""
         return without_numbers(self._redactor.redacted_text(text))
 
+    def shown_target(self, target: str) -> str:
+        """Return a request's target for the terminal, without known secrets."""
+        return without_numbers(self._redactor.redacted_target(target))
+
 
 class PlacedSecrets:
     """Where recorded calls have placeholders, which is found out once for all plays."""

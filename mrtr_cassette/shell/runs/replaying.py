@@ -36,13 +36,7 @@ from mrtr_cassette.core.report.replay_events import (
     missed_event,
     played_events,
 )
-from mrtr_cassette.core.secrets.credentials import (
-    NO_SETTINGS,
-    UserSettings,
-    text_redactor,
-)
-from mrtr_cassette.core.secrets.names import without_numbers
-from mrtr_cassette.core.secrets.rules import BUILT_IN_RULES
+from mrtr_cassette.core.secrets.credentials import NO_SETTINGS, UserSettings
 from mrtr_cassette.core.secrets.values import values_of
 from mrtr_cassette.core.wire.http import JSON_HEADERS, NO_STATUS, End, Headers, Request
 from mrtr_cassette.errors import damage_error
@@ -113,16 +107,13 @@ async def _serving_replay(
 ) -> AsyncIterator[ReplayRun]:
     """Serve a replay on a site, and set the run's URLs, until the block ends."""
     player = server.player
-    cassette = replay_run.played_cassette
-    path_and_query = _path_and_query_of_server(cassette)
-    redact_target = text_redactor(cassette.redaction or BUILT_IN_RULES, is_target=True)
+    path_and_query = _path_and_query_of_server(replay_run.played_cassette)
+    shown_target = player.normaliser.sent_secrets.shown_target(path_and_query)
     # What it still learns is of this replay alone.
     origin = copy(player.origin)
     with site.opened_url() as base_url:
         replay_run.url = f"{base_url}{path_and_query}"
-        replay_run.shown_url = (
-            f"{base_url}{without_numbers(redact_target(path_and_query))}"
-        )
+        replay_run.shown_url = f"{base_url}{shown_target}"
         rewriter = OriginRewriter(server.answer_request, origin, base_url)
         replay_run.elsewhere = rewriter.elsewhere
         try:
