@@ -23,6 +23,7 @@ from messages import compact, message, result, tool_call, yes
 from standin import event, event_stream, json_response
 from tasking import task_steps
 
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.shell.files.disk import Clock
 from mrtr_cassette.shell.runs.proxy_runs import ReplayRun
 
@@ -33,6 +34,12 @@ LIST = message("tools/list")
 def counts(replay_run: ReplayRun) -> list[tuple[int, int]]:
     """Return how many requests came at the place of each fault, and how many met it."""
     return [(fault.came, fault.times) for fault in replay_run.fault_outcomes]
+
+
+def left_over(replay_run: ReplayRun) -> tuple[list[int], list[Miss]]:
+    """Return the interactions that were not played whole, and the misses."""
+    player = replay_run.player
+    return player.played_part.unplayed_numbers, player.tally.misses
 
 
 async def listed(path: Path) -> Path:
@@ -53,13 +60,7 @@ async def test_a_refused_call_stays_unplayed(tmp_path: Path) -> None:
 
         answered = await converse(replay_run.url)
 
-        assert (
-            replay_run.player.played_part.unplayed_numbers,
-            replay_run.player.tally.misses,
-        ) == (
-            [],
-            [],
-        )
+        assert left_over(replay_run) == ([], [])
         assert counts(replay_run) == [(1, 1)]
 
     assert (refused.status, refused.head.values("retry-after")) == (429, ["7"])
@@ -144,13 +145,7 @@ async def test_a_dropped_stream_can_be_asked_for_again(
 
         whole = await post(replay_run.url, DEPLOY)
 
-        assert (
-            replay_run.player.played_part.unplayed_numbers,
-            replay_run.player.tally.misses,
-        ) == (
-            [],
-            [],
-        )
+        assert left_over(replay_run) == ([], [])
 
     assert whole.body == STREAM
 
@@ -166,13 +161,7 @@ async def test_an_expired_state_lets_the_call_begin_again(tmp_path: Path) -> Non
         refused = await post(replay_run.url, tool_call("deploy", id="x", **params))
         await converse(replay_run.url)
 
-        assert (
-            replay_run.player.played_part.unplayed_numbers,
-            replay_run.player.tally.misses,
-        ) == (
-            [],
-            [],
-        )
+        assert left_over(replay_run) == ([], [])
         assert counts(replay_run) == [(1, 1)]
 
     assert refused.json["id"] == "x"
@@ -196,13 +185,7 @@ async def test_a_dropped_answer_lets_the_call_begin_again(
         await broken(replay_run, tool_call("deploy", id="x", **params))
         await converse(replay_run.url)
 
-        assert (
-            replay_run.player.played_part.unplayed_numbers,
-            replay_run.player.tally.misses,
-        ) == (
-            [],
-            [],
-        )
+        assert left_over(replay_run) == ([], [])
         assert counts(replay_run) == [(1, 1)]
 
 
