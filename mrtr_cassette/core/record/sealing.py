@@ -516,15 +516,12 @@ class ExchangeSealer:
         if self.seals_states:
             text = self.known_states.sealed_text(text)
 
-        if self.redactor is not None:
-            redact = (
-                self.redactor.redacted_target
-                if is_target
-                else self.redactor.redacted_text
-            )
-            text = redact(text)
+        if self.redactor is None:
+            return printable(text)
+        if is_target:
+            return printable(self.redactor.redacted_target(text))
 
-        return printable(text)
+        return printable(self.redactor.redacted_text(text))
 
     def label(self, call: Call, *, is_sealed: bool = False) -> str:
         """Return a call as a log may name it: without arguments, sealed and redacted.

@@ -261,12 +261,11 @@ def find_states(raw: bytes, known_states: Container[str] = ()) -> list[StatePlac
 
     whole_text = Span(0, len(raw))
     texts = [whole_text]
+    in_messages = _states_of_messages(raw, whole_text)
     if b"\n" in raw.strip() and not _is_strict_json(raw):
         texts = _line_spans(raw)
-
-    in_messages: dict[int, StatePlace] = {}
-    for text in {whole_text, *texts}:
-        in_messages |= _states_of_messages(raw, text)
+        for line in texts:
+            in_messages |= _states_of_messages(raw, line)
 
     places = []
     states_elsewhere = []

@@ -506,9 +506,9 @@ class _ClientConnection(asyncio.Protocol):
             if refusal.status == 400:
                 self._service.complain(f"a {refusal.text.removeprefix('the ')}")
 
-        begun_count = self._reader.begun_count
         is_busy = self._current_exchange is not None
-        if begun_count > 1 or (is_busy and begun_count > 0):
+        request_count = self._reader.begun_count + int(is_busy)
+        if request_count > 1:
             # What comes after the first bytes of a request waits for its turn.
             self.transport.pause_reading()
 
